@@ -1,0 +1,97 @@
+# Everything a person does with this project. A fresh machine needs Python 3.11 or later, git and make, nothing else.
+
+PYTHON ?= python3
+UV ?= uv
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python $(INSTALL) --constraint constraints.txt
+# Each stamp is newer than what it was made from, so a warm set-up installs nothing.
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+PEERS := .venv-bench/.installed
+CODE := $(wildcard libs services examples benchmarks tests tools)
+IMAGE := protos/released.binpb
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo test lint lint-style lint-types lint-imports lint-protos format protos release-image \
+	bench bench-claims constraints clean
+
+help:  ## Say what can be made
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(RUNTIME)  ## Install what running needs into .venv
+
+setup-dev: $(DEV)  ## Install what the tests and linters need as well
+
+demo: $(RUNTIME)  ## Run the example flow on a whole stack of its own
+	@$(BIN)/python -m examples.momentum.demo
+
+test: $(DEV)  ## Run the tests; ARGS="tests/unit -k cron" chooses some
+	$(BIN)/pytest -n 2 $(ARGS)
+
+lint: lint-style lint-types lint-imports lint-protos  ## Check style, types, imports and the contract
+
+lint-style: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+lint-types: $(DEV)
+	$(BIN)/mypy --python-version 3.11 $(CODE)
+	$(BIN)/mypy --python-version 3.13 $(CODE)
+
+lint-imports: $(DEV)
+	$(BIN)/lint-imports
+
+lint-protos: $(DEV)
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	$(BIN)/buf breaking protos --against $(IMAGE)
+	$(BIN)/python tools/generate_protos.py --check
+
+format: $(DEV)  ## Put code and protos into their one format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/buf format --write
+
+protos: $(DEV)  ## Regenerate libs/tradewind/api from protos/
+	$(BIN)/python tools/generate_protos.py
+
+release-image: $(DEV)  ## Make the contract of today the one that later changes must not break
+	$(BIN)/buf build protos --exclude-source-info -o $(IMAGE)
+
+bench-claims: $(RUNTIME)  ## Measure what a claim costs with 1 000 and with 500 000 node tasks waiting
+	@$(BIN)/python -m benchmarks.claims $(ARGS)
+
+bench: $(RUNTIME) $(PEERS)  ## Measure a running stack beside its peers and write docs/benchmarks.md
+	$(BIN)/python -m benchmarks $(ARGS)
+
+constraints:  ## Raise constraints.txt to the newest versions that pyproject.toml allows (needs uv)
+	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \
+		--no-annotate --no-emit-index-url --custom-compile-command "make constraints" --output-file constraints.txt
+
+clean:  ## Remove .venv and caches; what a stack keeps in .tradewind/ stays
+	rm -rf $(VENV) .venv-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): pyproject.toml constraints.txt
+	@python=; for candidate in $(PYTHON) python3.14 python3.13 python3.12 python3.11; do \
+		"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && python=$$candidate && break; \
+	done; \
+	[ -n "$$python" ] || { echo "Tradewind needs Python 3.11 or later: install it, or name it with make PYTHON=..."; exit 1; }; \
+	echo "Setting up $(VENV) with $$($$python --version): under a minute, and only when pyproject.toml or constraints.txt changed."; \
+	[ -x $(BIN)/pip ] || "$$python" -m venv $(VENV)
+	@$(PIP) --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	@echo "Adding what the tests and linters need."
+	@$(PIP) pip
+	@$(PIP) --group dev
+	@touch $@
+
+$(PEERS): benchmarks/requirements.txt | $(RUNTIME)
+	@echo "Setting up .venv-bench, which keeps the benchmark's peers apart."
+	@$(BIN)/python -m venv .venv-bench
+	@.venv-bench/bin/python $(INSTALL) --requirement benchmarks/requirements.txt
+	@touch $@

@@ -1,0 +1,131 @@
+"""What a claim costs by how much waits: 1 000 node tasks of ten users against 500 000, by the store's own clock.
+
+    python -m benchmarks.claims [--few 1000] [--many 500000] [--rounds 5]
+
+The records are loaded directly. Claims take ten at a time, in turns of both sizes; a ratio near 1 says that the length
+of a queue does not matter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.store import Store
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.work import Vacancy
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
+from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
+from tradewind.server.redis.client import Redis, connect
+
+USERS = 10
+_CLAIMS, _AT_ONCE, _PIPELINE = 50, 10, 5000
+_TYPES = ("noop",)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__)
+    parser.add_argument("--few", type=int, default=1_000)
+    parser.add_argument("--many", type=int, default=500_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    medians = asyncio.run(compare((options.few, options.many), options.rounds))
+    few, many = (medians[count] for count in (options.few, options.many))
+    for count, cost in medians.items():
+        print(f"{count:>9,} queued: {cost:8.1f} us a claim of {_AT_ONCE}, median of {options.rounds}")
+    print(f"ratio {many / few:.2f}")
+
+
+async def compare(counts: tuple[int, int], rounds: int) -> dict[int, float]:
+    """Return the median microseconds of a claim by how many waited, each size in a store of its own."""
+    costs: dict[int, list[float]] = {count: [] for count in counts}
+    with Store() as first, Store() as second:
+        sides = [(count, connect(store.url)) for count, store in zip(counts, (first, second), strict=True)]
+        try:
+            for count, client in sides:
+                await load(client, count)
+            for _ in range(rounds):
+                for count, client in sides:
+                    costs[count].append(await measure(client))
+        finally:
+            for _, client in sides:
+                await client.aclose()
+    return {count: statistics.median(measured) for count, measured in costs.items()}
+
+
+async def load(client: Redis, count: int) -> None:
+    """Put down `count` ready node tasks, as many of each user, without running a script for any."""
+    keys, limits = Keys("trading_flow", 0), Limits()
+    plan = Plan("wide", tuple(PlanNode(f"n{at}", "noop", schedule_to_start_ms=0) for at in range(1000)), ())
+    store = RedisNodeTaskStore(client, keys, limits, lambda: 0)
+    await RedisPlanStore(client, keys, limits).save(plan)
+    each = count // USERS
+    runs = [
+        RunSubmission(RunName(f"flow{user}", cycle, 0), "r0", f"user{user}", (("0", plan.digest),), 0)
+        for user in range(USERS)
+        for cycle in range(-(-each // 1000))
+    ]
+    for run in runs:
+        await _put_component(client, keys, run, plan)
+    commands: list[tuple[Any, ...]] = []
+    for command in _records(keys, each):
+        commands.append(command)
+        if len(commands) == _PIPELINE:
+            await _send(client, commands)
+            commands = []
+    await _send(client, commands)
+    # Scripts are compiled, and their plan is looked up, before the clock runs.
+    await store.claim([])
+
+
+async def measure(client: Redis) -> float:
+    """Return the microseconds of one claim, by the store's clock; what was taken is put back afterwards."""
+    store = RedisNodeTaskStore(client, Keys("trading_flow", 0), Limits(), lambda: 0)
+    await client.execute_command("CONFIG", "RESETSTAT")
+    taken = 0
+    for _ in range(_CLAIMS):
+        taken += len((await store.claim([Vacancy("w", 0, _AT_ONCE, _TYPES)])).assignments)
+    if taken != _CLAIMS * _AT_ONCE:
+        raise SystemExit(f"{taken} node tasks were given out, not {_CLAIMS * _AT_ONCE}")
+    stats = await client.info("commandstats")
+    cost = float(stats["cmdstat_evalsha"]["usec_per_call"])
+    await store.give_back("w", 0, None)
+    return cost
+
+
+async def _put_component(client: Redis, keys: Keys, run: RunSubmission, plan: Plan) -> None:
+    fields = {"status": "running", "run_id": "r0", "user_id": run.user_id, "plan": plan.digest, "nodes": 1000}
+    fields |= {"policy": "skip_downstream", "partition": 0, "submitted_at": 1, "planned": 0}
+    parts = (part for item in fields.items() for part in item)
+    await _send(client, [("HSET", keys.component(str(run.run), "0"), *parts)])
+
+
+def _records(keys: Keys, each: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the commands that make the records, queues and rings of all users."""
+    for user in range(USERS):
+        for at in range(each):
+            task_id = f"flow{user}:{at // 1000}:0:n{at % 1000}"
+            status = ("status", "pending", "component_id", "0", "index", at % 1000)
+            yield ("HSET", keys.node_task(task_id), *status, "registered_at", 1, "ready_at", at + 1)
+            yield ("ZADD", keys.ready("noop", f"user{user}"), at + 1, task_id)
+        yield ("ZADD", keys.ring("noop"), 0, f"user{user}")
+    yield ("ZADD", keys.ready_types(), 1, "noop")
+
+
+async def _send(client: Redis, commands: list[tuple[Any, ...]]) -> None:
+    pipeline = client.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)
+    await pipeline.execute()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+"""The node of the benchmark of fairness: it says when it began."""
+
+import asyncio
+import time
+
+from tradewind.worker import node
+
+
+@node("bench_began", outputs=["at"])
+async def began(pause: float = 0.0) -> float:
+    """Return the time at which it began, after `pause` seconds."""
+    at = time.time()
+    await asyncio.sleep(pause)
+    return at

@@ -1,0 +1,63 @@
+"""What a stack costs that has nothing to do: 1000 flows that run, none of them due.
+
+    python -m benchmarks.idle [--seconds 20]
+
+Prints the share of a core of each process and the store commands a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+import redis
+
+from benchmarks.measure import cpu_seconds
+from benchmarks.tradewind_side import PROCESSES, TradewindSide
+
+FLOWS = 1000
+_SETTLE_S = 5.0
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.idle", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    options = parser.parse_args()
+    side = TradewindSide()
+    try:
+        side.start()
+        side.do(_start_flows(side))
+        time.sleep(_SETTLE_S)
+        with redis.Redis.from_url(side.store_url) as store:
+            before = {name: cpu_seconds([pid]) for name, pid in side.pids.items()}
+            commands = store.info("stats")["total_commands_processed"]
+            time.sleep(options.seconds)
+            spent = store.info("stats")["total_commands_processed"] - commands - 1
+        shares = {
+            name: (cpu_seconds([pid]) - before[name]) / options.seconds * 100
+            for name, pid in side.pids.items()
+            if name in PROCESSES
+        }
+    finally:
+        side.stop()
+    for name, share in shares.items():
+        print(f"{name:<20} {share:5.2f} % of a core")
+    rate = spent / options.seconds
+    print(f"{'together':<20} {sum(shares.values()):5.2f} % of a core, {rate:.1f} store commands a second")
+
+
+async def _start_flows(side: TradewindSide) -> None:
+    """Start the flows that the side has registered; each is due in an hour."""
+    assert side.client is not None
+    due = datetime.now(UTC) + timedelta(hours=1)
+    ids = [flow.flow_id async for flow in side.client.list_flows()][:FLOWS]
+    for first in range(0, len(ids), 50):
+        await asyncio.gather(*(side.client.start_flow(each, at=due) for each in ids[first : first + 50]))
+    print(f"{len(ids)} flows run, none is due")
+
+
+if __name__ == "__main__":
+    main()

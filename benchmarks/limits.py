@@ -1,0 +1,53 @@
+"""What limits cost: chain-50 with three limits set, none of which is reached, against chain-50 without any.
+
+    python -m benchmarks.limits [--pairs 5] [--scale 1.0]
+
+Both run in turns on one stack; prints the nodes a second of each, their medians and the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+
+from benchmarks.tradewind_side import TradewindSide
+from benchmarks.workloads import WORKLOADS
+from tradewind.client import Client
+
+NONE = (0, 0, 0)
+THREE = (10_000, 10_000, 1_000)
+"""In all, per user, per flow."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.limits", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0)
+    options = parser.parse_args()
+    workload = WORKLOADS["chain-50"].scaled(options.scale)
+    rates: dict[str, list[float]] = {"without limits": [], "with three": []}
+    side = TradewindSide()
+    try:
+        side.start()
+        assert side.client is not None
+        for pair in range(options.pairs):
+            for name, limits in (("without limits", NONE), ("with three", THREE)):
+                side.do(_limit(side.client, limits))
+                rates[name].append(side.run(workload).nodes_per_second)
+                print(f"pair {pair + 1}, {name:<15} {rates[name][-1]:8.0f} nodes/s", flush=True)
+    finally:
+        side.stop()
+    medians = {name: statistics.median(measured) for name, measured in rates.items()}
+    for name, median in medians.items():
+        print(f"median, {name:<15} {median:8.0f} nodes/s")
+    print(f"ratio {medians['with three'] / medians['without limits']:.2f}")
+
+
+async def _limit(client: Client, limit: tuple[int, int, int]) -> None:
+    in_all, per_user, per_flow = limit
+    await client.update_config(max_running=in_all, max_running_per_user=per_user, max_running_per_flow=per_flow)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""A peer's end of the talk with the driver: workloads come in on stdin, one JSON line each, results go out on stdout.
+
+The first line out says `{"versions": {...}}` once the peer's workers are ready. The process ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from typing import Protocol
+
+from benchmarks.measure import Result, Timing, cpu_seconds
+from benchmarks.workloads import Shape, Workload
+
+
+class Peer(Protocol):
+    """A peer with its client and its workers running."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Versions of what it is made of, by name."""
+
+    def run(self, workload: Workload) -> Timing:
+        """Runs the flows, checks each one's answer, and returns the times.
+
+        Raises TimeoutError past `FLOW_TIMEOUT_S`, ValueError for a wrong answer.
+        """
+
+
+def serve(start: Callable[[str], AbstractContextManager[Peer]]) -> None:
+    """Starts a peer over the store named on the command line and runs workloads until stdin ends.
+
+    The CPU time in a result is that of this process and its workers, and of the store.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--store-url", required=True)
+    parser.add_argument("--store-pid", required=True, type=int)
+    arguments = parser.parse_args()
+    processes = [os.getpid(), arguments.store_pid]
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    # Whatever the peer or its workers print must not get in between the answers.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # The driver's death comes as a SIGTERM: unwind, so that workers end, also those that would wait for their store.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with contextlib.suppress(KeyboardInterrupt), start(arguments.store_url) as peer:
+        print(json.dumps({"versions": dict(peer.versions)}), file=answers, flush=True)
+        for line in sys.stdin:
+            fields = json.loads(line)
+            workload = Workload(**{**fields, "shape": Shape(fields["shape"])})
+            if workload.warm_up:
+                peer.run(workload.warming())
+            before = cpu_seconds(processes)
+            timing = peer.run(workload)
+            used = cpu_seconds(processes) - before
+            print(json.dumps(asdict(Result.of(workload, timing, used))), file=answers, flush=True)

@@ -1,0 +1,70 @@
+"""Starting and ending the processes of a benchmark: each dies with its owner and is ended by pid, never by name."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from benchmarks.measure import process_tree
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_PR_SET_PDEATHSIG = 1
+_POLL_S = 0.02
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    stdin: int | None = subprocess.DEVNULL,
+    stdout: int | IO[str] | None = None,
+    stderr: int | IO[str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    """Starts `command` in the project's root with `environment` added to this process's own.
+
+    The kernel ends it with SIGTERM should this process die without doing so; call this from the main thread, because
+    the kernel watches the thread.
+    """
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, **(environment or {})},
+        text=True,
+        preexec_fn=_die_with_parent,
+    )
+
+
+def end(process: subprocess.Popen[str], grace_s: float = 10.0) -> None:
+    """Ends `process` and all that descends from it: SIGTERM to the process, SIGKILL to what is left after the grace."""
+    tree = process_tree([process.pid]) if process.poll() is None else {}
+    if tree:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+    deadline = time.monotonic() + grace_s
+    while left := [
+        pid for pid, stat in process_tree(tree).items() if pid in tree and stat.started == tree[pid].started
+    ]:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"processes {left} of {process.args!r} did not end; end them by hand")
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.poll()  # reaps it, so that it leaves the tree
+        time.sleep(_POLL_S)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

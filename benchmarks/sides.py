@@ -1,0 +1,143 @@
+"""The sides of the benchmark: what the driver asks of each, and the peers, which live in a process of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import selectors
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Protocol, TextIO
+
+from benchmarks import processes
+from benchmarks.measure import Result
+from benchmarks.store import Store
+from benchmarks.workloads import FLOW_TIMEOUT_S, Workload
+
+TRADEWIND = "tradewind"
+PEERS = {"celery": "benchmarks.peers.celery_bench", "docket": "benchmarks.peers.docket_bench"}
+TITLES = {TRADEWIND: "Tradewind", "celery": "Celery", "docket": "pydocket"}
+
+_PEER_PYTHON = processes.ROOT / ".venv-bench" / "bin" / "python"
+_READY_WITHIN_S = 60.0
+_GRACE_S = 15.0
+_LOG_LINES = 20
+
+
+class SideFailed(RuntimeError):
+    """A side could not start, broke off, gave a wrong answer or took too long; the message says which."""
+
+
+class Side(Protocol):
+    """One system under test, with a store, workers and a client of its own; used for one round, then thrown away."""
+
+    name: str
+
+    def start(self) -> Mapping[str, str]:
+        """Starts everything over an empty store, returns when work is taken; the versions of its parts, by name.
+
+        Raises SideFailed; what had started is then ended by `stop`.
+        """
+
+    def run(self, workload: Workload) -> Result:
+        """Runs the warm-up flows, then the workload, checks every flow's answer (`Workload.check`), and measures.
+
+        The CPU time is of all processes involved: client, services, workers, store. Raises SideFailed.
+        """
+
+    def stop(self) -> None:
+        """Ends every process and removes the data; a second call does nothing."""
+
+
+def create(name: str) -> Side:
+    """A side by name, not started. Tradewind's own is in a module that is imported only here.
+
+    Raises SideFailed when the side does not exist or lacks what it runs in.
+    """
+    if name in PEERS:
+        if not _PEER_PYTHON.exists():
+            raise SideFailed(
+                "the peers' environment .venv-bench is missing; make it: "
+                "python3 -m venv .venv-bench && .venv-bench/bin/pip install -r benchmarks/requirements.txt"
+            )
+        return PeerSide(name, PEERS[name])
+    if name != TRADEWIND:
+        raise SideFailed(f"no side {name!r}; there are {', '.join(TITLES)}")
+    try:
+        module = importlib.import_module("benchmarks.tradewind_side")
+    except ModuleNotFoundError as error:
+        raise SideFailed(
+            f"Tradewind's side cannot be loaded ({error}); run the peers alone with --sides celery,docket"
+        ) from error
+    side: Side = module.TradewindSide()
+    return side
+
+
+class PeerSide:
+    """A peer, spoken to in lines of JSON (see peers/session.py)."""
+
+    def __init__(self, name: str, module: str) -> None:
+        self.name = name
+        self._module = module
+        self._stack = contextlib.ExitStack()
+        self._process: subprocess.Popen[str] | None = None
+        self._log: TextIO | None = None
+
+    def start(self) -> Mapping[str, str]:
+        store = self._stack.enter_context(Store())
+        self._log = log = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
+        self._process = processes.spawn(
+            [str(_PEER_PYTHON), "-m", self._module, "--store-url", store.url, "--store-pid", str(store.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+        versions: dict[str, str] = self._answer(_READY_WITHIN_S, "to start")["versions"]
+        return {**versions, "store": store.version}
+
+    def run(self, workload: Workload) -> Result:
+        assert self._process is not None, "start comes first"
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(asdict(workload)) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failed("ended") from None
+        # Twice the time of the workload: the warm-up has as much, and the peer reports its own timeout.
+        return Result(**self._answer(2 * FLOW_TIMEOUT_S + _GRACE_S, f"to run {workload.name}"))
+
+    def stop(self) -> None:
+        if self._process is not None:
+            # The end of stdin is how a peer is told to end its workers and itself.
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_S)
+            processes.end(self._process)
+            self._process = None
+        self._stack.close()
+
+    def _answer(self, within_s: float, what: str) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            # One line at most is ever on its way, so nothing hides in the reader's buffer.
+            if not selector.select(within_s):
+                raise self._failed(f"took longer than {within_s:.0f} s {what}")
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._failed(f"ended when it was asked {what}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _failed(self, what: str) -> SideFailed:
+        assert self._log is not None
+        self._log.seek(0)
+        lines = self._log.read().splitlines()[-_LOG_LINES:]
+        return SideFailed("\n".join([f"{self.name} {what}; its last lines:", *(f"    {line}" for line in lines)]))

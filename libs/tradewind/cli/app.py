@@ -1,0 +1,52 @@
+"""The root of the command line: options that hold for every command, and the commands."""
+
+from typing import Annotated
+
+import typer
+
+from tradewind.cli import batch, config, cycle, dead_letters, flow, measure, queue, task, up, worker
+from tradewind.cli.session import Session
+
+# Plain help instead of rich panels: those take longer to import than most commands take to run.
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Run flows: graphs of typed nodes that repeat on time, on remote workers.",
+    epilog="Exits with 0; 1 when what was asked failed, 2 for wrong usage or input, 3 when a server cannot be reached.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tradewind {version('tradewind')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Where the stack answers (TRADEWIND_ADDRESS, or localhost:7700).", metavar="HOST:PORT"),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take what holds for every command."""
+    context.obj = Session(address)
+
+
+app.command("up")(up.up)
+app.add_typer(worker.app, name="worker")
+app.add_typer(flow.app, name="flow")
+app.add_typer(cycle.app, name="cycle")
+app.add_typer(task.app, name="task")
+app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(batch.app, name="batch")
+app.add_typer(config.app, name="config")
+app.command("queue")(queue.queue)
+app.command("bench")(measure.bench)

@@ -1,0 +1,209 @@
+"""`tradewind batch ...`: one node type run many times."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli.failures import FAILED, fail
+from tradewind.cli.parameters import (
+    Attempts,
+    NodeTypeName,
+    Output,
+    Priority,
+    RequestId,
+    RequireWorker,
+    chosen_statuses,
+    first,
+)
+from tradewind.cli.screen import STYLES, Format, length
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import BatchHandle, BatchRecord
+
+app = typer.Typer(no_args_is_help=True, help="Run one node type many times.", rich_markup_mode=None)
+
+BatchId = Annotated[str, typer.Argument(metavar="BATCH", help="Its id.")]
+
+
+@app.command()
+@asynchronous
+async def submit(
+    session: Session,
+    node_type: NodeTypeName,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A JSON object of parameters a line, one for each item; - reads stdin."),
+    ],
+    watch: Annotated[bool, typer.Option("--watch", help="Show its progress until its end.")] = False,
+    require_worker: RequireWorker = False,
+    attempts: Attempts = 1,
+    priority: Priority = 0,
+    request_id: RequestId = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Run a node type once for each line of a file.
+
+    All items are taken, or none. With --watch, exits with 1 when not all of them complete.
+    """
+    from tradewind.cli.batch_items import read_items
+    from tradewind.flow import Retry
+
+    items = read_items(file)
+    async with session.client() as client:
+        handle = await client.submit_batch(
+            node_type,
+            items,
+            require_worker=require_worker,
+            retry=Retry(attempts) if attempts > 1 else None,
+            priority=priority,
+            request_id=request_id,
+        )
+        for warning in handle.warnings if output is Format.TEXT else ():
+            typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
+        if watch:
+            client.patience = session.patience
+            await _watch(session, handle, output)
+        elif output is Format.JSON:
+            session.screen.json({"batch": handle.record, "warnings": handle.warnings})
+        else:
+            session.screen.line(f"batch {handle.batch_id} is submitted: {len(items)} items")
+
+
+@app.command()
+@asynchronous
+async def watch(session: Session, batch_id: BatchId, output: Output = Format.TEXT) -> None:
+    """Show the progress of a batch until its end.
+
+    Exits with 1 when not all of its items complete.
+    """
+    async with session.client() as client:
+        handle = client.batch(batch_id)
+        await handle.get()
+        client.patience = session.patience
+        await _watch(session, handle, output)
+
+
+@app.command()
+@asynchronous
+async def show(session: Session, batch_id: BatchId, output: Output = Format.TEXT) -> None:
+    """Say where a batch stands."""
+    async with session.client() as client:
+        batch = await client.get_batch(batch_id)
+    if output is Format.JSON:
+        session.screen.json(batch)
+        return
+    progress, screen = batch.progress, session.screen
+    counts = ("queued", "running", "completed", "failed", "cancelled")
+    screen.facts(
+        [
+            ("batch", batch.batch_id),
+            ("type", batch.node_type),
+            ("status", batch.status),
+            ("items", f"{progress.total}: " + ", ".join(f"{getattr(progress, name)} {name}" for name in counts)),
+            ("done", f"{progress.percent:g} %"),
+            ("waits", batch.reason),
+            ("cancelled", f"{batch.stop_reason} (by {batch.stop_by})" if batch.stop_by else ""),
+            ("submitted", screen.when(batch.submitted_at)),
+            ("ended", screen.when(batch.finished_at)),
+            ("took", length(batch.seconds) if batch.seconds is not None else ""),
+        ]
+    )
+
+
+@app.command()
+@asynchronous
+async def results(
+    session: Session,
+    batch_id: BatchId,
+    failed: Annotated[bool, typer.Option("--failed", help="Only items that ended otherwise than completed.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print what the items gave, a line each, in order."""
+    from tradewind.cli.descriptions import note
+    from tradewind.cli.plain import to_json
+
+    async with session.client() as client:
+        async for item in client.list_batch_results(batch_id, include_parameters=output is Format.JSON):
+            if failed and (not item.status.ended or item.status == "completed"):
+                continue
+            if output is Format.JSON:
+                session.screen.json_line(item)
+                continue
+            given = ", ".join(f"{handle} = {to_json(value)}" for handle, value in item.outputs.items())
+            text = f"{item.node_id}  {item.status}  {given or note(item)}".rstrip()
+            session.screen.line(text, None if item.status == "completed" else STYLES.get(item.status))
+
+
+@app.command("list")
+@asynchronous
+async def list_(
+    session: Session,
+    status: Annotated[list[str] | None, typer.Option(help="Only batches in this status; may be repeated.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """List your batches, newest first."""
+    from tradewind.client import BatchStatus
+
+    statuses = chosen_statuses(status, BatchStatus)
+    async with session.client() as client:
+        batches = await first(limit, client.list_batches(statuses=statuses))
+    if output is Format.JSON:
+        session.screen.json(batches)
+        return
+    rows = [
+        (
+            batch.batch_id,
+            batch.node_type,
+            batch.status,
+            f"{batch.progress.ended} of {batch.progress.total}",
+            str(batch.progress.failed or ""),
+            session.screen.when(batch.submitted_at),
+            length(batch.seconds) if batch.seconds is not None else "",
+        )
+        for batch in batches
+    ]
+    session.screen.table(["BATCH", "TYPE", "STATUS", "ENDED", "FAILED", "SUBMITTED", "TOOK"], rows)
+
+
+@app.command()
+@asynchronous
+async def cancel(
+    session: Session,
+    batch_id: BatchId,
+    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Cancel a batch.
+
+    Items that have not begun are skipped, those that run are asked to stop.
+    """
+    async with session.client() as client:
+        batch = await client.cancel_batch(batch_id, reason=reason)
+    if output is Format.JSON:
+        session.screen.json(batch)
+    elif batch.stop_by:
+        session.screen.line(f"batch {batch_id} is cancelled: {_counts(batch)}")
+    else:
+        session.screen.line(f"batch {batch_id} had ended before: {_counts(batch)}")
+
+
+async def _watch(session: Session, handle: "BatchHandle", output: Format) -> None:
+    """Show progress; raise typer.Exit unless all items complete."""
+    from tradewind.cli.batch_progress import show_progress
+
+    batch = await show_progress(session.screen, handle, output)
+    if batch.status == "completed":
+        return
+    if output is Format.TEXT:
+        raise fail(
+            f"batch {batch.batch_id} ended as {batch.status}; see: tradewind batch results {batch.batch_id} --failed"
+        )
+    raise typer.Exit(FAILED)
+
+
+def _counts(batch: "BatchRecord") -> str:
+    from tradewind.cli.batch_progress import counts_words
+
+    return counts_words(batch.progress)

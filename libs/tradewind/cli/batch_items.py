@@ -1,0 +1,36 @@
+"""Items of a batch from a file of JSON lines."""
+
+import json
+import sys
+from pathlib import Path
+
+
+def read_items(file: str) -> list[str]:
+    """Return the parameters of each item as JSON text; empty lines are none, `-` is stdin.
+
+    Raises OSError, or ValueError that names every line that is no JSON object (ten of them at most).
+    """
+    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    items: list[str] = []
+    faults: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        fault = _fault(line)
+        if fault:
+            faults.append(f"line {number}: {fault}")
+        items.append(line.strip())
+    if faults:
+        more = [f"and {len(faults) - 10} more"] if len(faults) > 10 else []
+        raise ValueError("\n  ".join([f"{file} has lines that are no parameters:", *faults[:10], *more]))
+    if not items:
+        raise ValueError(f"{file} holds no items: give a JSON object a line, {{}} for no parameters")
+    return items
+
+
+def _fault(line: str) -> str:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        return f"this is no JSON: {error}"
+    return "" if isinstance(value, dict) else "this is JSON, but no object"

@@ -1,0 +1,82 @@
+"""A batch as it runs: a live bar at a terminal, a line now and then in a pipe, or JSON lines."""
+
+import time
+from contextlib import aclosing
+
+from tradewind.cli.screen import STYLES, Format, Screen, length
+from tradewind.client import BatchHandle, BatchProgress, BatchRecord
+
+_LINE_EVERY_S = 2.0
+
+
+async def show_progress(screen: Screen, handle: BatchHandle, output: Format) -> BatchRecord:
+    """Show a batch until its end, and return it."""
+    if output is Format.JSON:
+        return await _json_lines(screen, handle)
+    batch = await (_bar(screen, handle) if screen.terminal else _lines(screen, handle))
+    took = f" in {length(batch.seconds)}" if batch.seconds is not None else ""
+    screen.line(
+        f"batch {batch.batch_id} {batch.status}{took}: {counts_words(batch.progress)}", STYLES.get(batch.status)
+    )
+    return batch
+
+
+def counts_words(progress: BatchProgress) -> str:
+    """Return `97 completed, 2 failed, 1 running of 100`."""
+    numbers = {
+        "completed": progress.completed,
+        "failed": progress.failed,
+        "cancelled": progress.cancelled,
+        "running": progress.running,
+        "queued": progress.queued,
+    }
+    return ", ".join(f"{number} {word}" for word, number in numbers.items() if number) + f" of {progress.total}"
+
+
+async def _json_lines(screen: Screen, handle: BatchHandle) -> BatchRecord:
+    async with aclosing(handle.watch()) as states:
+        async for batch in states:
+            screen.json_line(batch)
+    return batch
+
+
+async def _lines(screen: Screen, handle: BatchHandle) -> BatchRecord:
+    """A line at the beginning, then one every 2 s at most; the end is told by the caller."""
+    told = -_LINE_EVERY_S
+    async with aclosing(handle.watch()) as states:
+        async for batch in states:
+            if not batch.ended and time.monotonic() - told >= _LINE_EVERY_S:
+                told = time.monotonic()
+                screen.line(f"batch {batch.batch_id} {batch.progress.percent:.0f} %: {counts_words(batch.progress)}")
+                screen.flush()
+    return batch
+
+
+async def _bar(screen: Screen, handle: BatchHandle) -> BatchRecord:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("[dim]{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=screen.console, transient=True) as bars:
+        bar = bars.add_task(f"batch {handle.batch_id}", total=None, note="")
+        async with aclosing(handle.watch()) as states:
+            async for batch in states:
+                progress = batch.progress
+                note = f"{progress.running} running" if progress.running else "waiting"
+                if progress.failed:
+                    note += f", {progress.failed} failed"
+                bars.update(bar, completed=progress.ended, total=progress.total, note=note)
+    return batch

@@ -1,0 +1,120 @@
+"""`tradewind bench`: runs no-op flows against a running stack and prints what a client sees."""
+
+import asyncio
+import os
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from tradewind.cli.bench.flows import FlowSet, Shape, Timing
+from tradewind.client import Client, TimedOut
+
+_WORKER_WITHIN_S = 20.0
+_WORKER_ID = "bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """So many flows of a shape, `in_flight` at once, or with 0 all in one call; spread over `registered` flows."""
+
+    name: str
+    shape: Shape
+    flows: int
+    in_flight: int
+    registered: int
+
+
+WORKLOADS = (
+    Workload("chain-1", Shape.CHAIN, 100, 1, 1),
+    Workload("chain-50", Shape.CHAIN, 500, 50, 50),
+    Workload("fan-1", Shape.FAN, 10, 1, 1),
+    Workload("fan-10", Shape.FAN, 40, 10, 10),
+    Workload("single-1000", Shape.SINGLE, 1000, 50, 1000),
+    Workload("single-1000-bulk", Shape.SINGLE, 1000, 0, 1000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one workload came to: nodes and flows a second, the median flow's time per node on its path."""
+
+    workload: str
+    flows: int
+    nodes_per_second: float
+    flows_per_second: float
+    hop_p50_ms: float
+
+
+async def bench(address: str | None, names: Sequence[str], scale: float, console: Console) -> list[Measured]:
+    """Run workloads by name, all without any, with a worker of their own; the flows are deleted afterwards."""
+    chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
+    results = []
+    # A call each is what single-1000 measures; other runs share a stream.
+    async with Client(address) as client, Client(address, run_stream=False) as calling, _own_worker(client):
+        for workload in chosen:
+            flows = max(1, round(workload.flows * scale))
+            runner = calling if workload.shape is Shape.SINGLE else client
+            flow_set = FlowSet(runner, workload.shape, min(workload.registered, flows))
+            await flow_set.register()
+            try:
+                await flow_set.run(min(flows, 20), min(workload.in_flight or 20, 20))
+                timing = await (
+                    flow_set.run(flows, workload.in_flight) if workload.in_flight else flow_set.run_bulk(flows)
+                )
+            finally:
+                await flow_set.delete()
+            results.append(_measured(workload, flows, timing))
+            if console.is_terminal:
+                console.print(f"{workload.name}: {results[-1].nodes_per_second:,.0f} nodes/s")
+    return results
+
+
+def table(results: Sequence[Measured]) -> Table:
+    """Return the results for people."""
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("workload", "flows", "nodes/s", "flows/s", "ms per hop, p50"):
+        shown.add_column(name, justify="left" if name == "workload" else "right")
+    for each in results:
+        shown.add_row(
+            each.workload,
+            str(each.flows),
+            f"{each.nodes_per_second:,.0f}",
+            f"{each.flows_per_second:,.0f}",
+            f"{each.hop_p50_ms:.2f}",
+        )
+    return shown
+
+
+def _measured(workload: Workload, flows: int, timing: Timing) -> Measured:
+    return Measured(
+        workload.name,
+        flows,
+        flows * workload.shape.nodes / timing.seconds,
+        flows / timing.seconds,
+        statistics.median(timing.flow_seconds) * 1000 / workload.shape.hops,
+    )
+
+
+@asynccontextmanager
+async def _own_worker(client: Client) -> AsyncIterator[None]:
+    """Run the no-op nodes in a process of their own."""
+    addresses = client.addresses
+    command = ["-m", "tradewind.worker", "tradewind.cli.bench.nodes", "--worker-id", f"{_WORKER_ID}-{os.getpid()}"]
+    command += ["--address", addresses.node_task_manager, "--registry-address", addresses.registry]
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + _WORKER_WITHIN_S
+        while not [each async for each in client.list_workers() if each.worker_id.startswith(_WORKER_ID)]:
+            if time.monotonic() > deadline:
+                raise TimedOut("the benchmark's worker did not register: is the stack running?")
+            await asyncio.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        await process.wait()

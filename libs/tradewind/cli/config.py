@@ -1,0 +1,89 @@
+"""`tradewind config ...`: what bounds the whole system."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tradewind.cli.failures import WRONG_INPUT, fail
+from tradewind.cli.parameters import Output
+from tradewind.cli.screen import Format, Screen
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import SystemConfig
+
+app = typer.Typer(no_args_is_help=True, help="Look at the limits of the system and set them.", rich_markup_mode=None)
+
+_NUMBERS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_concurrent_tasks")
+_MAPS: dict[str, type[int] | type[float] | type[str]] = {
+    "max_running_per_node_type": int,
+    "user_weights": float,
+    "rates": str,
+}
+
+
+@app.command()
+@asynchronous
+async def get(session: Session, output: Output = Format.TEXT) -> None:
+    """Show the configuration."""
+    async with session.client() as client:
+        _show(session.screen, await client.get_config(), output)
+
+
+@app.command("set")
+@asynchronous
+async def set_(
+    session: Session,
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE...",
+            help="Such as max_running=100, max_running=none, user_weights.ann=2, rates.feed=100/m.",
+        ),
+    ],
+    output: Output = Format.TEXT,
+) -> None:
+    """Set limits; `none` takes one away."""
+    async with session.client() as client:
+        standing = await client.get_config()
+        changed = _changed(standing, settings)
+        _show(session.screen, await client.update_config(**changed, etag=standing.etag), output)
+
+
+def _changed(standing: "SystemConfig", settings: list[str]) -> dict[str, Any]:
+    """Return the new value of each field that is named. Raises what ends the command for wrong usage."""
+    changed: dict[str, Any] = {}
+    for setting in settings:
+        name, given, text = setting.partition("=")
+        name, _, key = name.partition(".")
+        if not given or (name in _NUMBERS) == bool(key) or (name in _MAPS) != bool(key):
+            wanted = ", ".join((*_NUMBERS, *(f"{each}.<name>" for each in _MAPS)))
+            raise fail(f'"{setting}" sets nothing; write NAME=VALUE, NAME being one of {wanted}', WRONG_INPUT)
+        if not key:
+            changed[name] = 0 if text == "none" else _number(setting, text, int)
+            if text != "none" and changed[name] < 1:
+                raise fail(f'"{setting}": a limit is at least 1; none takes it away', WRONG_INPUT)
+            continue
+        values = changed.setdefault(name, dict(getattr(standing, name)))
+        if text == "none":
+            values.pop(key, None)
+        else:
+            values[key] = _number(setting, text, _MAPS[name])
+    return changed
+
+
+def _number(setting: str, text: str, kind: type[int] | type[float] | type[str]) -> int | float | str:
+    try:
+        return kind(text)
+    except ValueError:
+        what = "whole number" if kind is int else "number"
+        raise fail(f'"{setting}": "{text}" is no {what}', WRONG_INPUT) from None
+
+
+def _show(screen: Screen, config: "SystemConfig", output: Format) -> None:
+    if output is Format.JSON:
+        screen.json(config)
+        return
+    screen.facts([(name, str(getattr(config, name) or "none")) for name in _NUMBERS])
+    for name in _MAPS:
+        screen.facts([(f"{name}.{key}", str(value)) for key, value in sorted(getattr(config, name).items())])

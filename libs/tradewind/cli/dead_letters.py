@@ -1,0 +1,61 @@
+"""`tradewind dead-letters ...`: node tasks that were given up."""
+
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.parameters import Output, first
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at node tasks that were given up, and run them once more.", rich_markup_mode=None
+)
+
+
+@app.command("list")
+@asynchronous
+async def list_(
+    session: Session,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """List your dead letters, newest first: what lost its worker too often, or failed in all its attempts."""
+    async with session.client() as client:
+        letters = await first(limit, client.list_dead_letters())
+    if output is Format.JSON:
+        session.screen.json(letters)
+        return
+    rows = [
+        (
+            letter.node_task_id,
+            letter.node_type,
+            session.screen.when(letter.ended_at),
+            str(letter.attempt),
+            str(letter.error).partition("\n")[0] if letter.error is not None else "",
+        )
+        for letter in letters
+    ]
+    session.screen.table(["NODE TASK", "TYPE", "GIVEN UP", "ATTEMPTS", "LAST ERROR"], rows)
+
+
+@app.command()
+@asynchronous
+async def redrive(
+    session: Session,
+    task_ids: Annotated[
+        list[str], typer.Argument(metavar="TASK...", help="Ids of ad-hoc tasks, or of items of batches.")
+    ],
+    output: Output = Format.TEXT,
+) -> None:
+    """Submit the work of dead letters anew, each as an ad-hoc task.
+
+    The same one again gets the same task. A node of a flow is refused: run the flow again.
+    """
+    async with session.client() as client:
+        redriven = await client.redrive_dead_letters(task_ids)
+    if output is Format.JSON:
+        session.screen.json(redriven)
+        return
+    for old, new in redriven.items():
+        session.screen.line(f"{old} is submitted as {new}")

@@ -1,0 +1,174 @@
+"""Flows, cycles, node tasks and log lines in words."""
+
+from tradewind.cli.plain import to_json
+from tradewind.cli.screen import Screen, iso, length
+from tradewind.client import (
+    CycleDescription,
+    CycleRecord,
+    CycleStatistics,
+    FlowDescription,
+    LogLine,
+    NodeTaskRecord,
+    StatusCounts,
+)
+
+_LEVEL_STYLES = {"debug": "dim", "warning": "yellow", "error": "red", "critical": "bold red"}
+
+
+def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStatistics | None) -> None:
+    """Print where a flow stands."""
+    flow, cycle = described.flow, described.current_cycle
+    interval = flow.config.get("interval") if isinstance(flow.config, dict) else None
+    facts = [
+        ("flow", flow.flow_id),
+        ("status", flow.status),
+        ("interval", _interval(interval)),
+        ("nodes", f"{flow.node_count} in {components_words(len(flow.components))}"),
+        ("revision", str(flow.revision)),
+        ("labels", ", ".join(f"{key}={value}" for key, value in sorted(flow.labels.items()))),
+        ("next cycle", screen.when(flow.next_execution)),
+        ("running", f"{flow.running_cycles} cycles" if flow.running_cycles > 1 else ""),
+    ]
+    if cycle is not None:
+        facts.append(("last cycle", cycle_words(cycle, statistics)))
+    screen.facts(facts)
+
+
+def components_words(count: int) -> str:
+    """Return `1 component`, `2 components`."""
+    return f"{count} component{'s' * (count != 1)}"
+
+
+def cycle_words(cycle: CycleRecord, statistics: CycleStatistics | None = None) -> str:
+    """Return `3 completed in 0.4 s (9 completed)`."""
+    words = f"{cycle.cycle} {cycle.status}"
+    if cycle.seconds is not None:
+        words += f" in {length(cycle.seconds)}"
+    counts = _statistics_words(statistics) if statistics is not None and not cycle.ended else counts_words(cycle.counts)
+    if counts:
+        words += f" ({counts})"
+    return words + (f": {cycle.reason}" if cycle.reason else "")
+
+
+def outcome_line(cycle: CycleRecord) -> str:
+    """Return `momentum cycle 3 completed in 0.4 s (9 completed)`."""
+    return f"{cycle.flow_id} cycle {cycle_words(cycle)}"
+
+
+def counts_words(counts: StatusCounts) -> str:
+    """Return `7 completed, 2 skipped`."""
+    numbers = {
+        "completed": counts.completed,
+        "failed": counts.failed,
+        "terminated": counts.terminated,
+        "skipped": counts.skipped,
+        "running": counts.running,
+        "pending": counts.pending,
+    }
+    return ", ".join(f"{number} {status}" for status, number in numbers.items() if number)
+
+
+def show_cycle(screen: Screen, described: CycleDescription) -> None:
+    """Print a cycle and its nodes."""
+    cycle = described.cycle
+    screen.line(f"{cycle.flow_id} cycle {cycle_words(cycle, described.statistics)}")
+    if cycle.start_time is not None:
+        screen.line(f"started {screen.when(cycle.start_time)} by {cycle.origin}, revision {cycle.revision}", "dim")
+    if cycle.inputs_json:
+        screen.line(f"inputs {cycle.inputs_json}")
+    screen.line()
+    screen.table(
+        ["NODE", "TYPE", "STATUS", "ATTEMPT", "WORKER", "TOOK", "NOTE"],
+        [
+            (
+                node.node_id,
+                node.node_type,
+                node.status,
+                str(node.attempt or ""),
+                node.worker_id,
+                _took(node),
+                note(node),
+            )
+            for node in described.nodes
+        ],
+    )
+
+
+def note(node: NodeTaskRecord) -> str:
+    """Return why a node task failed, waits or was skipped, or what it says, in one line."""
+    if node.error is not None:
+        return str(node.error).partition("\n")[0]
+    if node.reason:
+        return node.reason
+    if not node.status.ended and (node.progress or node.message):
+        return f"{node.progress} % {node.message}".strip()
+    return ""
+
+
+def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
+    """Print everything of a node task."""
+    facts = [
+        ("node task", node.node_task_id),
+        ("type", node.node_type),
+        ("status", node.status),
+        ("attempt", str(node.attempt or "")),
+        ("failed", f"{node.failures} of {node.max_attempts} attempts" if node.failures else ""),
+        ("next attempt", screen.when(node.retry_at)),
+        ("worker", node.worker_id),
+        ("progress", f"{node.progress} % {node.message}".strip() if node.progress or node.message else ""),
+        ("reason", node.reason),
+        (
+            "stop asked",
+            " ".join(part for part in (node.stop_reason, f"by {node.stop_by}") if part) if node.stop_by else "",
+        ),
+        ("registered", screen.when(node.registered_at)),
+        ("started", screen.when(node.started_at)),
+        ("ended", screen.when(node.ended_at)),
+        ("took", _took(node)),
+        ("config", node.config_json if node.config_json != "{}" else ""),
+    ]
+    facts += [("output", f"{handle} = {to_json(value)}") for handle, value in node.outputs.items()]
+    screen.facts(facts)
+    if node.error is not None:
+        screen.line(f"error: {node.error}", "red")
+        if node.error.final_reason:
+            screen.line(f"not tried again: {node.error.final_reason}")
+        if node.error.traceback:
+            screen.line(node.error.traceback.rstrip(), "dim")
+    for past in node.history:
+        worker = f" on {past.worker_id}" if past.worker_id else ""
+        screen.line(f"attempt {past.attempt}{worker} ended {screen.when(past.ended_at)} with {past.code}", "dim")
+    if node.last_error is not None:
+        screen.line(f"last failed attempt: {node.last_error}", "yellow")
+        if node.last_error.traceback:
+            screen.line(node.last_error.traceback.rstrip(), "dim")
+
+
+def show_log_line(screen: Screen, line: LogLine) -> None:
+    """Print a log line."""
+    at = iso(line.created_at) if line.created_at is not None else "-"
+    who = line.node_id or line.source
+    text = f"{at}  {line.cycle}  {line.level.upper():<8} {who}: {line.message}"
+    screen.line(text, _LEVEL_STYLES.get(line.level))
+
+
+def _took(node: NodeTaskRecord) -> str:
+    if node.started_at is None or node.ended_at is None:
+        return ""
+    return length((node.ended_at - node.started_at).total_seconds())
+
+
+def _interval(interval: object) -> str:
+    if interval in (0, "0"):
+        return "runs once"
+    return f"every {interval} s" if isinstance(interval, int | float) else f"every {interval}"
+
+
+def _statistics_words(statistics: CycleStatistics) -> str:
+    done = statistics.completed_nodes + statistics.error_nodes + statistics.skipped_nodes + statistics.terminated_nodes
+    words = f"{done} of {statistics.total_nodes} nodes done"
+    if statistics.running_nodes:
+        words += f", {statistics.running_nodes} running"
+    if statistics.error_nodes:
+        words += f", {statistics.error_nodes} failed"
+    return words

@@ -1,0 +1,67 @@
+"""How a command ends when something went wrong: a clear line on stderr, and an exit code that scripts can test."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+FAILED = 1
+"""What was asked for did not work, or a cycle failed."""
+WRONG_INPUT = 2
+"""Wrong usage, invalid input, or a name that is not there."""
+OUT_OF_REACH = 3
+"""A server cannot be reached."""
+INTERRUPTED = 130
+
+
+def fail(message: str, code: int = FAILED) -> typer.Exit:
+    """Print an error for a person; raise what this returns."""
+    first, *rest = message.splitlines() or [""]
+    typer.secho(f"error: {first}", fg=typer.colors.RED, err=True)
+    for line in rest:
+        typer.echo(line, err=True)
+    return typer.Exit(code)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Tell errors of the client, of files and of what was given, and exit with their code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # Whoever read this has enough, as `head` does.
+        sys.stdout = None
+        raise typer.Exit(0) from None
+    except (ValueError, OSError) as error:
+        raise fail(_of_the_system(error), WRONG_INPUT) from None
+    except Exception as error:
+        failure = _of_the_client(error)
+        if failure is None:
+            raise
+        raise failure from None
+
+
+def _of_the_client(error: Exception) -> typer.Exit | None:
+    # Imported already when one of these was raised, and slow when not.
+    client = sys.modules.get("tradewind.client")
+    if client is None:
+        return None
+    if isinstance(error, client.Unreachable):
+        why = "" if "refused" in error.detail else f" ({error.detail})"
+        return fail(f'cannot reach {error.address}{why}: is "tradewind up" running?', OUT_OF_REACH)
+    if isinstance(error, client.Unavailable):
+        return fail(error.message, OUT_OF_REACH)
+    if isinstance(error, client.InvalidInput | client.NotFound):
+        return fail(error.message, WRONG_INPUT)
+    if isinstance(error, client.TradewindError):
+        return fail(error.message)
+    return None
+
+
+def _of_the_system(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot read {error.filename}: {error.strerror}"
+    return str(error)

@@ -1,0 +1,300 @@
+"""`tradewind flow ...`: registering, starting and stopping flows, running cycles, looking at them."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
+from tradewind.cli.parameters import FlowName, Inputs, InputsJson, Labels, Output, chosen_statuses, inputs_of, pairs
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import FlowRecord
+
+app = typer.Typer(no_args_is_help=True, help="Register, start, stop, run and look at flows.", rich_markup_mode=None)
+
+
+class Drawing(StrEnum):
+    """How a flow is drawn."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    DOT = "dot"
+    JSON = "json"
+
+
+DefinitionFile = Annotated[str, typer.Argument(metavar="FILE", help="JSON or YAML file; - reads stdin.")]
+
+
+@app.command()
+@asynchronous
+async def register(
+    session: Session, name: FlowName, file: DefinitionFile, label: Labels = None, output: Output = Format.TEXT
+) -> None:
+    """Register a flow from a JSON or YAML file.
+
+    A flow that is there already gets a new revision; its history and status stay.
+    """
+    from tradewind.cli.definition_files import read_definition
+
+    labels = pairs(label, "--label")
+    definition = read_definition(file, name)
+    async with session.client() as client:
+        registered = await client.register_flow(name, definition, labels=labels)
+    if output is Format.JSON:
+        session.screen.json(registered)
+        return
+    flow = registered.flow
+    what = f"revision {flow.revision}, {_size(flow)}"
+    session.screen.line(f"{name} registered: {what}" if registered.changed else f"{name} is unchanged: {what}")
+    for warning in registered.warnings:
+        session.screen.line(f"  note: {warning}", "yellow")
+
+
+@app.command()
+@asynchronous
+async def analyze(session: Session, file: DefinitionFile, output: Output = Format.TEXT) -> None:
+    """List the faults of a definition.
+
+    Nothing is registered. Exits with 2 when there are faults.
+    """
+    from tradewind.cli.definition_files import read_definition
+
+    definition = read_definition(file)
+    async with session.client() as client:
+        analysis = await client.analyze_flow(definition)
+    if output is Format.JSON:
+        session.screen.json(analysis)
+    else:
+        rows = [
+            (part.component_id, str(len(part.nodes)), ", ".join(part.entry_nodes), " -> ".join(part.cycle_path))
+            for part in analysis.components
+        ]
+        session.screen.table(["COMPONENT", "NODES", "ENTRY NODES", "CYCLE"], rows)
+    if not analysis.valid:
+        faults = "\n  ".join(["the definition has faults:", *map(str, analysis.violations)])
+        raise fail(faults, WRONG_INPUT)
+
+
+@app.command()
+@asynchronous
+async def start(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
+    """Let cycles begin on time, the first one now."""
+    async with session.client() as client:
+        flow = await client.start_flow(name)
+    _show_change(session, flow, output)
+
+
+@app.command()
+@asynchronous
+async def stop(
+    session: Session,
+    name: FlowName,
+    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Let no cycle begin and stop what runs.
+
+    The flow stays stopped until it is started, also after a restart.
+    """
+    async with session.client() as client:
+        flow = await client.stop_flow(name, reason=reason)
+    _show_change(session, flow, output)
+
+
+@app.command()
+@asynchronous
+async def run(
+    session: Session,
+    name: FlowName,
+    input: Inputs = None,
+    inputs_json: InputsJson = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print what it gave.")] = False,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to wait at most.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Run one cycle now.
+
+    It runs whatever the flow's schedule and status. With --wait, exits with 1 when the cycle fails.
+    """
+    from tradewind.cli.outcomes import wait_for_outcome
+
+    inputs = inputs_of(input, inputs_json)
+    async with session.client() as client:
+        handle = await client.run_flow(name, inputs)
+        if wait:
+            client.patience = session.patience
+            if not await wait_for_outcome(session.screen, client, handle, timeout, output):
+                raise typer.Exit(FAILED)
+        elif output is Format.JSON:
+            session.screen.json(handle.record)
+        else:
+            session.screen.line(f"cycle {handle.cycle} of {name} has begun")
+
+
+@app.command()
+@asynchronous
+async def status(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
+    """Say where a flow and its latest cycle stand."""
+    from tradewind.cli.descriptions import show_flow
+
+    async with session.client() as client:
+        described = await client.get_flow(name)
+        cycle = described.current_cycle
+        statistics = await client.cycle_statistics(name, cycle.cycle) if cycle is not None else None
+    if output is Format.JSON:
+        session.screen.json(
+            {"flow": described.flow, "current_cycle": cycle, "statistics": statistics},
+        )
+    else:
+        show_flow(session.screen, described, statistics)
+
+
+@app.command()
+@asynchronous
+async def watch(
+    session: Session,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of flows.")],
+    cycles: Annotated[int, typer.Option(min=0, help="End after this many cycles have ended; 0 goes on.")] = 0,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show cycles as they run, until Ctrl-C."""
+    from tradewind.cli.progress import watch_cycles
+
+    async with session.client() as client:
+        for name in names:
+            await client.get_flow(name)
+        client.patience = session.patience
+        await watch_cycles(session.screen, client, client.watch_flows(*names), output, most_ended=cycles)
+
+
+@app.command()
+@asynchronous
+async def graph(
+    session: Session,
+    name: FlowName,
+    drawing: Annotated[Drawing, typer.Option("-o", "--format", help="How to draw.")] = Drawing.TEXT,
+) -> None:
+    """Draw a flow's nodes and edges.
+
+    As text for a terminal, as mermaid for Markdown, as dot for Graphviz.
+    """
+    from tradewind.flow import Flow
+
+    async with session.client() as client:
+        described = await client.get_flow(name)
+    if drawing is Drawing.JSON:
+        weather = described.flow.config
+        session.screen.json({"flow_id": name, "nodes": weather["nodes"], "edges": weather.get("edges", [])})
+        return
+    flow = Flow.from_weather(name, described.flow.config)
+    pictures = {Drawing.MERMAID: flow.to_mermaid, Drawing.DOT: flow.to_dot}
+    session.screen.line(pictures[drawing]() if drawing in pictures else flow.to_text(unicode=session.screen.unicode))
+
+
+@app.command()
+@asynchronous
+async def logs(
+    session: Session,
+    name: FlowName,
+    cycle: Annotated[int | None, typer.Option(min=0, help="Only this cycle.")] = None,
+    node: Annotated[str, typer.Option(help="Only this node.")] = "",
+    level: Annotated[str, typer.Option(help="Only lines at least as grave: debug, info, warning, error.")] = "debug",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with lines as they come.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the execution log, oldest line first."""
+    from tradewind.cli.descriptions import show_log_line
+    from tradewind.client import LogLevel
+
+    try:
+        least = LogLevel(level.lower())
+    except ValueError:
+        raise typer.BadParameter(
+            f'no level "{level}": take one of {", ".join(LogLevel)}', param_hint="--level"
+        ) from None
+    async with session.client() as client:
+        if follow:
+            await client.get_flow(name)
+            client.patience = session.patience
+            lines = client.watch_logs(name, cycle, node_id=node, min_level=least)
+            async for line in lines:
+                session.screen.json_line(line) if output is Format.JSON else show_log_line(session.screen, line)
+            return
+        found = [line async for line in client.list_logs(name, cycle, node_id=node, min_level=least)]
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    for line in found:
+        show_log_line(session.screen, line)
+
+
+@app.command()
+@asynchronous
+async def delete(
+    session: Session,
+    name: FlowName,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until nothing is left of it.")] = 30.0,
+    output: Output = Format.TEXT,
+) -> None:
+    """Stop a flow and remove all of it.
+
+    Its history goes as well.
+    """
+    async with session.client() as client:
+        done = await client.delete_flow(name, wait=wait)
+    if output is Format.JSON:
+        session.screen.json({"flow_id": name, "done": done})
+    else:
+        session.screen.line(f"{name} deleted" if done else f"{name} is being deleted; the rest goes on by itself")
+
+
+@app.command("list")
+@asynchronous
+async def list_(
+    session: Session,
+    status: Annotated[list[str] | None, typer.Option(help="Only flows in this status; may be repeated.")] = None,
+    label: Labels = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """List flows."""
+    from tradewind.client import FlowStatus
+
+    statuses = chosen_statuses(status, FlowStatus)
+    labels = pairs(label, "--label")
+    async with session.client() as client:
+        flows = [flow async for flow in client.list_flows(statuses=statuses, labels=labels)]
+    if output is Format.JSON:
+        session.screen.json(flows)
+        return
+    if not flows and session.screen.terminal:
+        session.screen.line("no flows; register one with: tradewind flow register NAME FILE", "dim")
+        return
+    rows = [
+        (
+            flow.flow_id,
+            flow.status,
+            str(flow.node_count),
+            str(flow.last_cycle) if flow.last_cycle is not None else "",
+            str(flow.running_cycles or ""),
+            session.screen.when(flow.next_execution),
+            ",".join(f"{key}={value}" for key, value in sorted(flow.labels.items())),
+        )
+        for flow in flows
+    ]
+    session.screen.table(["FLOW", "STATUS", "NODES", "LAST CYCLE", "RUNNING", "NEXT", "LABELS"], rows)
+
+
+def _show_change(session: Session, flow: "FlowRecord", output: Format) -> None:
+    if output is Format.JSON:
+        session.screen.json(flow)
+        return
+    following = f", next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else ""
+    session.screen.line(f"{flow.flow_id} is {flow.status}{following}")
+
+
+def _size(flow: "FlowRecord") -> str:
+    nodes, components = flow.node_count, len(flow.components)
+    return f"{nodes} node{'s' * (nodes != 1)} in {components} component{'s' * (components != 1)}"

@@ -1,0 +1,37 @@
+"""`tradewind bench`: how fast the stack at hand is."""
+
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.parameters import Output
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+
+@asynchronous
+async def bench(
+    session: Session,
+    workloads: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORKLOAD]...", help="Which to run; all when left out.")
+    ] = None,
+    scale: Annotated[float, typer.Option(min=0.001, help="More or fewer flows of each.")] = 1.0,
+    output: Output = Format.TEXT,
+) -> None:
+    """Measure a running stack.
+
+    Runs flows of no-op nodes with a worker of its own and prints what a client sees.
+    """
+    from tradewind.cli.bench.command import WORKLOADS, table
+    from tradewind.cli.bench.command import bench as measure
+
+    known = [workload.name for workload in WORKLOADS]
+    for name in workloads or ():
+        if name not in known:
+            raise typer.BadParameter(f'no workload "{name}": take some of {", ".join(known)}', param_hint="WORKLOAD")
+    async with session.client() as client:
+        # The worker would be waited for in vain.
+        async for _ in client.list_workers():
+            break
+    results = await measure(session.address, workloads or (), scale, session.screen.console)
+    session.screen.json(results) if output is Format.JSON else session.screen.console.print(table(results))

@@ -1,0 +1,93 @@
+"""Arguments and options that several commands take, and how they are read."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Iterable
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from tradewind.cli.screen import Format
+
+Record = TypeVar("Record")
+
+FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
+Output = Annotated[Format, typer.Option("-o", "--format", help="json prints for programs.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="KEY=VALUE", help="An input for entry nodes, JSON or else text; may be repeated."),
+]
+InputsJson = Annotated[
+    str | None, typer.Option("--inputs-json", metavar="JSON", help="All inputs as a JSON object, - for stdin.")
+]
+
+NodeTypeName = Annotated[str, typer.Argument(metavar="TYPE", help="A node type that workers offer.")]
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="KEY=VALUE", help="A parameter, JSON or else text; may be repeated."),
+]
+ParamsJson = Annotated[
+    str | None, typer.Option("--params-json", metavar="JSON", help="All parameters as a JSON object, - for stdin.")
+]
+RequireWorker = Annotated[
+    bool, typer.Option("--require-worker", help="Refuse when no live worker offers the type, instead of waiting.")
+]
+Attempts = Annotated[int, typer.Option("--attempts", min=1, help="How often it may be tried in all.")]
+Priority = Annotated[int, typer.Option("--priority", min=-5, max=5, help="Among your own node tasks, -5 to 5.")]
+RequestId = Annotated[
+    str | None, typer.Option("--request-id", metavar="ID", help="The same id again gets the first answer.")
+]
+
+
+def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:
+    """Read KEY=VALUE options. Raises typer.BadParameter."""
+    found: dict[str, str] = {}
+    for each in given or ():
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f'"{each}" is not KEY=VALUE', param_hint=option)
+        found[key] = value
+    return found
+
+
+def inputs_of(
+    given: Iterable[str] | None, text: str | None, option: str = "--input", text_option: str = "--inputs-json"
+) -> dict[str, Any]:
+    """Read the inputs of a cycle; single ones win over those of the JSON object. Raises typer.BadParameter."""
+    inputs: dict[str, Any] = {}
+    if text is not None:
+        try:
+            read = json.loads(sys.stdin.read() if text == "-" else text)
+        except ValueError as error:
+            raise typer.BadParameter(f"this is no JSON: {error}", param_hint=text_option) from None
+        if not isinstance(read, dict):
+            raise typer.BadParameter("this is JSON, but no object", param_hint=text_option)
+        inputs.update(read)
+    for key, value in pairs(given, option).items():
+        try:
+            inputs[key] = json.loads(value)
+        except ValueError:
+            inputs[key] = value
+    return inputs
+
+
+def chosen_statuses(given: Iterable[str] | None, kind: type[StrEnum]) -> list[str]:
+    """Return the statuses given, "unknown" is none of them. Raises BadParameter for one that `kind` does not have."""
+    known = [each.value for each in kind if each.value != "unknown"]
+    statuses = list(given or ())
+    for each in statuses:
+        if each not in known:
+            raise typer.BadParameter(f'no status "{each}": take one of {", ".join(known)}', param_hint="--status")
+    return statuses
+
+
+async def first(limit: int, records: AsyncIterator[Record]) -> list[Record]:
+    """Return the first `limit` records."""
+    found: list[Record] = []
+    async for record in records:
+        found.append(record)
+        if len(found) == limit:
+            break
+    return found

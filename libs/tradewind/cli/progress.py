@@ -1,0 +1,169 @@
+"""Cycles as they run: live bars at a terminal, a line for each change in a pipe, or JSON lines."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, aclosing
+from types import TracebackType
+from typing import Protocol, Self
+
+from tradewind.cli.descriptions import outcome_line
+from tradewind.cli.screen import STYLES, Format, Screen
+from tradewind.client import Client, CycleRecord, CycleStatistics, NotFound, Unavailable
+
+LOOK_EVERY = 0.3
+"""Seconds between two looks at the nodes of running cycles."""
+_BARS = 10
+
+
+class Display(AbstractContextManager["Display"], Protocol):
+    """Shows cycles."""
+
+    live: bool
+    """Whether it wants to know how far running cycles are."""
+
+    def show(self, cycle: CycleRecord) -> None:
+        """Show a cycle that has begun, changed or ended."""
+        ...
+
+    def advance(self, cycle: CycleRecord, statistics: CycleStatistics) -> None:
+        """Show how far a running cycle is."""
+        ...
+
+
+def display_for(screen: Screen, output: Format) -> Display:
+    """Return the display that suits where the command prints to."""
+    if output is Format.JSON:
+        return JsonLines(screen)
+    return Bars(screen) if screen.terminal else Lines(screen)
+
+
+async def watch_cycles(
+    screen: Screen, client: Client, cycles: AsyncGenerator[CycleRecord, None], output: Format, *, most_ended: int = 0
+) -> None:
+    """Show cycles until `most_ended` have ended while watched (0: until the iteration ends)."""
+    begun: dict[tuple[str, int], CycleRecord] = {}
+    ended = 0
+    with display_for(screen, output) as display:
+        looking = asyncio.create_task(_look(client, display, begun)) if display.live else None
+        try:
+            async with aclosing(cycles) as changes:
+                async for cycle in changes:
+                    key = (cycle.flow_id, cycle.cycle)
+                    # The first record of a flow is its latest cycle, which may have ended long ago.
+                    news = key in begun or not cycle.ended
+                    begun[key] = cycle
+                    display.show(cycle)
+                    if cycle.ended:
+                        del begun[key]
+                        ended += news
+                    if most_ended and ended >= most_ended:
+                        return
+        finally:
+            if looking is not None:
+                looking.cancel()
+                await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _look(client: Client, display: Display, begun: dict[tuple[str, int], CycleRecord]) -> None:
+    while True:
+        await asyncio.sleep(LOOK_EVERY)
+        for key in list(begun)[:_BARS]:
+            try:
+                statistics = await client.cycle_statistics(*key)
+            except (NotFound, Unavailable):
+                continue
+            if key in begun:
+                display.advance(begun[key], statistics)
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    live = False
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, cycle: CycleRecord) -> None:
+        self._screen.json_line(cycle)
+
+    def advance(self, cycle: CycleRecord, statistics: CycleStatistics) -> None:
+        raise AssertionError("not asked for")
+
+
+class Lines(JsonLines):
+    """A line for a cycle's begin and one for its end."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(screen)
+        self._begun: set[tuple[str, int, int]] = set()
+
+    def show(self, cycle: CycleRecord) -> None:
+        key = (cycle.flow_id, cycle.cycle, cycle.run)
+        if cycle.ended:
+            self._begun.discard(key)
+            self._screen.line(outcome_line(cycle), STYLES.get(cycle.status))
+        elif key not in self._begun:
+            self._begun.add(key)
+            self._screen.line(outcome_line(cycle))
+        self._screen.flush()
+
+
+class Bars:
+    """A bar for each running cycle below the lines of those that have ended."""
+
+    live = True
+
+    def __init__(self, screen: Screen) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+        self._screen = screen
+        self._bars: dict[tuple[str, int], TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("[dim]{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=screen.console,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def show(self, cycle: CycleRecord) -> None:
+        key = (cycle.flow_id, cycle.cycle)
+        if cycle.ended:
+            if key in self._bars:
+                self._progress.remove_task(self._bars.pop(key))
+            self._screen.line(outcome_line(cycle), STYLES.get(cycle.status))
+        elif key not in self._bars:
+            description = f"{cycle.flow_id} cycle {cycle.cycle}"
+            self._bars[key] = self._progress.add_task(description, total=cycle.node_count or None, note=cycle.reason)
+        else:
+            self._progress.update(self._bars[key], note=cycle.reason)
+
+    def advance(self, cycle: CycleRecord, statistics: CycleStatistics) -> None:
+        bar = self._bars.get((cycle.flow_id, cycle.cycle))
+        if bar is None:
+            return
+        open_nodes = statistics.registered_nodes + statistics.pending_nodes + statistics.running_nodes
+        note = cycle.reason or (f"{statistics.running_nodes} running" if statistics.running_nodes else "waiting")
+        self._progress.update(
+            bar, completed=statistics.total_nodes - open_nodes, total=statistics.total_nodes or None, note=note
+        )

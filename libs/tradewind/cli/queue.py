@@ -1,0 +1,36 @@
+"""`tradewind queue`: what waits and what runs."""
+
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.parameters import Output
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+
+@asynchronous
+async def queue(
+    session: Session,
+    user: Annotated[str, typer.Option(help="Only of this user.")] = "",
+    type: Annotated[str, typer.Option(help="Only of this node type.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what waits and what runs, by node type and user."""
+    async with session.client() as client:
+        found = await client.queue_statistics(user_id=user, node_type=type)
+    screen = session.screen
+    if output is Format.JSON:
+        screen.json(found)
+        return
+    rows = [
+        (each.node_type, each.user_id, str(each.queued), str(each.running), screen.when(each.first_ready_at))
+        for each in found.queues
+    ]
+    screen.table(["NODE TYPE", "USER", "QUEUED", "RUNNING", "FIRST SINCE"], rows)
+    screen.line(f"{found.queued} queued, {found.running} running")
+    codes = ", ".join(f"{code} {count}" for code, count in sorted(found.failed_by_code.items()))
+    screen.line(
+        f"ended so far: {found.completed} completed, {found.failed} failed{f' ({codes})' if codes else ''}, "
+        f"{found.terminated} terminated, {found.skipped} skipped"
+    )

@@ -1,0 +1,141 @@
+"""Where a command prints: tables and colours for a person at a terminal, plain lines in a pipe, JSON for programs."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES = {
+    "running": "cyan",
+    "queued": "yellow",
+    "pending": "yellow",
+    "registered": "dim",
+    "completed": "green",
+    "active": "green",
+    "partial": "yellow",
+    "draining": "yellow",
+    "failed": "red",
+    "timeout": "red",
+    "terminated": "magenta",
+    "cancelled": "magenta",
+    "stopped": "magenta",
+    "offline": "dim",
+    "skipped": "dim",
+}
+"""The colour of each status word."""
+
+
+class Format(StrEnum):
+    """How a command prints what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Screen:
+    """Prints to stdout."""
+
+    def __init__(self) -> None:
+        self.terminal = sys.stdout.isatty()
+        self._console: Console | None = None
+
+    @property
+    def unicode(self) -> bool:
+        """Whether it can print more than ASCII."""
+        return (sys.stdout.encoding or "").lower().startswith("utf")
+
+    @property
+    def console(self) -> "Console":
+        """Rich's console; only worth its import at a terminal."""
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(highlight=False)
+        return self._console
+
+    def line(self, text: str = "", style: str | None = None) -> None:
+        """Print a line as it is; a terminal shows it in `style`."""
+        if self.terminal and style:
+            from rich.text import Text
+
+            # As a Text of its own: a style given to print would colour live bars below it as well.
+            self.console.print(Text(text, style=style), soft_wrap=True)
+        else:
+            typer.echo(text)
+
+    def json(self, value: object) -> None:
+        """Print a value as indented JSON."""
+        from tradewind.cli.plain import to_json
+
+        typer.echo(to_json(value, indent=2))
+
+    def json_line(self, value: object) -> None:
+        """Print a value as one line of JSON, at once."""
+        from tradewind.cli.plain import to_json
+
+        typer.echo(to_json(value))
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand over what was printed; a pipe would keep it until it is much."""
+        sys.stdout.flush()
+
+    def facts(self, facts: Sequence[tuple[str, str]]) -> None:
+        """Print names and values below each other, without those that are empty."""
+        shown = [(name, value) for name, value in facts if value]
+        width = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
+            self.line(f"{name.ljust(width)}  {value}", STYLES.get(value))
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print rows under their columns; an empty cell becomes "-"."""
+        filled = [[cell or "-" for cell in row] for row in rows]
+        if self.terminal:
+            self._rich_table(columns, filled)
+            return
+        widths = [max(len(cell) for cell in column) for column in zip(columns, *filled, strict=True)]
+        for row in [columns, *filled]:
+            typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+    def _rich_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        self.console.print(table)
+
+    def when(self, moment: datetime | None) -> str:
+        """Return a time: how far away it is for a person, ISO 8601 in a pipe, "" for none."""
+        if moment is None:
+            return ""
+        if not self.terminal:
+            return iso(moment)
+        seconds = (moment - datetime.now(UTC)).total_seconds()
+        return f"in {length(seconds)}" if seconds > 0 else f"{length(-seconds)} ago"
+
+
+def iso(moment: datetime) -> str:
+    """Return a time as `2026-11-21T07:25:10.123Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def length(seconds: float) -> str:
+    """Return a length of time in the unit that suits it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    for unit, size in (("min", 60), ("h", 3600), ("d", 86400)):
+        if seconds < size * 60 or unit == "d":
+            return f"{seconds / size:.0f} {unit}"
+    raise AssertionError("days have no end")

@@ -1,0 +1,175 @@
+"""`tradewind task ...`: single node tasks."""
+
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.failures import FAILED, fail
+from tradewind.cli.parameters import (
+    Attempts,
+    NodeTypeName,
+    Output,
+    Params,
+    ParamsJson,
+    Priority,
+    RequestId,
+    RequireWorker,
+    chosen_statuses,
+    first,
+    inputs_of,
+)
+from tradewind.cli.screen import STYLES, Format
+from tradewind.cli.session import Session, asynchronous
+
+app = typer.Typer(
+    no_args_is_help=True, help="Run nodes by themselves; look at node tasks and stop them.", rich_markup_mode=None
+)
+
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Its id, FLOW:CYCLE:RUN:NODE or task:ID.")]
+
+AD_HOC = "task:"
+
+
+@app.command()
+@asynchronous
+async def submit(
+    session: Session,
+    node_type: NodeTypeName,
+    param: Params = None,
+    params_json: ParamsJson = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print what it gave.")] = False,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to wait at most.")] = None,
+    require_worker: RequireWorker = False,
+    attempts: Attempts = 1,
+    priority: Priority = 0,
+    request_id: RequestId = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Run one node by itself.
+
+    With --wait, exits with 1 when it does not complete.
+    """
+    from tradewind.cli.descriptions import show_node_task
+    from tradewind.client import TimedOut
+    from tradewind.flow import Retry
+
+    parameters = inputs_of(param, params_json, "--param", "--params-json")
+    async with session.client() as client:
+        handle = await client.submit_task(
+            node_type,
+            parameters,
+            require_worker=require_worker,
+            retry=Retry(attempts) if attempts > 1 else None,
+            priority=priority,
+            request_id=request_id,
+        )
+        for warning in handle.warnings if output is Format.TEXT else ():
+            typer.secho(f"note: {warning}", fg=typer.colors.YELLOW, err=True)
+        if not wait:
+            if output is Format.JSON:
+                session.screen.json({"task": handle.record, "warnings": handle.warnings})
+            else:
+                session.screen.line(f"{handle.task_id} is submitted")
+            return
+        client.patience = session.patience
+        try:
+            task = await handle.wait(timeout)
+        except TimedOut:
+            raise fail(f"{handle.task_id} has not ended after {timeout:g} s; it goes on") from None
+    session.screen.json(task) if output is Format.JSON else show_node_task(session.screen, task)
+    if task.status != "completed":
+        raise typer.Exit(FAILED)
+
+
+@app.command("list")
+@asynchronous
+async def list_(
+    session: Session,
+    status: Annotated[list[str] | None, typer.Option(help="Only tasks in this status; may be repeated.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """List your ad-hoc tasks, newest first."""
+    from tradewind.cli.descriptions import note
+    from tradewind.client import NodeTaskStatus
+
+    statuses = chosen_statuses(status, NodeTaskStatus)
+    async with session.client() as client:
+        tasks = await first(limit, client.list_tasks(statuses=statuses))
+    if output is Format.JSON:
+        session.screen.json(tasks)
+        return
+    rows = [
+        (task.node_task_id, task.node_type, task.status, session.screen.when(task.registered_at), note(task))
+        for task in tasks
+    ]
+    session.screen.table(["TASK", "TYPE", "STATUS", "SUBMITTED", "NOTE"], rows)
+
+
+@app.command()
+@asynchronous
+async def cancel(
+    session: Session,
+    task_id: TaskId,
+    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Cancel an ad-hoc task.
+
+    One that has not begun is skipped, one that runs is asked to stop.
+    """
+    async with session.client() as client:
+        task = await client.cancel_task(task_id, reason=reason)
+    if output is Format.JSON:
+        session.screen.json(task)
+    else:
+        asked = "" if task.status.ended else " and was asked to stop"
+        session.screen.line(f"{task_id} is {task.status}{asked}", STYLES.get(task.status))
+
+
+@app.command()
+@asynchronous
+async def logs(
+    session: Session,
+    id: Annotated[str, typer.Argument(metavar="ID", help="An ad-hoc task, task:ID, or a batch.")],
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what an ad-hoc task, or the items of a batch, logged."""
+    from tradewind.cli.descriptions import show_log_line
+
+    async with session.client() as client:
+        async for line in client.list_task_logs(id):
+            session.screen.json_line(line) if output is Format.JSON else show_log_line(session.screen, line)
+
+
+@app.command()
+@asynchronous
+async def get(session: Session, task_id: TaskId, output: Output = Format.TEXT) -> None:
+    """Show a node task."""
+    from tradewind.cli.descriptions import show_node_task
+
+    async with session.client() as client:
+        task = await (client.get_task(task_id) if task_id.startswith(AD_HOC) else client.get_node_task(task_id))
+    session.screen.json(task) if output is Format.JSON else show_node_task(session.screen, task)
+
+
+@app.command()
+@asynchronous
+async def terminate(
+    session: Session,
+    task_id: TaskId,
+    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Stop a node task.
+
+    One that has not begun is skipped, one that runs is asked to stop.
+    """
+    async with session.client() as client:
+        task = await client.terminate_node_task(task_id, reason=reason)
+    if output is Format.JSON:
+        session.screen.json(task)
+    elif task.status.ended:
+        session.screen.line(f"{task_id} is {task.status}")
+    else:
+        session.screen.line(f"{task_id} is {task.status} and was asked to stop")

@@ -1,0 +1,99 @@
+"""`tradewind worker MODULE...` runs a worker; `tradewind worker list` lists them."""
+
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from tradewind.cli.failures import fail
+from tradewind.cli.parameters import Labels, Output, pairs
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous, blocking
+
+
+class RunUnlessNamed(TyperGroup):
+    """A group in which `worker MODULE` means `worker run MODULE`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=RunUnlessNamed,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run a worker or list workers.\n\n`worker MODULE...` is short for `worker run MODULE...`.",
+    subcommand_metavar="MODULE... | COMMAND [ARGS]...",
+)
+
+
+@app.command()
+@blocking
+def run(
+    session: Session,
+    modules: Annotated[list[str], typer.Argument(metavar="MODULE[:ATTRIBUTE]...", help="Where the nodes are.")],
+    capacity: Annotated[int, typer.Option(min=1, help="Node tasks held at most.")] = 100,
+    threads: Annotated[int, typer.Option(min=1, help="Plain functions that run at once.")] = 32,
+    processes: Annotated[
+        int | None, typer.Option(min=0, help="Nodes with process=True that run at once; one for each processor.")
+    ] = None,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds that nodes have to finish on Ctrl-C.")] = 10.0,
+    worker_id: Annotated[str | None, typer.Option("--id", help="Its id; made up when left out.")] = None,
+    label: Labels = None,
+) -> None:
+    """Run a worker, until Ctrl-C."""
+    import logging
+
+    from tradewind.worker import Worker, WorkerError, load_nodes
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+    try:
+        nodes = [node for module in modules for node in load_nodes(module)]
+        addresses = session.addresses
+        worker = Worker(
+            nodes,
+            address=addresses.node_task_manager,
+            registry_address=addresses.registry,
+            worker_id=worker_id,
+            capacity=capacity,
+            thread_capacity=threads,
+            process_capacity=processes,
+            grace=grace,
+            labels=pairs(label, "--label"),
+        )
+        session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
+        worker.run()
+    except WorkerError as error:
+        raise fail(str(error)) from None
+
+
+@app.command("list")
+@asynchronous
+async def list_(
+    session: Session,
+    all: Annotated[bool, typer.Option("--all", help="Also those that are out but on record.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """List workers."""
+    async with session.client() as client:
+        workers = [worker async for worker in client.list_workers(include_offline=all)]
+    if output is Format.JSON:
+        session.screen.json(workers)
+        return
+    if not workers and session.screen.terminal:
+        session.screen.line("no workers; start one with: tradewind worker MODULE", "dim")
+        return
+    rows = [
+        (
+            worker.worker_id,
+            worker.status,
+            f"{worker.running}/{worker.capacity}",
+            session.screen.when(worker.last_heartbeat),
+            f"{worker.host}:{worker.pid}" if worker.host else "",
+            ",".join(worker.node_types),
+        )
+        for worker in workers
+    ]
+    session.screen.table(["WORKER", "STATUS", "LOAD", "LAST BEAT", "PROCESS", "NODE TYPES"], rows)

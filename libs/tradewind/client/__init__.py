@@ -1,0 +1,111 @@
+"""The client: registers flows, runs and watches them, and tells what became of them.
+
+`Client` is asynchronous, `SyncClient` is the same for code without an event loop.
+"""
+
+import tradewind.grpc_engine  # noqa: F401 - before grpc
+from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
+from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
+from tradewind.client.batches import BatchProgress, BatchRecord, BatchStatus
+from tradewind.client.client import Client
+from tradewind.client.cycles import (
+    CycleDescription,
+    CycleOrigin,
+    CycleRecord,
+    CycleStatistics,
+    CycleStatus,
+    NodeFailure,
+    Signal,
+    SignalStatus,
+)
+from tradewind.client.definitions import Definition
+from tradewind.client.errors import (
+    Aborted,
+    BatchFailed,
+    Conflict,
+    CycleFailed,
+    Exhausted,
+    InvalidInput,
+    NotFound,
+    ServerFault,
+    TaskFailed,
+    TimedOut,
+    TradewindError,
+    Unavailable,
+    Unreachable,
+    Violation,
+    WrongStatus,
+)
+from tradewind.client.flow_calls import FlowDescription, RunRequest
+from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, RegisteredFlow
+from tradewind.client.handles import CycleHandle, FlowHandle
+from tradewind.client.logs import LogLevel, LogLine, LogSource
+from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, PastAttempt, StatusCounts
+from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
+from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus
+
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "Aborted",
+    "Addresses",
+    "BatchFailed",
+    "BatchHandle",
+    "BatchProgress",
+    "BatchRecord",
+    "BatchStatus",
+    "Client",
+    "ComponentStructure",
+    "Conflict",
+    "CycleDescription",
+    "CycleFailed",
+    "CycleHandle",
+    "CycleOrigin",
+    "CycleRecord",
+    "CycleStatistics",
+    "CycleStatus",
+    "Definition",
+    "Exhausted",
+    "FlowAnalysis",
+    "FlowDescription",
+    "FlowHandle",
+    "FlowRecord",
+    "FlowStatus",
+    "InputHandle",
+    "InvalidInput",
+    "LogLevel",
+    "LogLine",
+    "LogSource",
+    "NodeError",
+    "NodeFailure",
+    "NodeTaskRecord",
+    "NodeTaskStatus",
+    "NodeType",
+    "NotFound",
+    "OutputHandle",
+    "PastAttempt",
+    "QueueDepth",
+    "QueueStatistics",
+    "RegisteredFlow",
+    "RunRequest",
+    "ServerFault",
+    "Signal",
+    "SignalStatus",
+    "StatusCounts",
+    "SyncBatchHandle",
+    "SyncClient",
+    "SyncCycleHandle",
+    "SyncFlowHandle",
+    "SyncTaskHandle",
+    "SystemConfig",
+    "TaskFailed",
+    "TaskHandle",
+    "TimedOut",
+    "TradewindError",
+    "Unavailable",
+    "Unreachable",
+    "Violation",
+    "WorkerRecord",
+    "WorkerStatus",
+    "WrongStatus",
+]

@@ -1,0 +1,196 @@
+"""What a client asks the node task manager about ad-hoc tasks and batches."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+from tradewind.api.node_task_manager.v1 import batch_pb2 as pb
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.client.batches import BatchRecord, BatchStatus, batch_from
+from tradewind.client.calls import new_request_id
+from tradewind.client.connection import Connection
+from tradewind.client.following import follow
+from tradewind.client.logs import LogLine, node_line_from
+from tradewind.client.node_tasks import NodeTaskRecord, NodeTaskStatus, node_task_from
+from tradewind.client.wire import inputs_json
+
+PAGE = 500
+MESSAGE_BYTES = 1024 * 1024
+
+Parameters = Mapping[str, Any] | str
+"""What a node is given: a JSON object, or its text."""
+
+
+class AdHocCalls:
+    """Ad-hoc tasks and batches."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def get_task(self, task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
+        """Return an ad-hoc task by its id, `task:<id>`; while it waits, `reason` says for what. Raises NotFound."""
+        request = pb.GetTaskRequest(task_id=task_id, user_id=self._user_id, include_outputs=include_outputs)
+        answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetTask, request)
+        return node_task_from(answer.task)
+
+    async def list_tasks(self, *, statuses: Iterable[NodeTaskStatus | str] = ()) -> AsyncIterator[NodeTaskRecord]:
+        """Yield the user's ad-hoc tasks, the newest first: those in one of `statuses` where given."""
+        wanted = [
+            node_task_pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{NodeTaskStatus(each).upper()}") for each in statuses
+        ]
+        token = ""
+        while True:
+            request = pb.ListTasksRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE, page_token=token)
+            page = await self._connection.to_node_task_manager.call(
+                self._connection.node_task_manager.ListTasks, request
+            )
+            for task in page.tasks:
+                yield node_task_from(task)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def cancel_task(self, task_id: str, *, reason: str = "") -> NodeTaskRecord:
+        """Cancel an ad-hoc task and return it as it is now: skipped, or asked to stop, or ended as it was.
+
+        Raises NotFound.
+        """
+        request = pb.CancelTaskRequest(task_id=task_id, user_id=self._user_id, reason=reason, by=self._user_id)
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.CancelTask, request
+        )
+        return node_task_from(answer.task)
+
+    def watch_task(self, task_id: str) -> AsyncGenerator[NodeTaskRecord, None]:
+        """Yield an ad-hoc task as it is and with every change, until it has ended; then with its outputs.
+
+        Goes on after a lost connection. Raises NotFound.
+        """
+        request = pb.WatchTaskRequest(task_id=task_id, user_id=self._user_id, include_outputs=True)
+        return follow(
+            self._connection.to_node_task_manager,
+            self._connection.node_task_manager.WatchTask,
+            request,
+            lambda response: node_task_from(response.task),
+            lambda task: task.status.ended,
+        )
+
+    async def get_batch(self, batch_id: str) -> BatchRecord:
+        """Return a batch; while items wait, `reason` says for what. Raises NotFound."""
+        request = pb.GetBatchRequest(batch_id=batch_id, user_id=self._user_id)
+        answer = await self._connection.to_node_task_manager.call(self._connection.node_task_manager.GetBatch, request)
+        return batch_from(answer.batch, answer.reason)
+
+    async def list_batches(self, *, statuses: Iterable[BatchStatus | str] = ()) -> AsyncIterator[BatchRecord]:
+        """Yield the user's batches, the newest first: those in one of `statuses` where given."""
+        wanted = [pb.BatchStatus.Value(f"BATCH_STATUS_{BatchStatus(each).upper()}") for each in statuses]
+        token = ""
+        while True:
+            request = pb.ListBatchesRequest(user_id=self._user_id, statuses=wanted, page_size=PAGE, page_token=token)
+            page = await self._connection.to_node_task_manager.call(
+                self._connection.node_task_manager.ListBatches, request
+            )
+            for batch in page.batches:
+                yield batch_from(batch)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def cancel_batch(self, batch_id: str, *, reason: str = "") -> BatchRecord:
+        """Cancel a batch: what waits is skipped, what runs is asked to stop. Raises NotFound."""
+        request = pb.CancelBatchRequest(batch_id=batch_id, user_id=self._user_id, reason=reason, by=self._user_id)
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.CancelBatch, request
+        )
+        return batch_from(answer.batch)
+
+    def watch_batch(self, batch_id: str) -> AsyncGenerator[BatchRecord, None]:
+        """Yield a batch as it is and with every change, until it has ended; otherwise as watch_task."""
+        request = pb.WatchBatchRequest(batch_id=batch_id, user_id=self._user_id)
+        return follow(
+            self._connection.to_node_task_manager,
+            self._connection.node_task_manager.WatchBatch,
+            request,
+            lambda response: batch_from(response.batch),
+            lambda batch: batch.ended,
+        )
+
+    async def list_batch_results(
+        self, batch_id: str, *, include_parameters: bool = False
+    ) -> AsyncIterator[NodeTaskRecord]:
+        """Yield the items of a batch in its order, with their outputs where they have ended. Raises NotFound."""
+        token = ""
+        while True:
+            request = pb.ListBatchResultsRequest(
+                batch_id=batch_id,
+                user_id=self._user_id,
+                page_size=PAGE,
+                page_token=token,
+                include_parameters=include_parameters,
+            )
+            page = await self._connection.to_node_task_manager.call(
+                self._connection.node_task_manager.ListBatchResults, request
+            )
+            for item in page.items:
+                yield node_task_from(item)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def list_task_logs(self, id: str) -> AsyncIterator[LogLine]:
+        """Yield what an ad-hoc task (`task:<id>`), or the items of a batch, logged, oldest first. Raises NotFound."""
+        task_id, batch_id = (id, "") if id.startswith("task:") else ("", id)
+        after = ""
+        while True:
+            request = pb.ListTaskLogsRequest(
+                task_id=task_id, batch_id=batch_id, user_id=self._user_id, page_size=PAGE, after_log_id=after
+            )
+            page = await self._connection.to_node_task_manager.call(
+                self._connection.node_task_manager.ListTaskLogs, request
+            )
+            for line in page.logs:
+                yield node_line_from(line)
+            if len(page.logs) < PAGE:
+                return
+            after = page.logs[-1].log_id
+
+    async def _submit_task(
+        self, node_type: str, parameters: Parameters | None, request_id: str | None, options: pb.TaskOptions
+    ) -> pb.SubmitTaskResponse:
+        request = pb.SubmitTaskRequest(
+            user_id=self._user_id,
+            node_type=node_type,
+            parameters_json=inputs_json(parameters),
+            request_id=request_id or new_request_id(),
+            options=options,
+        )
+        return await self._connection.to_node_task_manager.call(self._connection.node_task_manager.SubmitTask, request)
+
+    async def _submit_batch(
+        self,
+        node_type: str,
+        parameters: Sequence[Parameters | None],
+        request_id: str | None,
+        options: pb.TaskOptions,
+    ) -> pb.SubmitBatchResponse:
+        head = pb.BatchHead(
+            user_id=self._user_id,
+            node_type=node_type,
+            total=len(parameters),
+            request_id=request_id or new_request_id(),
+            options=options,
+        )
+        parts = list(_parts(head, [inputs_json(each) for each in parameters]))
+        return await self._connection.to_node_task_manager.upload(self._connection.node_task_manager.SubmitBatch, parts)
+
+
+def _parts(head: pb.BatchHead, texts: Sequence[str]) -> Iterable[pb.SubmitBatchRequest]:
+    """Cut a batch into messages of about 1 MiB."""
+    part = pb.SubmitBatchRequest(head=head)
+    size = 0
+    for text in texts:
+        if size and size + len(text) > MESSAGE_BYTES:
+            yield part
+            part, size = pb.SubmitBatchRequest(), 0
+        part.parameters_json.append(text)
+        size += len(text)
+    yield part

@@ -1,0 +1,33 @@
+"""Where the servers are: one address for all of them, or one each."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DEFAULT_ADDRESS = "localhost:7700"
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """`host:port`, or a gRPC target such as `unix:/path`, of each server that a client calls."""
+
+    scheduler: str
+    registry: str
+    node_task_manager: str
+
+    @classmethod
+    def find(cls, address: str | None = None, environment: Mapping[str, str] | None = None) -> "Addresses":
+        """Return `address` for all, or else what the environment says, or else localhost:7700.
+
+        The environment's TRADEWIND_SCHEDULER_ADDRESS, TRADEWIND_REGISTRY_ADDRESS and
+        TRADEWIND_NODE_TASK_MANAGER_ADDRESS name single servers, TRADEWIND_ADDRESS all that are not named.
+        """
+        if address:
+            return cls(address, address, address)
+        known = os.environ if environment is None else environment
+        every = known.get("TRADEWIND_ADDRESS") or DEFAULT_ADDRESS
+        return cls(
+            known.get("TRADEWIND_SCHEDULER_ADDRESS") or every,
+            known.get("TRADEWIND_REGISTRY_ADDRESS") or every,
+            known.get("TRADEWIND_NODE_TASK_MANAGER_ADDRESS") or every,
+        )

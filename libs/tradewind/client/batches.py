@@ -1,0 +1,101 @@
+"""Batches: many runs of one node type that belong together, and how far they are."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from tradewind.api.node_task_manager.v1 import batch_pb2
+from tradewind.client.wire import moment, words
+
+
+class BatchStatus(StrEnum):
+    """Where a batch stands; completed, partial, failed and cancelled are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is final."""
+        return self not in (BatchStatus.QUEUED, BatchStatus.RUNNING, BatchStatus.UNKNOWN)
+
+
+_STATUSES = words(batch_pb2.BatchStatus, BatchStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """How many items stand where, of one moment: all but `total` together are the total."""
+
+    total: int
+    queued: int
+    running: int
+    completed: int
+    failed: int
+    cancelled: int
+    percent: float
+    """Share of items that have ended, 0 to 100."""
+
+    @property
+    def ended(self) -> int:
+        """How many items are final."""
+        return self.completed + self.failed + self.cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """A batch on record."""
+
+    batch_id: str
+    user_id: str
+    node_type: str
+    status: BatchStatus
+    progress: BatchProgress
+    stop_reason: str
+    stop_by: str
+    submitted_at: datetime | None
+    finished_at: datetime | None
+    reason: str = ""
+    """What its items wait for; only from get_batch."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of its items have ended."""
+        return self.status.ended
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took from its submission, None before its end."""
+        if self.submitted_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.submitted_at).total_seconds()
+
+
+def batch_from(message: batch_pb2.Batch, reason: str = "") -> BatchRecord:
+    """Read a batch."""
+    progress = message.progress
+    return BatchRecord(
+        batch_id=message.batch_id,
+        user_id=message.user_id,
+        node_type=message.node_type,
+        status=_STATUSES.get(message.status, BatchStatus.UNKNOWN),
+        progress=BatchProgress(
+            total=progress.total,
+            queued=progress.queued,
+            running=progress.running,
+            completed=progress.completed,
+            failed=progress.failed,
+            cancelled=progress.cancelled,
+            percent=progress.percent,
+        ),
+        stop_reason=message.stop.reason,
+        stop_by=message.stop.by,
+        submitted_at=moment(message, "submitted_at"),
+        finished_at=moment(message, "finished_at"),
+        reason=reason,
+    )

@@ -1,0 +1,148 @@
+"""Calls of one server: deadlines, repetition while it is away, and errors as exceptions of the client."""
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import grpc
+
+from tradewind.client.errors import Unavailable
+from tradewind.client.refusals import error_from
+from tradewind.client.traces import traceparent
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+_OPTIONS: list[tuple[str, int | str]] = [
+    ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
+    # Servers cut their messages at 4 MiB; this leaves room for one that does not.
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    # Error details travel in the metadata.
+    ("grpc.max_metadata_size", 64 * 1024),
+    ("grpc.absolute_max_metadata_size", 64 * 1024),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # A call is repeated with pauses of its own; gRPC's, of up to two minutes, would come on top.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+]
+_TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
+
+_BACKOFF_S = (0.1, 2.0)
+
+
+def open_channel(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
+    """Return a channel to `address`, plain text without `credentials`; it connects at its first call."""
+    target = address if address.startswith(_TARGETS) else f"dns:///{address}"
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options=_OPTIONS)
+    return grpc.aio.secure_channel(target, credentials, options=_OPTIONS)
+
+
+def new_request_id() -> str:
+    """Return a request id: what carries it can be sent again without taking effect twice."""
+    return os.urandom(16).hex()
+
+
+class Calls:
+    """Makes the calls of one server, with the client's deadline and patience, in seconds."""
+
+    def __init__(self, address: str, timeout: float, patience: float) -> None:
+        self.address = address
+        self.timeout = timeout
+        self.patience = patience
+
+    async def call(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        extra: float = 0.0,
+        on_repeat: Callable[[], None] | None = None,
+    ) -> Response:
+        """Return the answer to `request`, which is sent again while the server is away: it must bear repetition.
+
+        `extra` seconds are what the server was asked to wait before it answers; `on_repeat` is told of each
+        repetition. Raises TradewindError.
+        """
+
+        async def once() -> Response:
+            try:
+                return await method(request, timeout=self.timeout + extra, metadata=_trace())
+            except grpc.aio.AioRpcError as error:
+                raise error_from(error, self.address, _name(method)) from None
+
+        return await self.repeated(once, on_repeat)
+
+    async def repeated(
+        self, once: Callable[[], Awaitable[Response]], on_repeat: Callable[[], None] | None = None
+    ) -> Response:
+        """Return what `once` returns, which is called again while it raises Unavailable and patience lasts."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.patience
+        repetition = 0
+        while True:
+            if repetition and on_repeat is not None:
+                on_repeat()
+            try:
+                return await once()
+            except Unavailable as error:
+                pause = _pause(repetition, error)
+                if loop.time() + pause >= deadline:
+                    raise
+            await asyncio.sleep(pause)
+            repetition += 1
+
+    async def upload(
+        self, method: grpc.aio.StreamUnaryMultiCallable[Request, Response], parts: Sequence[Request]
+    ) -> Response:
+        """Return the answer to all of `parts`, which are sent again from the first while the server is away.
+
+        Raises TradewindError.
+        """
+
+        async def once() -> Response:
+            try:
+                return await method(_each(parts), timeout=self.timeout, metadata=_trace())
+            except grpc.aio.AioRpcError as error:
+                raise error_from(error, self.address, _name(method)) from None
+
+        return await self.repeated(once)
+
+    async def stream(
+        self, method: grpc.aio.UnaryStreamMultiCallable[Request, Response], request: Request
+    ) -> AsyncGenerator[Response, None]:
+        """Yield what the server streams, without a deadline. Raises TradewindError, also when the connection breaks."""
+        call = method(request, metadata=_trace())
+        try:
+            async for response in call:
+                yield response
+        except grpc.aio.AioRpcError as error:
+            raise error_from(error, self.address, _name(method)) from None
+        finally:
+            call.cancel()
+
+
+async def _each(parts: Sequence[Request]) -> AsyncGenerator[Request, None]:
+    for part in parts:
+        yield part
+
+
+def _pause(repetition: int, refusal: Unavailable) -> float:
+    """Return how long to wait before a call is sent again: jittered, and not less than the server asks for."""
+    least, most = _BACKOFF_S
+    return max(refusal.retry_after, random.uniform(0, min(most, least * 2 ** min(repetition, 10))))
+
+
+def _name(method: object) -> str:
+    raw = getattr(method, "_method", b"")
+    return raw.decode().rpartition("/")[2] if isinstance(raw, bytes) else str(raw)
+
+
+def _trace() -> grpc.aio.Metadata | None:
+    trace = traceparent()
+    return grpc.aio.Metadata(("traceparent", trace)) if trace else None

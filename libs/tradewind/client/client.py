@@ -1,0 +1,176 @@
+"""The asynchronous client."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
+from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
+from tradewind.client.addresses import Addresses
+from tradewind.client.batches import batch_from
+from tradewind.client.connection import Connection
+from tradewind.client.cycle_calls import CycleCalls
+from tradewind.client.dead_letter_calls import DeadLetterCalls
+from tradewind.client.errors import TradewindError
+from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
+from tradewind.client.handles import CycleHandle, FlowHandle
+from tradewind.client.node_task_calls import NodeTaskCalls
+from tradewind.client.node_tasks import node_task_from
+from tradewind.client.queue_calls import QueueCalls
+from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.task_options import options_of
+from tradewind.client.wire import Seconds, seconds_of
+from tradewind.flow import Retry, Timeouts
+
+
+class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, RegistryCalls):
+    """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
+
+    `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else
+    localhost:7700. `timeout` is how long one attempt of a call may take, `patience` for how long a call is repeated
+    while its server is away, both in seconds; repeating is safe, because what changes something carries a request id.
+    `user_id` is whose flows are registered. Runs go over one stream, which costs a third of a call each; without
+    `run_stream` each is a call of its own, as for a proxy that spreads calls. A client belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        addresses: Addresses | None = None,
+        timeout: float = 30.0,
+        patience: float = 10.0,
+        user_id: str = "default",
+        credentials: grpc.ChannelCredentials | None = None,
+        run_stream: bool = True,
+    ) -> None:
+        self._connection = Connection(
+            addresses or Addresses.find(address), timeout=timeout, patience=patience, credentials=credentials
+        )
+        self._user_id = user_id
+        self._run_stream = run_stream
+
+    async def __aenter__(self) -> Self:
+        """Return the client; it connects at its first call."""
+        return self
+
+    async def __aexit__(
+        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; what is under way fails."""
+        await self._connection.close()
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where it looks for each server."""
+        return self._connection.addresses
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds a call is repeated while its server is away."""
+        return self._connection.to_scheduler.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._connection.set_patience(seconds)
+
+    async def wait_ready(self, timeout: Seconds = 10.0) -> None:
+        """Return once every server says that it is ready. Raises Unavailable when one does not within `timeout`."""
+        await self._connection.wait_ready(seconds_of(timeout))
+
+    def flow(self, flow_id: str) -> FlowHandle:
+        """Return the handle of a flow, without asking whether there is one."""
+        return FlowHandle(self, flow_id)
+
+    def cycle(self, flow_id: str, cycle: int, run: int | None = None) -> CycleHandle:
+        """Return the handle of a cycle, without asking whether there is one."""
+        return CycleHandle(self, flow_id, cycle, run)
+
+    async def run_flow(
+        self,
+        flow_id: str,
+        inputs: Inputs | None = None,
+        *,
+        wait: Seconds = 0.0,
+        request_id: str | None = None,
+    ) -> CycleHandle:
+        """Run one cycle now, whatever the flow's schedule and status; `await handle.result()` waits for its outputs.
+
+        `inputs` is merged into the inputs of entry nodes. With `wait` the scheduler answers when the cycle has ended or
+        that time is over, so that the result of a short cycle needs one call only. Raises NotFound, InvalidInput,
+        Aborted when the flow's overlap policy is skip and a cycle runs, WrongStatus while the flow is being deleted.
+        """
+        started = await self._start_cycle(flow_id, inputs, wait=wait, request_id=request_id)
+        return self._handle(started)
+
+    async def run_flows(
+        self, requests: Sequence[RunRequest | str], *, wait: Seconds = 0.0
+    ) -> list[CycleHandle | TradewindError]:
+        """Run many cycles now, in few messages; a text among `requests` is the id of a flow to run without inputs.
+
+        Returns a handle for each, in their order, or in its place the error with which it was refused.
+        """
+        results = await self._start_cycles(requests, wait=wait)
+        return [result if isinstance(result, TradewindError) else self._handle(result) for result in results]
+
+    def task(self, task_id: str) -> TaskHandle:
+        """Return the handle of an ad-hoc task, `task:<id>`, without asking whether there is one."""
+        return TaskHandle(self, task_id)
+
+    def batch(self, batch_id: str) -> BatchHandle:
+        """Return the handle of a batch, without asking whether there is one."""
+        return BatchHandle(self, batch_id)
+
+    async def submit_task(
+        self,
+        node_type: str,
+        parameters: Parameters | None = None,
+        *,
+        require_worker: bool = False,
+        timeouts: Timeouts | None = None,
+        retry: Retry | None = None,
+        priority: int = 0,
+        request_id: str | None = None,
+    ) -> TaskHandle:
+        """Run one node by itself; `await handle.result()` waits for what it emits.
+
+        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry` and `priority` are those of
+        such a node, but that it waits for a worker as long as it takes unless they say else.
+        Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
+        `require_worker` NotFound when no live worker offers the node type; without, the handle has a warning.
+        """
+        options = options_of(require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority)
+        answer = await self._submit_task(node_type, parameters, request_id, options)
+        task = node_task_from(answer.task)
+        return TaskHandle(self, task.node_task_id, record=task, warnings=tuple(answer.warnings))
+
+    async def submit_batch(
+        self,
+        node_type: str,
+        parameters: Sequence[Parameters | None],
+        *,
+        require_worker: bool = False,
+        timeouts: Timeouts | None = None,
+        retry: Retry | None = None,
+        priority: int = 0,
+        request_id: str | None = None,
+    ) -> BatchHandle:
+        """Run one node type once with each of `parameters`, 1 to 10 000 of them, 8 MiB in all; all or nothing.
+
+        `await handle.result()` waits for what they emit, in order. Options and errors are those of submit_task, for
+        each item.
+        """
+        options = options_of(require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority)
+        answer = await self._submit_batch(node_type, parameters, request_id, options)
+        batch = batch_from(answer.batch)
+        return BatchHandle(self, batch.batch_id, record=batch, warnings=tuple(answer.warnings))
+
+    def _handle(self, started: Started) -> CycleHandle:
+        cycle = started.cycle
+        return CycleHandle(self, cycle.flow_id, cycle.cycle, cycle.run, record=cycle, outputs=started.outputs)

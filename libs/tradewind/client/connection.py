@@ -1,0 +1,97 @@
+"""The connection behind a client: a channel per address, and the calls that go over it."""
+
+import asyncio
+import time
+
+import grpc
+from grpc_health.v1 import health_pb2
+
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+from tradewind.client.addresses import Addresses
+from tradewind.client.calls import Calls, open_channel
+from tradewind.client.errors import Unavailable
+from tradewind.client.run_stream import RunStream
+
+
+class Connection:
+    """Opens each channel when it is first needed; must be used in one event loop only."""
+
+    def __init__(
+        self, addresses: Addresses, *, timeout: float, patience: float, credentials: grpc.ChannelCredentials | None
+    ) -> None:
+        self.addresses = addresses
+        self.to_scheduler = Calls(addresses.scheduler, timeout, patience)
+        self.to_registry = Calls(addresses.registry, timeout, patience)
+        self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience)
+        self._credentials = credentials
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._scheduler: SchedulerServiceStub | None = None
+        self._registry: RegistryServiceStub | None = None
+        self._node_task_manager: NodeTaskManagerServiceStub | None = None
+        self.runs = RunStream(lambda: self.scheduler.StreamRuns, addresses.scheduler)
+
+    @property
+    def scheduler(self) -> SchedulerServiceStub:
+        """The scheduler's methods."""
+        if self._scheduler is None:
+            self._scheduler = SchedulerServiceStub(self._channel(self.addresses.scheduler))
+        return self._scheduler
+
+    @property
+    def registry(self) -> RegistryServiceStub:
+        """The registry's methods."""
+        if self._registry is None:
+            self._registry = RegistryServiceStub(self._channel(self.addresses.registry))
+        return self._registry
+
+    @property
+    def node_task_manager(self) -> NodeTaskManagerServiceStub:
+        """The node task manager's methods."""
+        if self._node_task_manager is None:
+            self._node_task_manager = NodeTaskManagerServiceStub(self._channel(self.addresses.node_task_manager))
+        return self._node_task_manager
+
+    def set_patience(self, seconds: float) -> None:
+        """Change for how long calls are repeated while a server is away."""
+        for calls in (self.to_scheduler, self.to_registry, self.to_node_task_manager):
+            calls.patience = seconds
+
+    async def wait_ready(self, timeout: float) -> None:
+        """Return once every server says that it is ready. Raises Unavailable when one does not within `timeout` s."""
+        deadline = time.monotonic() + timeout
+        addresses = {self.addresses.scheduler, self.addresses.registry, self.addresses.node_task_manager}
+        for address in sorted(addresses):
+            check = self._channel(address).unary_unary(
+                "/grpc.health.v1.Health/Check",
+                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=health_pb2.HealthCheckResponse.FromString,
+            )
+            request = health_pb2.HealthCheckRequest(service="readiness")
+            while True:
+                remaining = deadline - time.monotonic()
+                try:
+                    answer = await check(request, timeout=max(0.1, remaining))
+                    if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                        break
+                    why = "it says that it is not ready"
+                except grpc.aio.AioRpcError as error:
+                    why = error.details() or error.code().name
+                if remaining <= 0:
+                    raise Unavailable(f"{address} is not ready after {timeout:g} s: {why}")
+                await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        """Close every channel; what is under way fails. The next call opens anew."""
+        await self.runs.close()
+        channels = list(self._channels.values())
+        self._channels.clear()
+        self._scheduler = self._registry = self._node_task_manager = None
+        for channel in channels:
+            await channel.close()
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if address not in self._channels:
+            self._channels[address] = open_channel(address, self._credentials)
+        return self._channels[address]

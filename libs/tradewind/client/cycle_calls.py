@@ -1,0 +1,179 @@
+"""What a client asks the scheduler about cycles."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.client.connection import Connection
+from tradewind.client.cycles import (
+    CycleDescription,
+    CycleRecord,
+    CycleStatistics,
+    CycleStatus,
+    cycle_from,
+    signals_from,
+    statistics_from,
+)
+from tradewind.client.flows import flow_status_from
+from tradewind.client.log_following import follow_logs
+from tradewind.client.logs import LogLevel, LogLine, log_line_from
+from tradewind.client.node_tasks import node_task_from
+from tradewind.client.watching import watch
+from tradewind.client.wire import timestamp
+
+PAGE = 500
+
+
+class CycleCalls:
+    """Cycles and their logs."""
+
+    _connection: Connection
+
+    async def get_cycle(self, flow_id: str, cycle: int | None = None, run: int | None = None) -> CycleRecord:
+        """Return a cycle, the latest when `cycle` is None. Raises NotFound."""
+        request = pb.GetCycleRequest(flow_id=flow_id, cycle=cycle, run=run)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetCycle, request)
+        return cycle_from(answer.cycle)
+
+    async def list_cycles(
+        self,
+        flow_id: str,
+        *,
+        statuses: Iterable[CycleStatus | str] = (),
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+    ) -> AsyncIterator[CycleRecord]:
+        """Yield the cycles of a flow that are on record, the newest first. Raises NotFound."""
+        wanted = [cycle_pb2.CycleStatus.Value(f"CYCLE_STATUS_{CycleStatus(each).upper()}") for each in statuses]
+        token = ""
+        while True:
+            request = pb.ListCyclesRequest(
+                flow_id=flow_id,
+                page_size=PAGE,
+                page_token=token,
+                statuses=wanted,
+                started_after=timestamp(started_after),
+                started_before=timestamp(started_before),
+            )
+            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListCycles, request)
+            for cycle in page.cycles:
+                yield cycle_from(cycle)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def describe_cycle(
+        self,
+        flow_id: str,
+        cycle: int | None = None,
+        run: int | None = None,
+        *,
+        include_outputs: bool = False,
+        include_logs: bool = True,
+    ) -> CycleDescription:
+        """Return everything of a cycle, the latest when `cycle` is None. Raises NotFound."""
+        whole: CycleDescription | None = None
+        token = ""
+        while True:
+            request = pb.DescribeCycleRequest(
+                flow_id=flow_id,
+                cycle=cycle,
+                run=run,
+                include_outputs=include_outputs,
+                omit_logs=not include_logs,
+                page_token=token,
+            )
+            page = await self._connection.to_scheduler.call(self._connection.scheduler.DescribeCycle, request)
+            nodes = tuple(node_task_from(node) for node in page.nodes)
+            signals = tuple(signals_from(page.signals))
+            if whole is None:
+                whole = CycleDescription(
+                    cycle=cycle_from(page.cycle),
+                    flow_status=flow_status_from(page.flow_status),
+                    nodes=nodes,
+                    signals=signals,
+                    logs=tuple(log_line_from(line) for line in page.logs),
+                    statistics=statistics_from(page.statistics),
+                )
+                # A newer cycle may begin between two pages.
+                cycle, run = whole.cycle.cycle, whole.cycle.run
+            else:
+                whole = replace(whole, nodes=whole.nodes + nodes, signals=whole.signals + signals)
+            token = page.next_page_token
+            if not token:
+                return whole
+
+    async def cycle_statistics(self, flow_id: str, cycle: int | None = None, run: int | None = None) -> CycleStatistics:
+        """Return how many nodes of a cycle stand where, the latest cycle when None. Raises NotFound."""
+        request = pb.DescribeCycleRequest(flow_id=flow_id, cycle=cycle, run=run, omit_logs=True, page_size=1)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.DescribeCycle, request)
+        return statistics_from(answer.statistics)
+
+    def watch_flows(self, *flow_ids: str) -> AsyncGenerator[CycleRecord, None]:
+        """Yield the latest cycle of each flow, then every change of a cycle of theirs, until the iteration is left.
+
+        Goes on after a lost connection: what happened meanwhile comes then, the last state of each cycle only.
+        Raises NotFound when one of the flows is not there, Unavailable when the scheduler stays away.
+        """
+        return watch(self._connection, self.list_cycles, flow_ids, None)
+
+    def watch_cycle(self, flow_id: str, cycle: int) -> AsyncGenerator[CycleRecord, None]:
+        """Yield a cycle as it is and with every change, until it has ended. Otherwise as watch_flows."""
+        return watch(self._connection, self.list_cycles, (flow_id,), cycle)
+
+    async def list_logs(
+        self,
+        flow_id: str,
+        cycle: int | None = None,
+        *,
+        node_id: str = "",
+        min_level: LogLevel | str = LogLevel.DEBUG,
+    ) -> AsyncIterator[LogLine]:
+        """Yield the log of a cycle, or of all cycles that still have one, oldest first. Raises NotFound."""
+        token = ""
+        while True:
+            page = await self._log_page(flow_id, cycle, node_id, LogLevel(min_level), token)
+            for line in page.lines:
+                yield log_line_from(line)
+            token = page.next_page_token
+            if not token:
+                return
+
+    def watch_logs(
+        self,
+        flow_id: str,
+        cycle: int | None = None,
+        *,
+        node_id: str = "",
+        min_level: LogLevel | str = LogLevel.DEBUG,
+        interval: float = 0.5,
+    ) -> AsyncGenerator[LogLine, None]:
+        """Yield log lines as list_logs, then those that come, looked for every `interval` seconds.
+
+        Ends with `cycle` where one is named, otherwise never. Raises NotFound.
+        """
+        level = LogLevel(min_level)
+
+        async def page(token: str) -> tuple[list[LogLine], str]:
+            answer = await self._log_page(flow_id, cycle, node_id, level, token)
+            return [log_line_from(line) for line in answer.lines], answer.next_page_token
+
+        async def ended() -> bool:
+            return cycle is not None and (await self.get_cycle(flow_id, cycle)).ended
+
+        return follow_logs(page, ended, interval)
+
+    async def _log_page(
+        self, flow_id: str, cycle: int | None, node_id: str, min_level: LogLevel, token: str
+    ) -> pb.ListLogsResponse:
+        request = pb.ListLogsRequest(
+            flow_id=flow_id,
+            cycle=cycle,
+            node_id=node_id,
+            min_level=cycle_pb2.LogLevel.Value(f"LOG_LEVEL_{min_level.upper()}"),
+            page_size=1000,
+            page_token=token,
+        )
+        return await self._connection.to_scheduler.call(self._connection.scheduler.ListLogs, request)

@@ -1,0 +1,215 @@
+"""Cycles: one execution of a flow each, and all that can be told of one."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.client import json_text
+from tradewind.client.flows import FlowStatus
+from tradewind.client.logs import LogLine
+from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, StatusCounts, counts_from
+from tradewind.client.wire import moment, words
+
+
+class CycleStatus(StrEnum):
+    """Where a cycle stands; all but running are final."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+class CycleOrigin(StrEnum):
+    """What made a cycle begin."""
+
+    SCHEDULE = "schedule"
+    RUN_FLOW = "run_flow"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class CycleRecord:
+    """A cycle on record. `counts` are its ended nodes by status, of `node_count` in all."""
+
+    flow_id: str
+    cycle: int
+    run: int
+    run_id: str
+    status: CycleStatus
+    reason: str
+    planned_time: datetime | None
+    start_time: datetime | None
+    end_time: datetime | None
+    revision: int
+    origin: CycleOrigin
+    inputs_json: str
+    counts: StatusCounts
+    node_count: int
+    version: int
+    trace_id: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether its status is final."""
+        return self.status not in (CycleStatus.RUNNING, CycleStatus.UNKNOWN)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has completed, without any node failed or terminated."""
+        return self.status is CycleStatus.COMPLETED
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, None while it runs."""
+        if self.start_time is None or self.end_time is None:
+            return None
+        return (self.end_time - self.start_time).total_seconds()
+
+    @property
+    def inputs(self) -> Any:
+        """What was given to run it, None for nothing."""
+        return json_text.decode(self.inputs_json)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """A node that failed or was terminated, and why."""
+
+    node_id: str
+    node_type: str
+    status: NodeTaskStatus
+    reason: str
+    error: NodeError | None
+
+    def __str__(self) -> str:
+        why = str(self.error) if self.error is not None else self.reason
+        return f"{self.node_id} ({self.node_type}) {self.status}" + (f": {why}" if why else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CycleStatistics:
+    """How many nodes of a cycle stand where; `error_nodes` are the failed ones."""
+
+    total_nodes: int
+    running_nodes: int
+    completed_nodes: int
+    error_nodes: int
+    registered_nodes: int
+    pending_nodes: int
+    terminated_nodes: int
+    skipped_nodes: int
+
+
+class SignalStatus(StrEnum):
+    """Whether the value of an edge is there: its source is undecided, emitted it, or will not."""
+
+    WAITING = "waiting"
+    LIVE = "live"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What went along one edge."""
+
+    source: str
+    source_handle: str
+    target: str
+    target_handle: str
+    status: SignalStatus
+
+
+@dataclass(frozen=True, slots=True)
+class CycleDescription:
+    """Everything of a cycle: its nodes in the order of the flow, the edges between them, and its newest log lines."""
+
+    cycle: CycleRecord
+    flow_status: FlowStatus
+    nodes: tuple[NodeTaskRecord, ...]
+    signals: tuple[Signal, ...]
+    logs: tuple[LogLine, ...]
+    statistics: CycleStatistics
+
+    def node(self, node_id: str) -> NodeTaskRecord | None:
+        """Return one node, None when the cycle has no such node."""
+        return next((node for node in self.nodes if node.node_id == node_id), None)
+
+    @property
+    def sinks(self) -> tuple[NodeTaskRecord, ...]:
+        """The nodes that no edge leaves; what they emit is what the flow is for."""
+        sources = {signal.source for signal in self.signals}
+        return tuple(node for node in self.nodes if node.node_id not in sources)
+
+    @property
+    def failures(self) -> tuple[NodeFailure, ...]:
+        """The nodes that failed or were terminated."""
+        ill = (NodeTaskStatus.FAILED, NodeTaskStatus.TERMINATED)
+        return tuple(
+            NodeFailure(node.node_id, node.node_type, node.status, node.reason, node.error)
+            for node in self.nodes
+            if node.status in ill
+        )
+
+
+_STATUSES = words(cycle_pb2.CycleStatus, CycleStatus)
+_ORIGINS = words(cycle_pb2.CycleOrigin, CycleOrigin)
+_SIGNALS = words(node_task_pb2.SignalStatus, SignalStatus)
+
+
+def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
+    """Read a cycle."""
+    return CycleRecord(
+        flow_id=message.flow_id,
+        cycle=message.cycle,
+        run=message.run,
+        run_id=message.run_id,
+        status=_STATUSES.get(message.status, CycleStatus.UNKNOWN),
+        reason=message.reason,
+        planned_time=moment(message, "planned_time"),
+        start_time=moment(message, "start_time"),
+        end_time=moment(message, "end_time"),
+        revision=message.revision,
+        origin=_ORIGINS.get(message.origin, CycleOrigin.UNKNOWN),
+        inputs_json=message.inputs_json,
+        counts=counts_from(message.counts),
+        node_count=message.node_count,
+        version=message.version,
+        trace_id=message.trace_id,
+    )
+
+
+def statistics_from(message: cycle_pb2.CycleStatistics) -> CycleStatistics:
+    """Read statistics."""
+    return CycleStatistics(
+        total_nodes=message.total_nodes,
+        running_nodes=message.running_nodes,
+        completed_nodes=message.completed_nodes,
+        error_nodes=message.error_nodes,
+        registered_nodes=message.registered_nodes,
+        pending_nodes=message.pending_nodes,
+        terminated_nodes=message.terminated_nodes,
+        skipped_nodes=message.skipped_nodes,
+    )
+
+
+def signals_from(messages: Iterable[node_task_pb2.Signal]) -> list[Signal]:
+    """Read signals."""
+    return [
+        Signal(
+            message.source,
+            message.source_handle,
+            message.target,
+            message.target_handle,
+            _SIGNALS.get(message.status, SignalStatus.UNKNOWN),
+        )
+        for message in messages
+    ]

@@ -1,0 +1,42 @@
+"""What a client asks about node tasks that were given up."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as pb
+from tradewind.client.connection import Connection
+from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
+
+PAGE = 200
+
+
+class DeadLetterCalls:
+    """Dead letters."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def list_dead_letters(self) -> AsyncIterator[NodeTaskRecord]:
+        """Yield the node tasks that were given up, the newest first, with their history."""
+        token = ""
+        while True:
+            request = pb.ListDeadLettersRequest(user_id=self._user_id, page_size=PAGE, page_token=token)
+            page = await self._connection.to_node_task_manager.call(
+                self._connection.node_task_manager.ListDeadLetters, request
+            )
+            for node_task in page.node_tasks:
+                yield node_task_from(node_task)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def redrive_dead_letters(self, node_task_ids: Sequence[str]) -> dict[str, str]:
+        """Submit the work of dead letters anew; return the id of the new ad-hoc task for each.
+
+        They are ad-hoc tasks or items of batches, 1 to 100 of them; the same again gets the same task. Raises NotFound,
+        and WrongStatus for one that did not fail or is a node of a flow; then nothing is submitted.
+        """
+        request = pb.RedriveDeadLettersRequest(user_id=self._user_id, node_task_ids=node_task_ids)
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.RedriveDeadLetters, request
+        )
+        return {each.node_task_id: each.task_id for each in answer.redriven}

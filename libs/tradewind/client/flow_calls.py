@@ -1,0 +1,239 @@
+"""What a client asks the scheduler about flows."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.client import json_text
+from tradewind.client.calls import new_request_id
+from tradewind.client.connection import Connection
+from tradewind.client.cycles import CycleRecord, cycle_from
+from tradewind.client.definitions import Definition, weather_json
+from tradewind.client.errors import NotFound, TradewindError, Violation
+from tradewind.client.flows import (
+    FlowAnalysis,
+    FlowRecord,
+    FlowStatus,
+    RegisteredFlow,
+    components_from,
+    flow_from,
+)
+from tradewind.client.refusals import error_of_reason
+from tradewind.client.wire import Seconds, duration, inputs_json, seconds_of, timestamp
+
+PAGE = 100
+BULK_ITEMS = 10_000
+BULK_BYTES = 2 * 1024 * 1024
+
+Inputs = Mapping[str, Any] | str
+"""What a cycle is given: a JSON object, or its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowDescription:
+    """A flow and its latest cycle, None before the first."""
+
+    flow: FlowRecord
+    current_cycle: CycleRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One cycle to run now, in a bulk."""
+
+    flow_id: str
+    inputs: Inputs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A cycle that was run, and what the flow's sink nodes emitted where that is known already."""
+
+    cycle: CycleRecord
+    outputs: Mapping[str, Mapping[str, Any]] | None = field(default=None)
+
+
+class FlowCalls:
+    """Flows, and running them."""
+
+    _connection: Connection
+    _user_id: str
+    _run_stream: bool
+
+    async def register_flow(
+        self,
+        flow_id: str,
+        definition: Definition,
+        *,
+        labels: Mapping[str, str] | None = None,
+        request_id: str | None = None,
+    ) -> RegisteredFlow:
+        """Register a flow, or a new revision of one.
+
+        `definition` is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file. Raises
+        InvalidInput with every fault, WrongStatus while the flow is being deleted, ValueError or OSError for a
+        definition that cannot be read.
+        """
+        request = pb.RegisterFlowRequest(
+            flow_id=flow_id,
+            weather_json=weather_json(definition),
+            labels=labels,
+            user_id=self._user_id,
+            request_id=request_id or new_request_id(),
+        )
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.RegisterFlow, request)
+        return RegisteredFlow(
+            flow_from(answer.flow),
+            answer.changed,
+            tuple(Violation(each.path, each.message) for each in answer.warnings),
+        )
+
+    async def analyze_flow(self, definition: Definition) -> FlowAnalysis:
+        """Return what the edges of a definition make of its nodes, and every fault, without registering it."""
+        request = pb.AnalyzeFlowRequest(definition=flow_pb2.FlowDefinition(weather_json=weather_json(definition)))
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.AnalyzeFlow, request)
+        return FlowAnalysis(
+            components_from(answer.structure), tuple(Violation(each.path, each.message) for each in answer.violations)
+        )
+
+    async def get_flow(self, flow_id: str) -> FlowDescription:
+        """Return a flow and its latest cycle. Raises NotFound."""
+        request = pb.GetFlowRequest(flow_id=flow_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetFlow, request)
+        cycle = cycle_from(answer.current_cycle) if answer.HasField("current_cycle") else None
+        return FlowDescription(flow_from(answer.flow), cycle)
+
+    async def list_flows(
+        self,
+        *,
+        statuses: Iterable[FlowStatus | str] = (),
+        labels: Mapping[str, str] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> AsyncIterator[FlowRecord]:
+        """Yield flows by id: those in one of `statuses` and with all of `labels`, where given."""
+        wanted = [flow_pb2.FlowStatus.Value(f"FLOW_STATUS_{FlowStatus(each).upper()}") for each in statuses]
+        token = ""
+        while True:
+            request = pb.ListFlowsRequest(
+                page_size=PAGE,
+                page_token=token,
+                statuses=wanted,
+                labels=labels,
+                created_after=timestamp(created_after),
+                created_before=timestamp(created_before),
+            )
+            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListFlows, request)
+            for flow in page.flows:
+                yield flow_from(flow)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def start_flow(self, flow_id: str, *, at: datetime | None = None) -> FlowRecord:
+        """Let cycles begin on time, the first now or `at` a time. A running flow goes on as it was. Raises NotFound."""
+        request = pb.StartFlowRequest(flow_id=flow_id, start_at=timestamp(at))
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StartFlow, request)
+        return flow_from(answer.flow)
+
+    async def stop_flow(self, flow_id: str, *, reason: str = "") -> FlowRecord:
+        """Let no cycle begin, stop what runs and skip what waits; it stays stopped until started. Raises NotFound."""
+        request = pb.StopFlowRequest(flow_id=flow_id, reason=reason, by=self._user_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopFlow, request)
+        return flow_from(answer.flow)
+
+    async def delete_flow(self, flow_id: str, *, wait: Seconds = 30.0) -> bool:
+        """Stop a flow and remove everything of it.
+
+        Returns whether all is gone; what is not after `wait` goes on by itself. Raises NotFound.
+        """
+        repeated = False
+
+        def note() -> None:
+            nonlocal repeated
+            repeated = True
+
+        seconds = seconds_of(wait)
+        request = pb.DeleteFlowRequest(flow_id=flow_id, wait=duration(seconds))
+        try:
+            answer = await self._connection.to_scheduler.call(
+                self._connection.scheduler.DeleteFlow, request, extra=seconds, on_repeat=note
+            )
+        except NotFound:
+            # The answer to the first attempt was lost; it has done its work.
+            if repeated:
+                return True
+            raise
+        return answer.done
+
+    async def _start_cycle(
+        self, flow_id: str, inputs: Inputs | None = None, *, wait: Seconds = 0.0, request_id: str | None = None
+    ) -> Started:
+        """Run one cycle now, as Client.run_flow."""
+        seconds = seconds_of(wait)
+        request = pb.RunFlowRequest(
+            flow_id=flow_id,
+            inputs_json=inputs_json(inputs),
+            request_id=request_id or new_request_id(),
+            wait=duration(seconds),
+            include_outputs=seconds > 0,
+        )
+        calls = self._connection.to_scheduler
+        if self._run_stream:
+            answer = await calls.repeated(lambda: self._connection.runs.run(request, calls.timeout + seconds))
+        else:
+            answer = await calls.call(self._connection.scheduler.RunFlow, request, extra=seconds)
+        return _started(answer, with_outputs=request.include_outputs)
+
+    async def _start_cycles(
+        self, requests: Sequence[RunRequest | str], *, wait: Seconds = 0.0
+    ) -> list[Started | TradewindError]:
+        """Run many cycles now, as Client.run_flows."""
+        seconds = seconds_of(wait)
+        results: list[Started | TradewindError] = []
+        for items in _batches(requests):
+            request = pb.RunFlowsRequest(
+                items=items, request_id=new_request_id(), wait=duration(seconds), include_outputs=seconds > 0
+            )
+            answer = await self._connection.to_scheduler.call(
+                self._connection.scheduler.RunFlows, request, extra=seconds
+            )
+            for result in answer.results:
+                if result.HasField("cycle"):
+                    results.append(_started(result, with_outputs=request.include_outputs))
+                else:
+                    results.append(error_of_reason(result.error_reason, result.error_message))
+        return results
+
+
+def _started(answer: pb.RunFlowResponse | pb.RunFlowResult, *, with_outputs: bool) -> Started:
+    cycle = cycle_from(answer.cycle)
+    if not (cycle.ended and with_outputs):
+        return Started(cycle)
+    outputs = {
+        node.node_id: {output.handle: json_text.decode(output.value_json) for output in node.outputs}
+        for node in answer.outputs
+    }
+    return Started(cycle, outputs)
+
+
+def _batches(requests: Sequence[RunRequest | str]) -> Iterable[list[pb.RunFlowItem]]:
+    """Cut a bulk into what one message may hold."""
+    items: list[pb.RunFlowItem] = []
+    size = 0
+    for each in requests:
+        item = (
+            pb.RunFlowItem(flow_id=each)
+            if isinstance(each, str)
+            else pb.RunFlowItem(flow_id=each.flow_id, inputs_json=inputs_json(each.inputs))
+        )
+        if items and (len(items) == BULK_ITEMS or size + item.ByteSize() > BULK_BYTES):
+            yield items
+            items, size = [], 0
+        items.append(item)
+        size += item.ByteSize()
+    if items:
+        yield items

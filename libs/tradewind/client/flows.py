@@ -1,0 +1,132 @@
+"""Flows as the scheduler knows them, and what analyzing or registering one says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.client import json_text
+from tradewind.client.errors import Violation
+from tradewind.client.wire import moment, words
+
+
+class FlowStatus(StrEnum):
+    """Where a flow stands."""
+
+    REGISTERED = "registered"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DELETING = "deleting"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStructure:
+    """Nodes of a flow that edges connect; when edges go round, `is_dag` is false and `cycle_path` names the way."""
+
+    component_id: str
+    nodes: tuple[str, ...]
+    entry_nodes: tuple[str, ...]
+    is_dag: bool
+    error: str
+    cycle_path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRecord:
+    """A flow on record. `last_cycle` is None before its first cycle, `next_execution` when none is planned."""
+
+    flow_id: str
+    user_id: str
+    status: FlowStatus
+    config_json: str
+    components: tuple[ComponentStructure, ...]
+    last_cycle: int | None
+    next_execution: datetime | None
+    created_at: datetime | None
+    updated_at: datetime | None
+    revision: int
+    labels: Mapping[str, str]
+    running_cycles: int
+    etag: str
+
+    @property
+    def config(self) -> Any:
+        """Its definition in Weather Syntax, secrets as references."""
+        return json_text.decode(self.config_json)
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes it has."""
+        return sum(len(component.nodes) for component in self.components)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredFlow:
+    """What registering gave; `changed` is false when the same definition was there, `warnings` do not hinder."""
+
+    flow: FlowRecord
+    changed: bool
+    warnings: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAnalysis:
+    """What a definition amounts to: the structure that could be made out, and every fault."""
+
+    components: tuple[ComponentStructure, ...]
+    violations: tuple[Violation, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Whether RegisterFlow would take it."""
+        return not self.violations
+
+
+_STATUSES = words(flow_pb2.FlowStatus, FlowStatus)
+
+
+def flow_from(message: flow_pb2.Flow) -> FlowRecord:
+    """Read a flow."""
+    return FlowRecord(
+        flow_id=message.flow_id,
+        user_id=message.user_id,
+        status=flow_status_from(message.status),
+        config_json=message.config_json,
+        components=components_from(message.structure),
+        last_cycle=message.last_cycle if message.last_cycle >= 0 else None,
+        next_execution=moment(message, "next_execution"),
+        created_at=moment(message, "created_at"),
+        updated_at=moment(message, "updated_at"),
+        revision=message.revision,
+        labels=dict(message.labels),
+        running_cycles=message.running_cycles,
+        etag=message.etag,
+    )
+
+
+def flow_status_from(value: int) -> FlowStatus:
+    """Read a status."""
+    return _STATUSES.get(value, FlowStatus.UNKNOWN)
+
+
+def components_from(message: flow_pb2.FlowStructure) -> tuple[ComponentStructure, ...]:
+    """Read components, in the order of their ids."""
+    found = [
+        ComponentStructure(
+            component_id,
+            tuple(component.nodes),
+            tuple(component.entry_nodes),
+            component.is_dag,
+            component.error,
+            tuple(component.cycle_path),
+        )
+        for component_id, component in message.components.items()
+    ]
+    # Ids are numbers in text: "10" comes after "9".
+    return tuple(sorted(found, key=lambda each: (len(each.component_id), each.component_id)))

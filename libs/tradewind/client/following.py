@@ -1,0 +1,51 @@
+"""Following one thing to its end across lost connections."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+import grpc
+
+from tradewind.client.calls import Calls
+from tradewind.client.errors import Unavailable
+from tradewind.client.watching import PATIENCE
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+State = TypeVar("State")
+
+
+async def follow(
+    calls: Calls,
+    method: grpc.aio.UnaryStreamMultiCallable[Request, Response],
+    request: Request,
+    read: Callable[[Response], State],
+    ended: Callable[[State], bool],
+) -> AsyncGenerator[State, None]:
+    """Yield each state once, until one that has ended.
+
+    The server tells the state as it is whenever the stream is opened, so nothing is missed by a lost connection but
+    states in between. Raises Unavailable when the server stays away, and whatever else it answers.
+    """
+    last: State | None = None
+    patience, heard, pause = calls.patience, time.monotonic(), 0.05
+    while True:
+        try:
+            async with aclosing(calls.stream(method, request)) as responses:
+                async for response in responses:
+                    heard, patience, pause = time.monotonic(), max(PATIENCE, calls.patience), 0.05
+                    state = read(response)
+                    if state != last:
+                        last = state
+                        yield state
+                    if ended(state):
+                        return
+        except Unavailable as error:
+            if time.monotonic() - heard >= patience:
+                raise
+            pause = max(pause, error.retry_after)
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2.0, pause * 2)

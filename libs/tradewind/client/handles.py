@@ -1,0 +1,145 @@
+"""Handles: the id of a flow or of a cycle, with what can be done with it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tradewind.client.cycles import CycleDescription, CycleRecord, CycleStatus
+from tradewind.client.definitions import Definition
+from tradewind.client.errors import CycleFailed, TimedOut
+from tradewind.client.flow_calls import FlowDescription, Inputs
+from tradewind.client.flows import FlowRecord, RegisteredFlow
+from tradewind.client.logs import LogLevel, LogLine
+from tradewind.client.wire import Seconds, seconds_of
+
+if TYPE_CHECKING:
+    from tradewind.client.client import Client
+
+Outputs = Mapping[str, Mapping[str, Any]]
+"""What nodes emitted: by node, by handle."""
+
+
+class FlowHandle:
+    """A flow by its id; made without asking whether there is one."""
+
+    def __init__(self, client: "Client", flow_id: str) -> None:
+        self._client = client
+        self.flow_id = flow_id
+
+    def __repr__(self) -> str:
+        return f"FlowHandle({self.flow_id!r})"
+
+    async def register(self, definition: Definition, *, labels: Mapping[str, str] | None = None) -> RegisteredFlow:
+        """Register it, or a new revision of it. Raises InvalidInput with every fault."""
+        return await self._client.register_flow(self.flow_id, definition, labels=labels)
+
+    async def describe(self) -> FlowDescription:
+        """Return its record and its latest cycle. Raises NotFound."""
+        return await self._client.get_flow(self.flow_id)
+
+    async def start(self, *, at: datetime | None = None) -> FlowRecord:
+        """Let its cycles begin on time, the first now or `at` a time. Raises NotFound."""
+        return await self._client.start_flow(self.flow_id, at=at)
+
+    async def stop(self, *, reason: str = "") -> FlowRecord:
+        """Let no cycle begin and stop what runs. Raises NotFound."""
+        return await self._client.stop_flow(self.flow_id, reason=reason)
+
+    async def delete(self, *, wait: Seconds = 30.0) -> bool:
+        """Remove everything of it; return whether all is gone within `wait`. Raises NotFound."""
+        return await self._client.delete_flow(self.flow_id, wait=wait)
+
+    async def run(self, inputs: Inputs | None = None, *, wait: Seconds = 0.0) -> "CycleHandle":
+        """Run one cycle now, as Client.run_flow."""
+        return await self._client.run_flow(self.flow_id, inputs, wait=wait)
+
+    def cycle(self, cycle: int, run: int | None = None) -> "CycleHandle":
+        """Return the handle of one of its cycles."""
+        return CycleHandle(self._client, self.flow_id, cycle, run)
+
+    def cycles(self, *, statuses: Iterable[CycleStatus | str] = ()) -> AsyncIterator[CycleRecord]:
+        """Yield its cycles on record, the newest first. Raises NotFound."""
+        return self._client.list_cycles(self.flow_id, statuses=statuses)
+
+    def watch(self) -> AsyncGenerator[CycleRecord, None]:
+        """Yield its latest cycle, then every change of a cycle, until the iteration is left. Raises NotFound."""
+        return self._client.watch_flows(self.flow_id)
+
+    def logs(self, *, min_level: LogLevel | str = LogLevel.DEBUG) -> AsyncIterator[LogLine]:
+        """Yield the logs of its newest cycles, oldest first. Raises NotFound."""
+        return self._client.list_logs(self.flow_id, min_level=min_level)
+
+
+class CycleHandle:
+    """A cycle of a flow by its number, and by its run where that is known; `record` is what was last heard of it."""
+
+    def __init__(
+        self,
+        client: "Client",
+        flow_id: str,
+        cycle: int,
+        run: int | None = None,
+        *,
+        record: CycleRecord | None = None,
+        outputs: Outputs | None = None,
+    ) -> None:
+        self._client = client
+        self.flow_id = flow_id
+        self.cycle = cycle
+        self.run = run
+        self.record = record
+        self._outputs = outputs
+
+    def __repr__(self) -> str:
+        return f"CycleHandle({self.flow_id!r}, {self.cycle})"
+
+    async def get(self) -> CycleRecord:
+        """Return the cycle as it is now. Raises NotFound."""
+        self.record = await self._client.get_cycle(self.flow_id, self.cycle, self.run)
+        return self.record
+
+    async def describe(self, *, include_outputs: bool = False) -> CycleDescription:
+        """Return everything of it: nodes, signals, logs, statistics. Raises NotFound."""
+        return await self._client.describe_cycle(self.flow_id, self.cycle, self.run, include_outputs=include_outputs)
+
+    def watch(self) -> AsyncGenerator[CycleRecord, None]:
+        """Yield it as it is and with every change, until it has ended. Raises NotFound."""
+        return self._client.watch_cycle(self.flow_id, self.cycle)
+
+    def logs(self, *, min_level: LogLevel | str = LogLevel.DEBUG) -> AsyncIterator[LogLine]:
+        """Yield its log, oldest first. Raises NotFound."""
+        return self._client.list_logs(self.flow_id, self.cycle, min_level=min_level)
+
+    async def wait(self, timeout: Seconds | None = None) -> CycleRecord:
+        """Return it once it has ended, however it did. Raises TimedOut when it has not after `timeout`."""
+        if self.record is not None and self.record.ended:
+            return self.record
+        seconds = None if timeout is None else seconds_of(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
+                    async for record in states:
+                        self.record = record
+        except TimeoutError:
+            raise TimedOut(f"cycle {self.cycle} of {self.flow_id} still runs after {seconds} s") from None
+        assert self.record is not None
+        return self.record
+
+    async def result(self, timeout: Seconds | None = None) -> Outputs:
+        """Wait until it has completed and return what the flow's sink nodes emitted, by node and handle.
+
+        Raises CycleFailed, with the nodes that failed and why, when it ended in any other way; TimedOut when it has
+        not ended after `timeout`.
+        """
+        cycle = await self.wait(timeout)
+        if cycle.succeeded and self._outputs is not None:
+            return self._outputs
+        description = await self._client.describe_cycle(
+            self.flow_id, self.cycle, self.run, include_outputs=True, include_logs=False
+        )
+        self._outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
+        if not cycle.succeeded:
+            raise CycleFailed(cycle, description.failures, self._outputs)
+        return self._outputs

@@ -1,0 +1,78 @@
+"""What a client asks the node task manager."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb
+from tradewind.client.connection import Connection
+from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
+
+PAGE = 500
+
+
+class NodeTaskCalls:
+    """Node tasks."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def get_node_task(self, node_task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
+        """Return a node task by its id, `<flow_id>:<cycle>:<run>:<node_id>`. Raises NotFound."""
+        request = pb.GetNodeTaskRequest(
+            node_task_id=node_task_id, user_id=self._user_id, include_outputs=include_outputs
+        )
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.GetNodeTask, request
+        )
+        return node_task_from(answer.node_task)
+
+    async def terminate_node_task(self, node_task_id: str, *, reason: str = "") -> NodeTaskRecord:
+        """Stop a node task and return it as it is now: skipped, or asked to stop, or ended as it was.
+
+        Raises NotFound.
+        """
+        request = pb.TerminateNodeTaskRequest(
+            node_task_id=node_task_id, user_id=self._user_id, reason=reason, by=self._user_id
+        )
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.TerminateNodeTask, request
+        )
+        return node_task_from(answer.node_task)
+
+    async def list_node_tasks(
+        self,
+        flow_id: str,
+        cycle: int,
+        run: int = 0,
+        *,
+        node_ids: Sequence[str] = (),
+        include_outputs: bool = False,
+    ) -> AsyncIterator[NodeTaskRecord]:
+        """Yield the node tasks of a run of a cycle in the order of the flow, only those of `node_ids` when given."""
+        token = ""
+        while True:
+            request = pb.ListNodeTasksRequest(
+                flow_id=flow_id,
+                cycle=cycle,
+                run=run,
+                user_id=self._user_id,
+                include_outputs=include_outputs,
+                page_size=PAGE,
+                page_token=token,
+                node_ids=node_ids,
+            )
+            page = await self._connection.to_node_task_manager.call(
+                self._connection.node_task_manager.ListNodeTasks, request
+            )
+            for node_task in page.node_tasks:
+                yield node_task_from(node_task)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def list_worker_tasks(self, worker_id: str) -> list[NodeTaskRecord]:
+        """Return the node tasks that are leased to a worker."""
+        request = pb.ListWorkerTasksRequest(worker_id=worker_id)
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.ListWorkerTasks, request
+        )
+        return [node_task_from(node_task) for node_task in answer.node_tasks]

@@ -1,0 +1,187 @@
+"""Node tasks: one run of one node in one run of one cycle, as the node task manager knows them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.client import json_text
+from tradewind.client.wire import moment, words
+
+
+class NodeTaskStatus(StrEnum):
+    """Where a node task stands; completed, failed, terminated and skipped are final."""
+
+    REGISTERED = "registered"
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TERMINATED = "terminated"
+    SKIPPED = "skipped"
+    UNKNOWN = "unknown"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is final."""
+        return self in (
+            NodeTaskStatus.COMPLETED,
+            NodeTaskStatus.FAILED,
+            NodeTaskStatus.TERMINATED,
+            NodeTaskStatus.SKIPPED,
+        )
+
+
+_STATUSES = words(node_task_pb2.NodeTaskStatus, NodeTaskStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeError:
+    """Why a node task failed: `code` such as NODE_ERROR or TIMEOUT, and what the node raised, where it did."""
+
+    code: str
+    message: str
+    type: str = ""
+    traceback: str = ""
+    final_reason: str = ""
+    """Why no further attempt followed, where the node may be tried more than once."""
+
+    def __str__(self) -> str:
+        what = f"{self.type}: {self.message}" if self.type else self.message
+        return what if self.code == "NODE_ERROR" else f"{self.code}: {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class PastAttempt:
+    """An attempt that did not succeed: `code` such as NODE_ERROR or TIMEOUT, WORKER_LOST when its worker was lost."""
+
+    attempt: int
+    worker_id: str
+    began_at: datetime | None
+    ended_at: datetime | None
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusCounts:
+    """How many node tasks stand where."""
+
+    registered: int = 0
+    pending: int = 0
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+    terminated: int = 0
+    skipped: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many are final."""
+        return self.completed + self.failed + self.terminated + self.skipped
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTaskRecord:
+    """A node task on record. `outputs`, by handle, and `config_json` are there only where they were asked for.
+
+    `history` are its latest attempts that did not succeed, where it was read by itself or as a dead letter. After a
+    failed attempt, told by `last_error`, it waits until `retry_at` for the next one.
+    """
+
+    node_task_id: str
+    flow_id: str
+    cycle: int
+    run: int
+    run_id: str
+    component_id: str
+    node_id: str
+    node_type: str
+    user_id: str
+    status: NodeTaskStatus
+    reason: str
+    error: NodeError | None
+    attempt: int
+    worker_id: str
+    progress: int
+    message: str
+    registered_at: datetime | None
+    ready_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    updated_at: datetime | None
+    lease_deadline: datetime | None
+    stop_reason: str
+    stop_by: str
+    emitted_handles: tuple[str, ...] = ()
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    config_json: str = ""
+    failures: int = 0
+    max_attempts: int = 1
+    retry_at: datetime | None = None
+    last_error: NodeError | None = None
+    history: tuple[PastAttempt, ...] = ()
+
+    @property
+    def config(self) -> Any:
+        """The node's configuration, secrets as references; None where it was not asked for."""
+        return json_text.decode(self.config_json)
+
+
+def node_task_from(message: node_task_pb2.NodeTask) -> NodeTaskRecord:
+    """Read a node task."""
+    return NodeTaskRecord(
+        node_task_id=message.node_task_id,
+        flow_id=message.flow_id,
+        cycle=message.cycle,
+        run=message.run,
+        run_id=message.run_id,
+        component_id=message.component_id,
+        node_id=message.node_id,
+        node_type=message.node_type,
+        user_id=message.user_id,
+        status=_STATUSES.get(message.status, NodeTaskStatus.UNKNOWN),
+        reason=message.reason,
+        error=_error(message.error) if message.HasField("error") else None,
+        attempt=message.attempt,
+        worker_id=message.worker_id,
+        progress=message.progress,
+        message=message.message,
+        registered_at=moment(message, "registered_at"),
+        ready_at=moment(message, "ready_at"),
+        started_at=moment(message, "started_at"),
+        ended_at=moment(message, "ended_at"),
+        updated_at=moment(message, "updated_at"),
+        lease_deadline=moment(message, "lease_deadline"),
+        stop_reason=message.stop.reason,
+        stop_by=message.stop.by,
+        emitted_handles=tuple(message.emitted_handles),
+        outputs={output.handle: json_text.decode(output.value_json) for output in message.outputs},
+        config_json=message.config_json,
+        failures=message.failures,
+        max_attempts=max(1, message.max_attempts),
+        retry_at=moment(message, "retry_at"),
+        last_error=_error(message.last_error) if message.HasField("last_error") else None,
+        history=tuple(
+            PastAttempt(past.attempt, past.worker_id, moment(past, "began_at"), moment(past, "ended_at"), past.code)
+            for past in message.history
+        ),
+    )
+
+
+def _error(message: node_task_pb2.NodeTaskError) -> NodeError:
+    return NodeError(message.code, message.message, message.type, message.traceback, message.final_reason)
+
+
+def counts_from(message: node_task_pb2.StatusCounts) -> StatusCounts:
+    """Read counts."""
+    return StatusCounts(
+        registered=message.registered,
+        pending=message.pending,
+        running=message.running,
+        completed=message.completed,
+        failed=message.failed,
+        terminated=message.terminated,
+        skipped=message.skipped,
+    )

@@ -1,0 +1,69 @@
+"""What a client asks about queues."""
+
+from collections.abc import Mapping
+
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from tradewind.api.node_task_manager.v1 import config_pb2
+from tradewind.api.node_task_manager.v1 import queue_pb2 as pb
+from tradewind.client.connection import Connection
+from tradewind.client.queues import QueueStatistics, SystemConfig, queue_statistics_from, system_config_from
+
+
+class QueueCalls:
+    """Queues and what bounds them."""
+
+    _connection: Connection
+
+    async def queue_statistics(self, *, user_id: str = "", node_type: str = "") -> QueueStatistics:
+        """Return what waits and what runs by node type and user, and how many node tasks have ended."""
+        request = pb.GetQueueStatsRequest(user_id=user_id, node_type=node_type)
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.GetQueueStats, request
+        )
+        return queue_statistics_from(answer)
+
+    async def get_config(self) -> SystemConfig:
+        """Return the system's configuration."""
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.GetConfig, config_pb2.GetConfigRequest()
+        )
+        return system_config_from(answer.config, answer.etag)
+
+    async def update_config(
+        self,
+        *,
+        max_running: int | None = None,
+        max_running_per_user: int | None = None,
+        max_running_per_flow: int | None = None,
+        max_running_per_node_type: Mapping[str, int] | None = None,
+        max_concurrent_tasks: int | None = None,
+        user_weights: Mapping[str, float] | None = None,
+        rates: Mapping[str, str] | None = None,
+        etag: str = "",
+    ) -> SystemConfig:
+        """Change what is given of the system's configuration and return all of it; 0 takes a limit away.
+
+        Raises InvalidInput, and Aborted when it has changed since `etag` was read.
+        """
+        given = {
+            "max_running": max_running,
+            "max_running_per_user": max_running_per_user,
+            "max_running_per_flow": max_running_per_flow,
+            "max_running_per_node_type": max_running_per_node_type,
+            "max_concurrent_tasks": max_concurrent_tasks,
+            "user_weights": user_weights,
+            "rates": rates,
+        }
+        named = {name: value for name, value in given.items() if value is not None}
+        if not named:
+            return await self.get_config()
+        request = config_pb2.UpdateConfigRequest(
+            config=config_pb2.SystemConfig(**named),  # type: ignore[arg-type]
+            update_mask=FieldMask(paths=list(named)),
+            etag=etag,
+        )
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.UpdateConfig, request
+        )
+        return system_config_from(answer.config, answer.etag)

@@ -1,0 +1,81 @@
+"""Queues: what is ready and waits for a worker, by node type and user, and what bounds how many run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from tradewind.api.node_task_manager.v1 import config_pb2, queue_pb2
+from tradewind.client.wire import moment
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """What waits and runs of a node type of a user; `first_ready_at` is None when nothing waits."""
+
+    node_type: str
+    user_id: str
+    queued: int
+    running: int
+    first_ready_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """What waits and runs; how many node tasks have ended so far, whoever's, and failures by code."""
+
+    queues: tuple[QueueDepth, ...]
+    queued: int
+    running: int
+    first_ready_at: datetime | None
+    completed: int
+    failed: int
+    terminated: int
+    skipped: int
+    failed_by_code: Mapping[str, int]
+
+
+def queue_statistics_from(message: queue_pb2.GetQueueStatsResponse) -> QueueStatistics:
+    """Read statistics."""
+    return QueueStatistics(
+        queues=tuple(
+            QueueDepth(each.node_type, each.user_id, each.queued, each.running, moment(each, "first_ready_at"))
+            for each in message.queues
+        ),
+        queued=message.queued,
+        running=message.running,
+        first_ready_at=moment(message, "first_ready_at"),
+        completed=message.completed,
+        failed=message.failed,
+        terminated=message.terminated,
+        skipped=message.skipped,
+        failed_by_code=dict(message.failed_by_code),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SystemConfig:
+    """How many node tasks run at once, 0 for no limit; what users' turns count; how many of a type begin in a time,
+    such as 100/m. `etag` changes with each write."""
+
+    max_running: int
+    max_running_per_user: int
+    max_running_per_flow: int
+    max_running_per_node_type: Mapping[str, int]
+    max_concurrent_tasks: int
+    user_weights: Mapping[str, float]
+    rates: Mapping[str, str]
+    etag: str
+
+
+def system_config_from(message: config_pb2.SystemConfig, etag: str) -> SystemConfig:
+    """Read a configuration."""
+    return SystemConfig(
+        max_running=message.max_running,
+        max_running_per_user=message.max_running_per_user,
+        max_running_per_flow=message.max_running_per_flow,
+        max_running_per_node_type=dict(message.max_running_per_node_type),
+        max_concurrent_tasks=message.max_concurrent_tasks,
+        user_weights=dict(message.user_weights),
+        rates=dict(message.rates),
+        etag=etag,
+    )

@@ -1,0 +1,176 @@
+"""Makes the client's exceptions of what gRPC reports, by status code and `google.rpc.Status` details."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from tradewind.client.errors import (
+    Aborted,
+    Conflict,
+    Exhausted,
+    InvalidInput,
+    NotFound,
+    ServerFault,
+    TimedOut,
+    TradewindError,
+    Unavailable,
+    Unreachable,
+    Violation,
+    WrongStatus,
+)
+
+_DETAILS_KEY = "grpc-status-details-bin"
+
+
+@dataclass(slots=True)
+class _Details:
+    """What the details of a status say."""
+
+    reason: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+    subject: str = ""
+    retry_after: float = 0.0
+
+
+def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> TradewindError:
+    """Return what to raise for a call of `method` at `address` that failed."""
+    message = error.details() or error.code().name.lower().replace("_", " ")
+    details = _read(error)
+    if error.code() is grpc.StatusCode.UNAVAILABLE and not details.reason:
+        return Unreachable(address, _cause(message))
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not details.reason:
+        message = f"{address} did not answer {method} in time"
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED and not details.reason:
+        message = f"{address} does not serve {method}: is it another program, or another version?"
+    make = _ERRORS.get(error.code(), _server_fault)
+    return make(message, details)
+
+
+def error_of_reason(reason: str, message: str, metadata: Mapping[str, str] | None = None) -> TradewindError:
+    """Return the error for a reason that came as data, as in the items of a bulk call."""
+    make = _REASONS.get(reason)
+    if make is None:
+        make = _not_found if reason.endswith("_NOT_FOUND") else _server_fault
+    return make(message, _Details(reason=reason, metadata=dict(metadata or {})))
+
+
+def error_of_status(serialized: bytes) -> TradewindError:
+    """Return the error for a `google.rpc.Status` that came as data."""
+    status = _status(serialized)
+    make = _ERRORS.get(_CODES.get(status.code, grpc.StatusCode.UNKNOWN), _server_fault)
+    return make(status.message, _details(status))
+
+
+def _read(error: grpc.aio.AioRpcError) -> _Details:
+    for key, value in error.trailing_metadata() or ():
+        if key == _DETAILS_KEY and isinstance(value, bytes):
+            return _details(_status(value))
+    return _Details()
+
+
+def _status(serialized: bytes) -> status_pb2.Status:
+    try:
+        return status_pb2.Status.FromString(serialized)
+    except DecodeError:
+        return status_pb2.Status()
+
+
+def _details(status: status_pb2.Status) -> _Details:
+    found = _Details()
+    for packed in status.details:
+        info = error_details_pb2.ErrorInfo()
+        request = error_details_pb2.BadRequest()
+        precondition = error_details_pb2.PreconditionFailure()
+        retry = error_details_pb2.RetryInfo()
+        if packed.Unpack(info):
+            found.reason = info.reason
+            found.metadata = dict(info.metadata)
+        elif packed.Unpack(request):
+            found.violations += [Violation(each.field, each.description) for each in request.field_violations]
+        elif packed.Unpack(precondition):
+            found.subject = next((each.subject for each in precondition.violations), "")
+        elif packed.Unpack(retry):
+            found.retry_after = retry.retry_delay.ToMilliseconds() / 1000
+    return found
+
+
+def _cause(message: str) -> str:
+    """Return the last error of gRPC's list of attempts, without the addresses before it."""
+    cause = message.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
+    return cause.rpartition(": ")[2].rstrip(")") if "onnection refused" in cause else cause
+
+
+def _invalid_input(message: str, details: _Details) -> TradewindError:
+    return InvalidInput(message, details.violations, reason=details.reason, metadata=details.metadata)
+
+
+def _not_found(message: str, details: _Details) -> TradewindError:
+    return NotFound(message, reason=details.reason, metadata=details.metadata)
+
+
+def _conflict(message: str, details: _Details) -> TradewindError:
+    return Conflict(message, reason=details.reason, metadata=details.metadata)
+
+
+def _aborted(message: str, details: _Details) -> TradewindError:
+    return Aborted(message, reason=details.reason, metadata=details.metadata)
+
+
+def _wrong_status(message: str, details: _Details) -> TradewindError:
+    return WrongStatus(message, subject=details.subject, reason=details.reason, metadata=details.metadata)
+
+
+def _exhausted(message: str, details: _Details) -> TradewindError:
+    return Exhausted(
+        message, retry_after=details.retry_after, reason=details.reason or "TOO_LARGE", metadata=details.metadata
+    )
+
+
+def _unavailable(message: str, details: _Details) -> TradewindError:
+    return Unavailable(message, retry_after=details.retry_after, reason=details.reason, metadata=details.metadata)
+
+
+def _timed_out(message: str, details: _Details) -> TradewindError:
+    return TimedOut(message, reason=details.reason, metadata=details.metadata)
+
+
+def _server_fault(message: str, details: _Details) -> TradewindError:
+    return ServerFault(message, reason=details.reason, metadata=details.metadata)
+
+
+_Make = Callable[[str, _Details], TradewindError]
+
+_ERRORS: dict[grpc.StatusCode, _Make] = {
+    grpc.StatusCode.INVALID_ARGUMENT: _invalid_input,
+    grpc.StatusCode.OUT_OF_RANGE: _invalid_input,
+    grpc.StatusCode.NOT_FOUND: _not_found,
+    grpc.StatusCode.ALREADY_EXISTS: _conflict,
+    grpc.StatusCode.ABORTED: _aborted,
+    grpc.StatusCode.FAILED_PRECONDITION: _wrong_status,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: _exhausted,
+    grpc.StatusCode.UNAVAILABLE: _unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: _timed_out,
+    grpc.StatusCode.CANCELLED: _timed_out,
+}
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+_REASONS: dict[str, _Make] = {
+    "INVALID_INPUT": _invalid_input,
+    "WRONG_STATUS": _wrong_status,
+    "FLOW_DELETING": _wrong_status,
+    "RUN_CONFLICT": _conflict,
+    "REQUEST_ID_REUSED": _conflict,
+    "VERSION_CONFLICT": _aborted,
+    "OVERLAP_SKIPPED": _aborted,
+    "QUEUE_FULL": _exhausted,
+    "TOO_LARGE": _exhausted,
+    "STORE_UNAVAILABLE": _unavailable,
+    "PEER_UNAVAILABLE": _unavailable,
+    "DRAINING": _unavailable,
+    "CALL_ENDED": _timed_out,
+}

@@ -1,0 +1,79 @@
+"""Small conversions between what travels and Python's own values."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tradewind.client.json_text import encode
+
+Word = TypeVar("Word", bound=StrEnum)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Seconds = float | timedelta
+"""A length of time: a number of seconds, or a timedelta."""
+
+
+class _WireEnum(Protocol):
+    """An enum of the contract, as generated."""
+
+    def items(self) -> Sequence[tuple[str, int]]: ...
+
+
+def words(enum: _WireEnum, kind: type[Word]) -> dict[int, Word]:
+    """Return the member of `kind` for each number of `enum`: `running` for CYCLE_STATUS_RUNNING.
+
+    Numbers that this version does not know are for the caller to take as `kind.UNKNOWN`: servers may be newer.
+    """
+    items = list(enum.items())
+    prefix = next(name for name, number in items if number == 0).removesuffix("UNSPECIFIED")
+    return {number: kind(name.removeprefix(prefix).lower()) for name, number in items if number}
+
+
+def seconds_of(length: Seconds) -> float:
+    """Return a length of time in seconds. Raises ValueError when it is negative."""
+    seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
+    if seconds < 0:
+        raise ValueError(f"a length of time must not be negative, is {seconds} s")
+    return seconds
+
+
+def duration(seconds: float) -> Duration | None:
+    """Return a Duration, None for no time at all."""
+    if not seconds:
+        return None
+    whole, rest = divmod(max(1, round(seconds * 1000)), 1000)
+    return Duration(seconds=whole, nanos=rest * 1_000_000)
+
+
+def timestamp(moment: datetime | None) -> Timestamp | None:
+    """Return a Timestamp. Raises ValueError for a moment without a time zone, which could be any."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment} has no time zone: use datetime.now(UTC), or .astimezone() for local time")
+    message = Timestamp()
+    message.FromDatetime(moment)
+    return message
+
+
+def moment(message: Message, field: str) -> datetime | None:
+    """Return the UTC time in a Timestamp field of `message`, None when it is not set."""
+    if not message.HasField(field):
+        return None
+    value = getattr(message, field)
+    assert isinstance(value, Timestamp)
+    # A tenth of what ToDatetime costs.
+    return _EPOCH + timedelta(0, value.seconds, value.nanos // 1000)
+
+
+def inputs_json(inputs: Mapping[str, Any] | str | None) -> str:
+    """Return the JSON text of a cycle's inputs, "" for none. Raises ValueError for what JSON cannot say."""
+    if not inputs:
+        return ""
+    return inputs if isinstance(inputs, str) else encode(dict(inputs))

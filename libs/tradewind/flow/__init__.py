@@ -1,0 +1,31 @@
+"""Building, reading and drawing flows.
+
+    flow = Flow("momentum", "1s")
+    feed = flow.node("feed", "price_feed")
+    fast = flow.node("fast", "moving_average", {"window": 3})
+    feed["prices"] >> fast["prices"]
+
+What a definition means is checked by the server, all at once; here only what is no flow at all is an error.
+"""
+
+from tradewind.flow.builder import Flow
+from tradewind.flow.errors import FlowError, FlowFileError
+from tradewind.flow.node import Handle, Node
+from tradewind.flow.reading import parse_flow, read_flow
+from tradewind.flow.retry import Retry
+from tradewind.flow.spec import spec_of, weather_of
+from tradewind.flow.timeouts import Timeouts
+
+__all__ = [
+    "Flow",
+    "FlowError",
+    "FlowFileError",
+    "Handle",
+    "Node",
+    "Retry",
+    "Timeouts",
+    "parse_flow",
+    "read_flow",
+    "spec_of",
+    "weather_of",
+]

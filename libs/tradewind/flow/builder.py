@@ -1,0 +1,230 @@
+"""`Flow`: a flow put together in Python, or as read from a file."""
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, Protocol, Self
+
+from tradewind.flow import drawing
+from tradewind.flow.errors import FlowError
+from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
+from tradewind.flow.retry import Retry
+from tradewind.flow.timeouts import Timeouts
+from tradewind.flow.values import Duration, duration, json_copy, kind_of
+
+RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
+Overlap = Literal["skip", "allow"]
+FailurePolicy = Literal["skip_downstream", "fail_fast", "continue"]
+
+
+class NodeType(Protocol):
+    """What names a node type, as a function under `@node` does."""
+
+    @property
+    def type(self) -> str:
+        """The name."""
+        ...
+
+
+class Flow:
+    """A flow in Weather Syntax, with its id. What is no flow at all raises FlowError; the server checks the rest."""
+
+    def __init__(
+        self,
+        flow_id: str,
+        interval: Duration | None = None,
+        *,
+        overlap: Overlap | None = None,
+        failure_policy: FailurePolicy | None = None,
+        timeout: Duration | None = None,
+        keep_cycles: int | None = None,
+        max_running: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        description: str | None = None,
+    ) -> None:
+        """Begin a flow without nodes.
+
+        `interval` is the time between cycles, 0 for one cycle only: a number of seconds, text such as "500ms" or "5m",
+        or a timedelta. `timeout` limits a cycle, `max_running` how many of its nodes run at once. What is
+        None stays at the server's default.
+        """
+        self.flow_id = flow_id
+        self._fields: dict[str, Any] = {}
+        self._nodes: list[dict[str, Any]] = []
+        self._edges: list[dict[str, Any]] = []
+        self._by_id: dict[str, Node] = {}
+        for name, value in (("interval", interval), ("timeout", timeout)):
+            if value is not None:
+                self._fields[name] = duration(value, name)
+        given = {
+            "overlap": overlap,
+            "failure_policy": failure_policy,
+            "keep_cycles": keep_cycles,
+            "max_running": max_running,
+            "labels": labels,
+            "description": description,
+        }
+        self._fields |= {name: json_copy(value, name) for name, value in given.items() if value is not None}
+
+    @classmethod
+    def from_weather(cls, flow_id: str, weather: Mapping[str, Any]) -> Self:
+        """Return the flow that is written in Weather Syntax, with all that stands there, known or not.
+
+        Raises FlowError when it is no object, or its nodes or edges are no lists of objects.
+        """
+        if not isinstance(weather, Mapping):
+            raise FlowError(f"a flow is an object with interval, nodes and edges, not {kind_of(weather)}")
+        flow = cls(flow_id)
+        flow._fields = {
+            str(key): json_copy(value, str(key)) for key, value in weather.items() if key not in ("nodes", "edges")
+        }
+        flow._nodes = _objects(weather, "nodes")
+        flow._edges = _objects(weather, "edges")
+        for node in flow._nodes:
+            flow._by_id.setdefault(str(node.get("id", "")), flow._node_of(node))
+        return flow
+
+    def __repr__(self) -> str:
+        return f"<flow {self.flow_id}: {len(self._nodes)} nodes, {len(self._edges)} edges>"
+
+    def node(
+        self,
+        node_id: str,
+        type: str | NodeType,
+        config: Mapping[str, Any] | None = None,
+        *,
+        run_if: RunIf | None = None,
+        schedule_to_start: Duration | None = None,
+        timeout: Duration | None = None,
+        timeouts: Timeouts | None = None,
+        retry: Retry | None = None,
+        priority: int | None = None,
+        concurrency: Mapping[str, Any] | None = None,
+    ) -> Node:
+        """Add a node and return it, to be joined to others.
+
+        `type` is the name of a node type, or the `@node` function itself. `schedule_to_start` limits the wait for a
+        worker, `timeout` one attempt, `timeouts` has further limits; `retry` says how often it may be tried. Of ready
+        nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
+        `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
+        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. Raises FlowError when the id is
+        taken or the config is no JSON.
+        """
+        path = f"nodes[{len(self._nodes)}]"
+        if node_id in self._by_id:
+            raise FlowError(f'there is a node "{node_id}" already', f"{path}.id")
+        weather: dict[str, Any] = {"id": node_id, "type": type if isinstance(type, str) else type.type}
+        if config is not None:
+            weather["config"] = json_copy(config, f"{path}.config")
+        if run_if is not None:
+            weather["run_if"] = run_if
+        for name, value in (("schedule_to_start", schedule_to_start), ("timeout", timeout)):
+            if value is not None:
+                weather[name] = duration(value, f"{path}.{name}")
+        if timeouts is not None:
+            weather["timeouts"] = timeouts.to_weather(f"{path}.timeouts")
+        if retry is not None:
+            weather["retry"] = retry.to_weather(f"{path}.retry")
+        if priority is not None:
+            weather["priority"] = priority
+        if concurrency is not None:
+            weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
+        self._nodes.append(weather)
+        self._by_id[node_id] = node = self._node_of(weather)
+        return node
+
+    def edge(self, source: str, target: str) -> Self:
+        """Add an edge between handles of nodes, as in `flow.edge("feed.prices", "fast.prices")`; return the flow.
+
+        A source without a handle means its handle `output`. Raises FlowError when a node is not there yet, or a dot in
+        an id leaves open which one is meant; then write `flow["a.b"]["x"] >> flow["c"]["y"]`.
+        """
+        path = f"edges[{len(self._edges)}]"
+        self._handle(source, f"{path}.source", DEFAULT_OUTPUT) >> self._handle(target, f"{path}.target", "")
+        return self
+
+    def __getitem__(self, node_id: str) -> Node:
+        """Return a node by its id. Raises FlowError, naming the nearest, when there is none."""
+        if node_id not in self._by_id:
+            raise FlowError(self._no_node(node_id))
+        return self._by_id[node_id]
+
+    def __contains__(self, node_id: object) -> bool:
+        """Say whether there is a node with this id."""
+        return node_id in self._by_id
+
+    __iter__ = None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Its nodes, in their order."""
+        return tuple(self._node_of(weather) for weather in self._nodes)
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return the flow in Weather Syntax, as values for JSON."""
+        weather = {**self._fields, "nodes": self._nodes, "edges": self._edges}
+        return {key: json_copy(value, key) for key, value in weather.items()}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the flow in Weather Syntax, as JSON text."""
+        return json.dumps(self.to_weather(), indent=indent, ensure_ascii=False, allow_nan=False)
+
+    def to_text(self, *, unicode: bool = True) -> str:
+        """Draw the flow for a terminal: nodes in the order in which they can run, with the edges out of them."""
+        return drawing.text(self._nodes, self._edges, unicode=unicode)
+
+    def to_mermaid(self) -> str:
+        """Draw the flow as a Mermaid flowchart, which Markdown viewers show as a picture."""
+        return drawing.mermaid(self._nodes, self._edges)
+
+    def to_dot(self) -> str:
+        """Draw the flow in the language of Graphviz."""
+        return drawing.dot(self._nodes, self._edges)
+
+    def _node_of(self, weather: dict[str, Any]) -> Node:
+        return Node(weather, self._join)
+
+    def _join(self, source: Handle, target: Handle) -> None:
+        for handle in (source, target):
+            if handle.node._add_edge != self._join:
+                raise FlowError(f'node "{handle.node.id}" belongs to another flow than "{self.flow_id}"')
+        self._edges.append(
+            {
+                "source": source.node.id,
+                "source_handle": source.name,
+                "target": target.node.id,
+                "target_handle": target.name,
+            }
+        )
+
+    def _handle(self, text: str, path: str, default: str) -> Handle:
+        """Return the handle in `node.handle`; ids and handles may hold dots, so every way to cut it is tried."""
+        cuts = [(text[:place], text[place + 1 :]) for place, character in enumerate(text) if character == "."]
+        if default:
+            cuts.append((text, default))
+        found = [(node_id, handle) for node_id, handle in cuts if node_id in self._by_id and handle]
+        if not found:
+            if text in self._by_id:
+                raise FlowError(f'which handle of "{text}"? Write "{text}.<handle>"', path)
+            raise FlowError(self._no_node(text.rpartition(".")[0] or text), path)
+        if len(found) > 1:
+            readings = " or ".join(f'"{handle}" of "{node_id}"' for node_id, handle in found)
+            raise FlowError(f'"{text}" may be handle {readings}: use flow["<node>"]["<handle>"] >> ...', path)
+        node_id, handle = found[0]
+        return self._by_id[node_id][handle]
+
+    def _no_node(self, node_id: str) -> str:
+        near = get_close_matches(node_id, self._by_id, n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else "; add it first"
+        return f'no node "{node_id}"{hint}'
+
+
+def _objects(weather: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the list of objects under a name, empty when there is none."""
+    items = json_copy(weather.get(name, []), name)
+    if not isinstance(items, list):
+        raise FlowError(f"must be a list, is {kind_of(items)}", name)
+    for place, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise FlowError(f"must be an object, is {kind_of(item)}", f"{name}[{place}]")
+    return items

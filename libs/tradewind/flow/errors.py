@@ -1,0 +1,29 @@
+"""What can be wrong with a flow before any server has seen it.
+
+ValueError
++-- FlowError            what was put together is no flow
+    +-- FlowFileError    what stands in a file is no flow, and where in the file
+"""
+
+
+class FlowError(ValueError):
+    """Something that cannot be part of a flow; `path` says where, as in `nodes[3].config`, "" for nowhere special."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.message = message
+        self.path = path
+
+
+class FlowFileError(FlowError):
+    """A file that holds no flow; `line` and `column` count from 1 and are 0 when they are not known."""
+
+    def __init__(self, file: str, message: str, *, line: int = 0, column: int = 0, path: str = "") -> None:
+        super().__init__(message, path)
+        self.file = file
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        place = ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
+        return f"{place}: {super().__str__()}"

@@ -1,0 +1,87 @@
+"""A node of a flow and its handles, to be joined by edges with `>>`."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, overload
+
+from tradewind.flow.errors import FlowError
+
+DEFAULT_OUTPUT = "output"
+"""The output handle of a node type that names none, as `@node` does."""
+
+
+class Handle:
+    """One handle of a node: on the left of `>>` an output, on the right an input."""
+
+    def __init__(self, node: "Node", name: str) -> None:
+        self.node = node
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"{self.node.id}[{self.name!r}]"
+
+    @overload
+    def __rshift__(self, target: "Handle") -> "Node": ...
+
+    @overload
+    def __rshift__(self, target: "Iterable[Handle]") -> "tuple[Node, ...]": ...
+
+    def __rshift__(self, target: "Handle | Iterable[Handle]") -> "Node | tuple[Node, ...]":
+        """Add an edge to an input handle, or one to each of several; return what was reached, to go on from there."""
+        if isinstance(target, Node):
+            raise FlowError(f'which handle of "{target.id}" receives? Write {self!r} >> {target.id}["<handle>"]')
+        if isinstance(target, Handle):
+            return self.node._join(self, target)
+        return tuple(self >> each for each in target)
+
+    def __rrshift__(self, sources: "Iterable[Source]") -> "Node":
+        """Add an edge from each of several sources to this input handle."""
+        if isinstance(sources, str):
+            raise FlowError(f'"{sources}" is text: write flow["{sources}"] >> {self!r}')
+        for source in sources:
+            source >> self
+        return self.node
+
+
+class Node:
+    """A node of a flow; `node["handle"]` names one of its handles, `node >> ...` begins at the handle `output`."""
+
+    def __init__(self, weather: dict[str, Any], join: Callable[[Handle, Handle], None]) -> None:
+        """`weather` is the node in Weather Syntax; `join(source, target)` adds an edge to the flow."""
+        self._weather = weather
+        self._add_edge = join
+
+    def __repr__(self) -> str:
+        return f"<node {self.id}: {self.type}>"
+
+    @property
+    def id(self) -> str:
+        """Its id in the flow."""
+        return str(self._weather.get("id", ""))
+
+    @property
+    def type(self) -> str:
+        """Its node type."""
+        return str(self._weather.get("type", ""))
+
+    def __getitem__(self, handle: str) -> Handle:
+        return Handle(self, handle)
+
+    @overload
+    def __rshift__(self, target: Handle) -> "Node": ...
+
+    @overload
+    def __rshift__(self, target: Iterable[Handle]) -> "tuple[Node, ...]": ...
+
+    def __rshift__(self, target: Handle | Iterable[Handle]) -> "Node | tuple[Node, ...]":
+        """As `node["output"] >> target`."""
+        return self[DEFAULT_OUTPUT] >> target
+
+    # Else Python would take what can be indexed for something to iterate over, by 0, 1, 2 and so on for ever.
+    __iter__ = None
+
+    def _join(self, source: Handle, target: Handle) -> "Node":
+        self._add_edge(source, target)
+        return target.node
+
+
+Source: TypeAlias = Node | Handle

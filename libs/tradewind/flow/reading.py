@@ -1,0 +1,85 @@
+"""Reading flows from JSON and YAML; what cannot be read is told with its file and line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tradewind.flow import yaml_text
+from tradewind.flow.builder import Flow
+from tradewind.flow.errors import FlowError, FlowFileError
+
+
+def read_flow(file: str | Path, flow_id: str | None = None) -> Flow:
+    """Read a flow from a file, `.yaml` and `.yml` as YAML, `.json` as JSON, others by how they begin.
+
+    Its id is `flow_id`, else the name of the file without its ending. Raises FlowFileError for what is no flow, OSError
+    for a file that cannot be opened.
+    """
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FlowFileError(str(file), f"is not UTF-8 text: byte {error.start} is none of it") from None
+    language = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}.get(path.suffix.lower())
+    return _read(text, flow_id or path.stem, str(file), language)
+
+
+def parse_flow(text: str, flow_id: str, file: str = "<text>") -> Flow:
+    """Read a flow from JSON text (when it begins with a brace) or YAML; `file` is what errors call it.
+
+    Raises FlowFileError for what is no flow.
+    """
+    return _read(text, flow_id, file, None)
+
+
+def _read(text: str, flow_id: str, file: str, language: str | None) -> Flow:
+    if not text.strip():
+        raise FlowFileError(file, "is empty; a flow is an object with interval, nodes and edges")
+    if language is None:
+        language = "json" if text.lstrip().startswith(("{", "[")) else "yaml"
+    parse: Callable[[str, str], Any] = _parse_json if language == "json" else _parse_yaml
+    try:
+        return Flow.from_weather(flow_id, parse(text, file))
+    except FlowFileError:
+        raise
+    except FlowError as error:
+        place = yaml_text.place_of(text, error.path)
+        raise FlowFileError(file, error.message, line=place.line, column=place.column, path=error.path) from None
+
+
+def _parse_json(text: str, file: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise FlowFileError(file, f"is no JSON: {error.msg}", line=error.lineno, column=error.colno) from None
+    except _DoubleKey as double:
+        place = yaml_text.place_of_double_key(text)
+        raise FlowFileError(file, str(double), line=place.line, column=place.column) from None
+    except (ValueError, RecursionError) as error:
+        # Numbers without end, or thousands of brackets.
+        raise FlowFileError(file, f"is no JSON: {error}") from None
+
+
+def _parse_yaml(text: str, file: str) -> Any:
+    try:
+        return yaml_text.load(text)
+    except yaml_text.YamlFault as error:
+        raise FlowFileError(file, error.message, line=error.place.line, column=error.place.column) from None
+
+
+class _DoubleKey(Exception):
+    """A key that stands twice in one object."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        double = next(key for key in keys if keys.count(key) > 1)
+        raise _DoubleKey(f'"{double}" stands twice in one object')
+    return values
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number in JSON")

@@ -1,0 +1,36 @@
+"""How often a node may be tried."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.flow.values import Duration, duration, json_copy
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Up to `attempts` attempts of a node in all; what is None stays at the server's default.
+
+    The first wait is `initial` (1 s), each further one `factor` (2) times as long, up to `maximum` (1 min); the part
+    `jitter` (0.1) of each is left to chance. `non_retryable` names exceptions, such as "ValueError", or codes, such as
+    "TIMEOUT", after which no attempt follows.
+    """
+
+    attempts: int
+    initial: Duration | None = None
+    factor: float | None = None
+    maximum: Duration | None = None
+    jitter: float | None = None
+    non_retryable: tuple[str, ...] | list[str] = ()
+
+    def to_weather(self, path: str = "retry") -> dict[str, Any]:
+        """Return it in Weather Syntax; `path` is where it stands, for FlowError."""
+        weather: dict[str, Any] = {"attempts": self.attempts}
+        for name in ("initial", "factor", "maximum", "jitter"):
+            value = getattr(self, name)
+            if value is not None:
+                is_time = name in ("initial", "maximum")
+                at = f"{path}.{name}"
+                weather[name] = duration(value, at) if is_time else json_copy(value, at)
+        if self.non_retryable:
+            weather["non_retryable"] = json_copy(self.non_retryable, f"{path}.non_retryable")
+        return weather

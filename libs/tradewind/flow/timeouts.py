@@ -1,0 +1,25 @@
+"""How long a node may take, in all its ways."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.flow.values import Duration, duration
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits of a node: seconds, text such as "5m", or a timedelta; 0 is none, None stays at the server's default.
+
+    `schedule_to_start` is its wait for a worker (5 min), `start_to_close` one attempt (5 min), `total` everything from
+    when it was first ready to its end (none), `heartbeat` the silence of an attempt that reports no progress (none).
+    """
+
+    schedule_to_start: Duration | None = None
+    start_to_close: Duration | None = None
+    total: Duration | None = None
+    heartbeat: Duration | None = None
+
+    def to_weather(self, path: str = "timeouts") -> dict[str, Any]:
+        """Return them in Weather Syntax; `path` is where they stand, for FlowError."""
+        given = {name: getattr(self, name) for name in ("schedule_to_start", "start_to_close", "total", "heartbeat")}
+        return {name: duration(value, f"{path}.{name}") for name, value in given.items() if value is not None}

@@ -1,0 +1,74 @@
+"""What Weather Syntax is made of: JSON values, and durations that people have as `timedelta`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from tradewind.flow.errors import FlowError
+
+Duration: TypeAlias = int | float | str | timedelta
+"""Seconds, text such as `500ms`, `5s`, `5m`, `1h`, `1d`, or a timedelta of whole milliseconds."""
+
+_DEEPEST = 100
+
+
+def json_copy(value: object, path: str, depth: int = 0) -> Any:
+    """Return a copy of `value` as JSON would give it back, tuples as lists.
+
+    Raises FlowError, with the path of what is at fault, for anything that JSON cannot say or that is nested more than
+    100 levels deep.
+    """
+    if depth > _DEEPEST:
+        raise FlowError(f"is nested more than {_DEEPEST} levels deep", path)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise FlowError(f"{value} is no JSON number", path)
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key, path): json_copy(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [json_copy(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value)]
+    raise FlowError(f"a {type(value).__name__} is no JSON value", path)
+
+
+def duration(value: Duration, path: str) -> int | float | str:
+    """Return a duration as Weather Syntax writes it; whether text is one is for the server to say.
+
+    Raises FlowError for what is neither number nor text nor timedelta, and for a timedelta finer than a millisecond.
+    """
+    if isinstance(value, timedelta):
+        milliseconds, rest = divmod(value, timedelta(milliseconds=1))
+        if rest:
+            raise FlowError(f"{value} is finer than a millisecond", path)
+        return milliseconds // 1000 if milliseconds % 1000 == 0 else f"{milliseconds}ms"
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise FlowError(f'give seconds, text such as "5m", or a timedelta, not {kind_of(value)}', path)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise FlowError(f"{value} is no duration", path)
+    return value
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, in the words of JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, Sequence):
+        return "a list"
+    return f"a {type(value).__name__}"
+
+
+def _key(key: object, path: str) -> str:
+    if not isinstance(key, str):
+        raise FlowError(f"the key {key!r} is not text", path)
+    return key

@@ -1,0 +1,161 @@
+"""YAML as JSON's friendly face: dates, `yes` and `1:30` stay text, a key stands once, and every place has a line."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+try:
+    from yaml import CSafeLoader as _SafeLoader
+except ImportError:  # PyYAML built without libyaml
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
+_STRING, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+_DEEPEST = 200
+"""Deeper than any value of a flow may be, so that those are told with their path."""
+_STEP = re.compile(r"[^.\[\]]+|\[[0-9]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a text, counted from 1; 0 is nowhere."""
+
+    line: int = 0
+    column: int = 0
+
+
+class YamlFault(Exception):
+    """Text that is no YAML, or YAML that JSON could not say."""
+
+    def __init__(self, message: str, place: Place) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+
+
+class _Loader(_SafeLoader):
+    """Tells apart what YAML 1.2 and JSON do: null, booleans, numbers, text. YAML 1.1 has many more surprises."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  as PyYAML declares it
+
+
+for _tag, _pattern, _beginnings in (
+    ("merge", r"<<", "<"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), list(_beginnings))
+
+
+def load(text: str) -> Any:
+    """Return the values in YAML text. Raises YamlFault."""
+    try:
+        _check_depth(text)
+        loader = _Loader(text)
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                return None
+            _check_keys(root)
+            return loader.construct_document(root)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        raise YamlFault(f"is no YAML: {said}", _place(error.problem_mark or error.context_mark)) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise YamlFault(f"is no YAML: {error}", Place()) from None
+
+
+def place_of(text: str, path: str) -> Place:
+    """Return where the value at a path such as `nodes[3].config` stands; JSON text is YAML too, nearly always."""
+    node = _compose(text)
+    for step in _STEP.findall(path):
+        child = _child(node, step)
+        if child is None:
+            break
+        node = child
+    return _place(node.start_mark) if node is not None else Place()
+
+
+def place_of_double_key(text: str) -> Place:
+    """Return where the first key stands that its mapping has already."""
+    root = _compose(text)
+    try:
+        if root is not None:
+            _check_keys(root)
+    except YamlFault as fault:
+        return fault.place
+    return Place()
+
+
+def _compose(text: str) -> yaml.Node | None:
+    try:
+        _check_depth(text)
+        loader = _Loader(text)
+        try:
+            return loader.get_single_node()
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, YamlFault):
+        return None
+
+
+def _check_depth(text: str) -> None:
+    # The parser keeps its own stack, but what comes after it recurses, in C as far as the stack goes and then beyond.
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise YamlFault(f"is nested more than {_DEEPEST} levels deep", _place(event.start_mark))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _child(node: yaml.Node | None, step: str) -> yaml.Node | None:
+    if isinstance(node, yaml.SequenceNode) and step.startswith("["):
+        place = int(step[1:-1])
+        return node.value[place] if place < len(node.value) else None
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == step), None)
+    return None
+
+
+def _check_keys(root: yaml.Node) -> None:
+    for node in _nodes(root):
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag == _MERGE:
+                continue
+            if key.tag != _STRING:
+                raise YamlFault("a key must be text: put it between quotes", _place(key.start_mark))
+            if key.value in seen:
+                raise YamlFault(f'"{key.value}" stands twice in one object', _place(key.start_mark))
+            seen.add(key.value)
+
+
+def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
+    """Yield every node once, also those that aliases lead to."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(node, yaml.SequenceNode):
+            waiting.extend(reversed(node.value))
+        elif isinstance(node, yaml.MappingNode):
+            waiting.extend(value for _, value in reversed(node.value))
+
+
+def _place(mark: Any) -> Place:
+    """Return the place of a mark, of which libyaml has a kind of its own; None is nowhere."""
+    return Place(mark.line + 1, mark.column + 1) if mark is not None else Place()

@@ -1,0 +1,125 @@
+"""Natural batching: while one flush is in flight, what arrives waits and goes with the next."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Batcher(Generic[Item, Result]):
+    """Turns many single submissions into few flushes, without timers and without latency when idle.
+
+    `flush(items)` gets 1 to `max_items` items in the order of their submission and returns as many results in the same
+    order; when it raises, every waiter of that batch gets the exception. With `weigh`, a batch also ends before its
+    items weigh more than `max_weight` together (one heavier item goes alone). Only one flush runs at a time. A caller
+    that is cancelled before its item was taken withdraws it; later, its result is dropped.
+
+    Before a batch that is not full is taken, `gate()` is awaited, which must not raise: where results would only wait
+    for something else, it is better that more of them come together.
+    """
+
+    def __init__(
+        self,
+        flush: Callable[[list[Item]], Awaitable[Sequence[Result]]],
+        max_items: int = 500,
+        *,
+        weigh: Callable[[Item], int] | None = None,
+        max_weight: int = 2 * 1024 * 1024,
+        gate: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        if max_items < 1:
+            raise ValueError(f"max_items must be at least 1, is {max_items}")
+        self._flush = flush
+        self._max_items = max_items
+        self._weigh = weigh
+        self._max_weight = max_weight
+        self._gate = gate
+        self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        self._running: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many items have not been taken into a flush yet."""
+        return len(self._waiting)
+
+    def submit(self, item: Item) -> asyncio.Future[Result]:
+        """Queue `item` and return what to await for its result.
+
+        Raises RuntimeError when the batcher is closed.
+        """
+        if self._closed:
+            raise RuntimeError("this batcher is closed and takes nothing more")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        self._waiting.append((item, future))
+        if self._running is None:
+            # The task starts in the loop's next round, so everything submitted in this one goes together. An empty
+            # context keeps the trace of whoever came first out of everybody's flushes.
+            self._running = loop.create_task(self._run(), context=Context())
+        return future
+
+    async def close(self) -> None:
+        """Take nothing more and wait until everything submitted so far has its result."""
+        self._closed = True
+        if self._running is not None:
+            await asyncio.shield(self._running)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                if self._gate is not None and not self._full():
+                    await self._gate()
+                items, futures = self._take()
+                if items:
+                    await self._settle(items, futures)
+        except asyncio.CancelledError:
+            for _, future in self._waiting:
+                future.cancel()
+            self._waiting.clear()
+            raise
+        finally:
+            self._running = None
+
+    def _full(self) -> bool:
+        if len(self._waiting) >= self._max_items:
+            return True
+        return self._weigh is not None and sum(self._weigh(item) for item, _ in self._waiting) >= self._max_weight
+
+    def _take(self) -> tuple[list[Item], list[asyncio.Future[Result]]]:
+        items: list[Item] = []
+        futures: list[asyncio.Future[Result]] = []
+        weight = 0
+        while self._waiting and len(items) < self._max_items:
+            item, future = self._waiting[0]
+            if not future.done():
+                if self._weigh is not None:
+                    weight += self._weigh(item)
+                    if items and weight > self._max_weight:
+                        break
+                items.append(item)
+                futures.append(future)
+            self._waiting.popleft()
+        return items, futures
+
+    async def _settle(self, items: list[Item], futures: list[asyncio.Future[Result]]) -> None:
+        try:
+            results = await self._flush(items)
+            if len(results) != len(items):
+                raise RuntimeError(f"the flush of {len(items)} items returned {len(results)} results")
+        except asyncio.CancelledError:
+            for future in futures:
+                future.cancel()
+            raise
+        except Exception as error:
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for future, result in zip(futures, results, strict=True):
+            if not future.done():
+                future.set_result(result)

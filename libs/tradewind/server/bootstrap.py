@@ -1,0 +1,306 @@
+"""One gRPC server over one or many services: its start, its orderly end, and the process around it."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import grpc
+import structlog
+import uvloop
+from grpc_channelz.v1.channelz import add_channelz_servicer
+from grpc_reflection.v1alpha import reflection
+
+from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
+from tradewind.server.errors import ErrorAnswers, ErrorTable
+from tradewind.server.health import Check, Health, StockStreams
+from tradewind.server.interception import CallInterceptor, Surrounding
+from tradewind.server.logs import RequestLog, configure_logging
+from tradewind.server.redis.client import UnsafeStore
+from tradewind.server.settings import CommonSettings, SettingsError, load_settings, print_settings
+from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
+
+_STOP_S = 5.0
+"""How long one service may take to start its way out (`stop`), after the calls have ended."""
+
+_GARBAGE = 7_000
+"""How many more objects than before make the collector look; Python's own number is 700."""
+
+PING_INTERVAL = "grpc.http2.min_ping_interval_without_data_ms"
+"""Clients that ping more often than this while nothing is sent are cut off; the core's default is 5 minutes."""
+
+_STOCK_NAMES = ("grpc.channelz.v1.Channelz", "grpc.health.v1.Health", reflection.SERVICE_NAME)
+
+_log = structlog.get_logger(__name__)
+
+
+class Service(Protocol):
+    """One bounded context, ready to be bound to a server; alone in its process or beside others."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Full names of the gRPC services it serves, such as `tradewind.api.registry.v1.RegistryService`."""
+        ...
+
+    @property
+    def errors(self) -> ErrorTable:
+        """How its exceptions are told to callers."""
+        ...
+
+    def bind(self, server: grpc.aio.Server) -> None:
+        """Add its handlers to the server."""
+        ...
+
+    async def start(self) -> None:
+        """Reach the store and start the loops. Must not wait for other services: they may start after this one.
+
+        Raises StartError, OSError (ConnectionError is one) or UnsafeStore with a sentence for a person when it cannot.
+        """
+        ...
+
+    async def drain(self) -> None:
+        """End long streams and take no new work; calls in flight go on."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop the loops and close every client; called also when `start` failed or was not called."""
+        ...
+
+    async def not_ready(self) -> str | None:
+        """Say why it cannot serve at the moment, None when it can."""
+        ...
+
+
+class StartError(Exception):
+    """The server cannot start; the message is one sentence for a person."""
+
+
+class Server:
+    """Binds services to one address, with health, reflection, channelz and the interceptors that all share."""
+
+    def __init__(
+        self,
+        services: Sequence[Service],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        drain_s: float = 10.0,
+        max_message_bytes: int = MESSAGE_BYTES,
+        max_connection_age_s: float = 0.0,
+        readiness_interval_s: float = 5.0,
+        tracing: Tracing | None = None,
+        options: Sequence[tuple[str, int | str]] = (),
+    ) -> None:
+        """Take `port` 0 to have a free one picked; `options` are gRPC's own and go last."""
+        self.host = host
+        self.port = port
+        self._services = tuple(services)
+        self._drain_s = drain_s
+        self._options = [*_options(max_message_bytes, max_connection_age_s), *options]
+        self._tracing = tracing or open_tracing("tradewind", None)
+        checks: list[tuple[Sequence[str], Check]] = [(service.names, service.not_ready) for service in self._services]
+        self._health = Health(checks, readiness_interval_s)
+        self._request_log = RequestLog()
+        self._server: grpc.aio.Server | None = None
+        self._stock_streams: StockStreams | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port`, with the port that was picked once it has started."""
+        return _address(self.host, self.port)
+
+    async def start(self) -> None:
+        """Take the address, start the services in their order, then answer calls.
+
+        Raises StartError when the address is taken or a service cannot start; nothing stays open then.
+        """
+        table = ErrorTable()
+        for service in self._services:
+            table = table.joined(service.errors)
+        self._stock_streams = StockStreams()
+        # The outermost first: the log sees the code that the errors were turned into, within the call's trace.
+        surroundings: list[Surrounding] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
+        server = grpc.aio.server(
+            interceptors=[CallInterceptor(surroundings, self._stock_streams.until_drained)],
+            options=self._options,
+        )
+        self._server = server
+        names = list(_STOCK_NAMES)
+        for service in self._services:
+            service.bind(server)
+            names.extend(service.names)
+        self._health.bind(server)
+        reflection.enable_server_reflection(names, server)
+        add_channelz_servicer(server)
+        try:
+            self.port = _listen(server, self.host, self.port)
+            for service in self._services:
+                await service.start()
+            await self._health.start()
+        except BaseException as error:
+            # One that was never started cannot be stopped and would keep its port.
+            await server.start()
+            await self.stop(drain_s=0)
+            if isinstance(error, (OSError, UnsafeStore)):
+                raise StartError(str(error)) from error
+            raise
+        await server.start()
+        _log.info("serving", address=self.address, services=[name for each in self._services for name in each.names])
+
+    async def stop(self, drain_s: float | None = None) -> None:
+        """Drain and stop, within `drain_s` (that of the constructor when None) and a few seconds; safe to repeat."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        grace = self._drain_s if drain_s is None else drain_s
+        deadline = time.monotonic() + grace
+        await self._health.drain()
+        self._request_log.drain()
+        drains = [_bounded(service.drain(), grace, f"drain of {_title(service)}") for service in self._services]
+        await asyncio.gather(*drains)
+        if self._stock_streams is not None:
+            self._stock_streams.drain()
+        await server.stop(max(0.0, deadline - time.monotonic()))
+        for service in reversed(self._services):
+            await _bounded(service.stop(), _STOP_S, f"stop of {_title(service)}")
+        _log.info("stopped", address=self.address)
+
+
+ServerSettings = TypeVar("ServerSettings", bound=CommonSettings)
+
+
+def run(
+    build: Callable[[ServerSettings], Service | Sequence[Service]],
+    settings: type[ServerSettings],
+    name: str = "tradewind",
+    argv: Sequence[str] | None = None,
+) -> NoReturn:
+    """Be the process of a server: read `settings`, build, serve until SIGTERM or SIGINT, drain, and exit.
+
+    Exits 0 after a signal, in bounded time (a second signal ends it at once), 1 when it cannot start, 2 when the
+    settings or arguments are wrong. `build` runs inside the event loop. `--help-settings` prints the settings.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments == ["--help-settings"]:
+        print_settings(settings)
+        sys.exit(0)
+    if arguments:
+        _fail(f"unknown argument {arguments[0]}: settings come from the environment, see --help-settings", 2)
+    try:
+        values = load_settings(settings)
+    except SettingsError as error:
+        _fail(f"wrong settings:\n{error}", 2)
+    configure_logging(values.log_level, values.log_format)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_serve(build, values, name))
+        except (StartError, ConnectionError) as error:
+            _fail(f"{name} cannot start: {error}", 1)
+    sys.exit(0)
+
+
+async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: CommonSettings, name: str) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, ended)
+    try:
+        built = build(values)
+    except ValueError as error:
+        raise StartError(str(error)) from error
+    tracing = open_tracing(name, values.otlp_endpoint, values.trace_sampling)
+    server = Server(
+        built if isinstance(built, Sequence) else [built],
+        host=values.host,
+        port=values.port,
+        drain_s=values.drain_seconds,
+        max_message_bytes=values.max_message_bytes,
+        max_connection_age_s=values.max_connection_age_seconds,
+        tracing=tracing,
+    )
+    starting = asyncio.ensure_future(server.start())
+    ending = asyncio.ensure_future(ended.wait())
+    await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+    try:
+        await starting
+        # What is here now stays for good: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        # Nearly all that calls leave behind goes by its reference count: look for cycles a tenth as often.
+        gc.set_threshold(_GARBAGE, 10, 10)
+        await ending
+    except asyncio.CancelledError:
+        if not ended.is_set():
+            raise
+    finally:
+        ending.cancel()
+        await server.stop()
+        await asyncio.to_thread(tracing.shutdown)
+
+
+def _on_signal(ended: asyncio.Event) -> None:
+    if ended.is_set():
+        # Asked twice: whoever asks does not want to wait for calls in flight.
+        os._exit(130)
+    ended.set()
+
+
+async def _bounded(ending: Any, timeout_s: float, what: str) -> None:
+    try:
+        await asyncio.wait_for(ending, timeout_s or 0.1)
+    except TimeoutError:
+        _log.warning("too_slow", what=what, after_s=timeout_s)
+    except Exception:
+        _log.exception("failed", what=what)
+
+
+def _listen(server: grpc.aio.Server, host: str, port: int) -> int:
+    address = _address(host, port)
+    try:
+        bound = server.add_insecure_port(address)
+    except RuntimeError:
+        bound = 0
+    if not bound:
+        raise StartError(
+            f"cannot listen on {address}: it is in use or not an address of this machine; set TRADEWIND_PORT"
+        )
+    return bound
+
+
+def _options(max_message_bytes: int, max_connection_age_s: float) -> list[tuple[str, int | str]]:
+    message_bytes = max_message_bytes + MESSAGE_SLACK
+    options: list[tuple[str, int | str]] = [
+        # Without this two servers on one port both start, and each gets some of the calls.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", message_bytes),
+        ("grpc.max_send_message_length", message_bytes),
+        ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        (PING_INTERVAL, 20_000),
+    ]
+    if max_connection_age_s:
+        # Only new calls go elsewhere: without a grace set, streams on the old connection may last.
+        options.append(("grpc.max_connection_age_ms", int(max_connection_age_s * 1000)))
+    return options
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _title(service: Service) -> str:
+    return ", ".join(service.names)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,25 @@
+"""Ending tasks for good."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+_AGAIN_S = 0.1
+
+
+async def end_tasks(tasks: Iterable["asyncio.Task[Any] | asyncio.Future[Any]"]) -> None:
+    """Cancel tasks until they have ended; what they raise is dropped.
+
+    Once is not enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses to write, loses a cancellation that
+    arrives together with its result, and the task goes on.
+    """
+    every = set(tasks)
+    left = {task for task in every if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_AGAIN_S)
+    for task in every:
+        if not task.cancelled():
+            # Asked for, so that asyncio does not log it as one that nobody heard of.
+            task.exception()

@@ -1,0 +1,93 @@
+"""The exceptions that use cases raise and callers are told about; plain Python, no transport.
+
+    Fault
+    +-- InvalidInput          every violation of a request, each with its path
+    +-- NotFound              the thing named is not there
+    +-- Conflict              it is there already, and is another one
+    +-- Aborted               somebody else was first; read again and decide anew
+    +-- FailedPrecondition    its present status forbids this
+    +-- Exhausted             a limit is reached; later may work
+    +-- Unavailable           this server, its store or a peer is away; later, or elsewhere, will work
+
+`reason` is a name of the enum `tradewind.api.errors.v1.ErrorReason` without its prefix, such as `FLOW_NOT_FOUND`; it is
+text here so that the domain needs no generated code. `tradewind.server.errors` turns faults into status codes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing wrong with a request: `path` as in `edges[3].target`, `message` for a person."""
+
+    path: str
+    message: str
+
+
+class Fault(Exception):
+    """An outcome that the caller must hear about, with a reason that programs can test for."""
+
+    def __init__(self, reason: str, message: str, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.metadata: dict[str, str] = dict(metadata or {})
+
+
+class InvalidInput(Fault):
+    """A request that cannot be understood or accepted as it stands."""
+
+    def __init__(self, violations: Iterable[Violation], reason: str = "INVALID_INPUT") -> None:
+        self.violations = tuple(violations)
+        if not self.violations:
+            raise ValueError("InvalidInput needs at least one violation")
+        first = self.violations[0]
+        more = len(self.violations) - 1
+        super().__init__(reason, f"{first.path}: {first.message}" + (f" (and {more} more)" if more else ""))
+
+
+class NotFound(Fault):
+    """`what` (such as `flow` or `node task`) of this id does not exist; the reason follows from `what`."""
+
+    def __init__(self, what: str, id: str, reason: str | None = None) -> None:
+        name = what.replace(" ", "_").replace("-", "_")
+        super().__init__(reason or f"{name.upper()}_NOT_FOUND", f'no {what} "{id}"', {f"{name.lower()}_id": id})
+        self.what = what
+        self.id = id
+
+
+class Conflict(Fault):
+    """Something else already has this name or this request id."""
+
+
+class Aborted(Fault):
+    """Somebody else changed it first, or a policy stepped aside; reading it again and repeating may work."""
+
+
+class FailedPrecondition(Fault):
+    """The present status of `subject` (such as `flows/momentum`) forbids what was asked."""
+
+    def __init__(self, reason: str, message: str, subject: str, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(reason, message, metadata)
+        self.subject = subject
+
+
+class Exhausted(Fault):
+    """A limit is reached; trying again after `retry_after_s` seconds may succeed."""
+
+    def __init__(
+        self, reason: str, message: str, retry_after_s: float = 1.0, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(reason, message, metadata)
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(Fault):
+    """What is needed is away for now; trying again after `retry_after_s` seconds, perhaps elsewhere, should work."""
+
+    def __init__(
+        self, reason: str, message: str, retry_after_s: float = 1.0, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(reason, message, metadata)
+        self.retry_after_s = retry_after_s

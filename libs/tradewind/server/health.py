@@ -1,0 +1,122 @@
+"""Health under the names `liveness`, `readiness`, "" and each service's; and the end of stock streams at shutdown."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+import structlog
+from grpc_health.v1 import health_pb2
+from grpc_health.v1._async import HealthServicer
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+
+from tradewind.server.faults import Unavailable
+from tradewind.server.interception import Behavior, Context
+
+LIVENESS = "liveness"
+READINESS = "readiness"
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+_log = structlog.get_logger(__name__)
+
+Check = Callable[[], Awaitable[str | None]]
+"""Asks a service why it is not ready; None when it is."""
+
+
+class Health:
+    """Serves health. `liveness` depends on nothing but this process; the others on what the services say.
+
+    A service's name follows that service; "" and `readiness` need all of them. Looked at every `interval_s`; a check
+    that takes longer than `timeout_s` counts as not ready.
+    """
+
+    def __init__(
+        self, checks: Sequence[tuple[Sequence[str], Check]], interval_s: float = 5.0, timeout_s: float = 2.0
+    ) -> None:
+        self._checks = checks
+        self._interval_s = interval_s
+        self._timeout_s = timeout_s
+        self._servicer = HealthServicer()
+        self._watching: asyncio.Task[None] | None = None
+        self._reasons: list[str] = []
+
+    def bind(self, server: grpc.aio.Server) -> None:
+        """Offer health on this server."""
+        add_HealthServicer_to_server(self._servicer, server)
+
+    async def start(self) -> None:
+        """Look once, then keep looking."""
+        await self._servicer.set(LIVENESS, _SERVING)
+        await self._look()
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def drain(self) -> None:
+        """Say NOT_SERVING under every name from now on."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None
+        await self._servicer.enter_graceful_shutdown()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self._look()
+
+    async def _look(self) -> None:
+        reasons: list[str] = []
+        for names, check in self._checks:
+            reason = await self._reason(check)
+            if reason is not None:
+                reasons.append(reason)
+            for name in names:
+                await self._servicer.set(name, _SERVING if reason is None else _NOT_SERVING)
+        for name in ("", READINESS):
+            await self._servicer.set(name, _NOT_SERVING if reasons else _SERVING)
+        if reasons != self._reasons:
+            self._reasons = reasons
+            _log.warning("not_ready", reasons=reasons) if reasons else _log.info("ready")
+
+    async def _reason(self, check: Check) -> str | None:
+        try:
+            return await asyncio.wait_for(check(), self._timeout_s)
+        except TimeoutError:
+            return f"the readiness check took longer than {self._timeout_s} s"
+        except Exception as error:
+            # One service that cannot even be asked must not end the watch over the others.
+            return f"the readiness check failed: {type(error).__name__}: {error}"
+
+
+class StockStreams:
+    """Ends the streams of gRPC's own services (health Watch, reflection) when the server drains.
+
+    They would hold its stop until the grace is over; streams of Tradewind's services end themselves.
+    """
+
+    def __init__(self) -> None:
+        self._drained = asyncio.Event()
+
+    def drain(self) -> None:
+        """End the open streams, and new ones at once, with UNAVAILABLE."""
+        self._drained.set()
+
+    def until_drained(self, behavior: Behavior) -> Behavior:
+        """Return the handler `behavior`, made to end at the drain."""
+
+        async def call(request: Any, context: Context) -> None:
+            running = asyncio.ensure_future(behavior(request, context))
+            drained = asyncio.ensure_future(self._drained.wait())
+            try:
+                await asyncio.wait({running, drained}, return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    await running
+                    return
+                raise Unavailable("DRAINING", "this server is shutting down; connect again")
+            finally:
+                running.cancel()
+                drained.cancel()
+                await asyncio.gather(running, drained, return_exceptions=True)
+
+        return call

@@ -1,0 +1,31 @@
+"""What an identifier looks like, and how new ones are made."""
+
+import os
+import re
+
+from tradewind.server.faults import Violation
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+
+
+def is_identifier(value: str) -> bool:
+    """Say whether `value` may name a flow, node, worker, user or trigger."""
+    return _IDENTIFIER.fullmatch(value) is not None
+
+
+def check_identifier(path: str, value: str) -> Violation | None:
+    """Return what is wrong with the identifier in field `path`, or None when it is fine."""
+    if is_identifier(value):
+        return None
+    if not value:
+        return Violation(path, "must not be empty")
+    if len(value) > 128:
+        return Violation(path, f"must have at most 128 characters, has {len(value)}")
+    return Violation(
+        path, f'"{value}" must begin with a letter or digit and hold only letters, digits, ".", "_" and "-"'
+    )
+
+
+def new_run_id() -> str:
+    """Return a random identifier for a run of a cycle: 20 characters, 80 bits."""
+    return os.urandom(10).hex()

@@ -1,0 +1,117 @@
+"""One server interceptor, made of what surrounds the handler of each call, whatever its kind."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import grpc
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+Behavior: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
+
+
+class Surrounding(Protocol):
+    """What is done before and after every call; sees, and may replace, what the call raises."""
+
+    def around(self, method: str, behavior: Behavior) -> Behavior:
+        """Return what is called in place of the handler of `method` (`/package.Service/Method`), and calls it.
+
+        A coroutine function made once for each method: a context manager entered by each call costs ten times as much.
+        """
+        ...
+
+
+class MethodUnknown(Exception):
+    """Nobody on this server serves the method that was called."""
+
+
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """Puts the surroundings, the outermost first, around the handler of each call.
+
+    A streaming response may come from an async generator or from a coroutine that calls `context.write` (the stock
+    health Watch does). Within the surroundings also fall calls of methods that nobody serves, which raise
+    MethodUnknown, and requests that are no valid message, which raise what the decoder raised. The surrounded handler
+    of a method is made once and kept.
+    """
+
+    def __init__(self, surroundings: Sequence[Surrounding], until_drained: Callable[[Behavior], Behavior]) -> None:
+        """Take what ends the streams of gRPC's own services, `until_drained`, which the others do by themselves."""
+        self._surroundings = tuple(surroundings)
+        self._until_drained = until_drained
+        self._handlers: dict[str, Any] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        method = handler_call_details.method
+        known = self._handlers.get(method)
+        if known is not None:
+            return known
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            # Not kept: there is no end of methods that one may make up.
+            return grpc.stream_stream_rpc_method_handler(self._surrounded(method, _unknown(method)))
+        return self._handlers.setdefault(method, self._rebuilt(method, handler))
+
+    def _rebuilt(self, method: str, handler: Any) -> Any:
+        kind = f"{_arity(handler.request_streaming)}_{_arity(handler.response_streaming)}"
+        decode = handler.request_deserializer
+        if decode is not None and not handler.request_streaming:
+            # A stream's messages are decoded when the handler reads them, so their errors surface there anyway.
+            decode = _lenient(decode)
+        behavior = _flattened(getattr(handler, kind))
+        if handler.response_streaming and method.startswith("/grpc."):
+            behavior = self._until_drained(behavior)
+        build = getattr(grpc, f"{kind}_rpc_method_handler")
+        return build(self._surrounded(method, behavior), decode, handler.response_serializer)
+
+    def _surrounded(self, method: str, behavior: Behavior) -> Behavior:
+        for surrounding in reversed(self._surroundings):
+            behavior = surrounding.around(method, behavior)
+        return behavior
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecodable:
+    error: Exception
+
+
+def _arity(streaming: bool) -> str:
+    return "stream" if streaming else "unary"
+
+
+def _lenient(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def lenient(raw: bytes) -> Any:
+        try:
+            return decode(raw)
+        except Exception as error:
+            return _Undecodable(error)
+
+    return lenient
+
+
+def _unknown(method: str) -> Behavior:
+    async def call(_request: Any, _context: Context) -> None:
+        raise MethodUnknown(f"this server knows no method {method}")
+
+    return call
+
+
+def _flattened(handler: Callable[[Any, Context], Any]) -> Behavior:
+    """Make one kind of coroutine of a handler: it returns a unary response, or writes the messages of a stream."""
+
+    async def call(request: Any, context: Context) -> Any:
+        if type(request) is _Undecodable:
+            raise request.error
+        result = handler(request, context)
+        if isinstance(result, AsyncGenerator):
+            async with aclosing(result):
+                async for message in result:
+                    await context.write(message)
+            return None
+        return await result
+
+    return call

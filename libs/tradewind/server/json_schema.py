@@ -1,0 +1,125 @@
+"""Checking values against JSON Schemas that workers have declared."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jsonschema_rs
+
+from tradewind.server.faults import Violation
+
+SECRET = "$secret"
+"""`{"$secret": "name"}` stands for a value that only the worker knows."""
+
+_MESSAGE_CHARACTERS = 300
+_MOST_FAULTS = 100
+# What decides over a whole value by looking at all that is in it, so that a secret within leaves it undecided. What
+# `if` decides shows as the place of the failing keyword, in `then` or `else`.
+_SUMMING_UP = frozenset(
+    {"anyOf", "const", "contains", "enum", "not", "oneOf", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"}
+)
+_BRANCHES = frozenset({"then", "else", "dependentSchemas", "dependencies"})
+
+# Schemas come from workers: they may not make a server fetch documents, nor spend its time on regular expressions.
+_OFFLINE: dict[str, Any] = {
+    "offline": True,
+    "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000),
+}
+
+
+def schema_fault(schema_text: str) -> str | None:
+    """Return what is wrong with a schema, or None when values can be checked against it.
+
+    A schema is a JSON object of any draft from 4 to 2020-12 (the latest when it names none) that refers to no document
+    but itself.
+    """
+    try:
+        _compiled(schema_text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def faults(schema_text: str, value: object, at: str = "") -> list[Violation]:
+    """Return everything in which `value` (as read from JSON) fails the schema, at most 100 faults.
+
+    Paths begin with `at`, as in `nodes[3].config.window`. A secret reference is accepted in place of any value, and
+    what cannot be decided without knowing the secret is no fault. Raises ValueError when `schema_fault` finds one.
+    """
+    return [Violation(_path(at, steps), message) for steps, message in faults_by_place(schema_text, value)]
+
+
+def faults_by_place(schema_text: str, value: object) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the same with the keys that lead to each place within `value` instead of a path."""
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    for error in _compiled(schema_text).iter_errors(value):
+        if _depends_on_secret(error, value):
+            continue
+        found.append((tuple(error.instance_path), _shortened(error.message)))
+        if len(found) == _MOST_FAULTS:
+            break
+    return found
+
+
+def is_secret(value: object) -> bool:
+    """Say whether a value is a reference to a secret."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get(SECRET), str)
+
+
+@lru_cache(maxsize=512)
+def _compiled(schema_text: str) -> jsonschema_rs.Validator:
+    if not schema_text.lstrip().startswith("{"):
+        raise ValueError("a schema must be a JSON object")
+    try:
+        return jsonschema_rs.validator_for(schema_text, **_OFFLINE)
+    except jsonschema_rs.ValidationError as error:
+        place = _path("", error.instance_path)
+        raise ValueError(_shortened(f"{place}: {error.message}" if place else error.message)) from None
+    except ValueError as error:
+        # The library calls the whole text a string; what it says after that names line and column.
+        raise ValueError(f"not JSON: {str(error).removeprefix('Invalid string: ')}") from None
+
+
+def _depends_on_secret(error: jsonschema_rs.ValidationError, value: object) -> bool:
+    part: Any = value
+    if is_secret(part):
+        return True
+    undecided = not _BRANCHES.isdisjoint(map(str, error.schema_path)) and _holds_secret(value)
+    for step in error.instance_path:
+        part = part[step]
+        if is_secret(part):
+            return True
+    return undecided or (error.kind.name in _SUMMING_UP and _holds_secret(part))
+
+
+def _holds_secret(value: object) -> bool:
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if is_secret(part):
+            return True
+        if isinstance(part, dict):
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+    return False
+
+
+def _path(at: str, steps: Sequence[str | int]) -> str:
+    path = at
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif step.replace("-", "_").isidentifier():
+            path += f".{step}" if path else step
+        else:
+            path += f'["{step}"]'
+    return path
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= _MESSAGE_CHARACTERS:
+        return message
+    # The end of a message says what was expected, its beginning quotes the value.
+    kept = _MESSAGE_CHARACTERS // 2
+    return f"{message[:kept]} ... {message[-kept:]}"

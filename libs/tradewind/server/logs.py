@@ -1,0 +1,121 @@
+"""Structured logs with trace ids, and the log of requests."""
+
+import logging
+import sys
+import time
+from collections.abc import MutableMapping
+from contextlib import suppress
+from typing import Any, TextIO, cast
+
+import grpc
+import structlog
+
+from tradewind.server.interception import Behavior, Context
+from tradewind.server.telemetry import trace_ids
+
+_log = structlog.get_logger(__name__)
+
+
+def configure_logging(level: str = "info", format: str = "console") -> None:
+    """Send logs of this process, also those of libraries, to stderr: `console` for people, `json` for machines."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        _add_trace_ids,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    # Not with the values of variables, which is the default: passwords and what users send are among them.
+    tracebacks = structlog.dev.RichTracebackFormatter(show_locals=False)
+    console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=tracebacks)
+    renderers: list[structlog.typing.Processor] = [console]
+    if format == "json":
+        renderers = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=[*shared, *renderers],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=_to_standard_error(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(cast(TextIO, _StandardError()))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+
+
+def quieten_logging(level: str) -> None:
+    """Keep what is below `level` out of the standard error of a program that has not said how it logs."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(level), logger_factory=_to_standard_error()
+        )
+
+
+class RequestLog:
+    """Logs each call when it has ended: DEBUG when it succeeded or its client left, WARNING when it failed."""
+
+    def __init__(self) -> None:
+        self._draining = False
+
+    def drain(self) -> None:
+        """Take it as nothing special from now on that calls are sent elsewhere."""
+        self._draining = True
+
+    def around(self, method: str, behavior: Behavior) -> Behavior:
+        """Surround the calls of one method."""
+
+        async def logged(request: Any, context: Context) -> Any:
+            begun = time.perf_counter()
+            try:
+                response = await behavior(request, context)
+            except grpc.aio.AbortError:
+                expected = self._draining and context.code() is grpc.StatusCode.UNAVAILABLE
+                write = _log.debug if expected else _log.warning
+                write("call", **_facts(method, context, begun), details=context.details())
+                raise
+            except BaseException as error:
+                # Only a cancelled call gets here: everything else was turned into a status further in.
+                _log.debug("call_ended", method=method, peer=context.peer(), error=type(error).__name__)
+                raise
+            if _log.is_enabled_for(logging.DEBUG):
+                _log.debug("call", **_facts(method, context, begun))
+            return response
+
+        return logged
+
+
+class _StandardError:
+    """The process's own, whatever stands in for it at the moment; what it does not take is lost.
+
+    No log may end what it tells of.
+    """
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.__stderr__.write(text)  # type: ignore[union-attr]  # A process may have none.
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.__stderr__.flush()  # type: ignore[union-attr]
+
+
+def _to_standard_error() -> structlog.PrintLoggerFactory:
+    return structlog.PrintLoggerFactory(cast(TextIO, _StandardError()))
+
+
+def _facts(method: str, context: Context, begun: float) -> dict[str, Any]:
+    return {
+        "method": method,
+        "code": (context.code() or grpc.StatusCode.OK).name,
+        "ms": round((time.perf_counter() - begun) * 1000, 2),
+        "peer": context.peer(),
+    }
+
+
+def _add_trace_ids(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    event.update(trace_ids())
+    return event

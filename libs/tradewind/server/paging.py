@@ -1,0 +1,43 @@
+"""Pages of a list: how many entries one has, and the opaque token that says where the next begins."""
+
+import base64
+import binascii
+from typing import TypeVar
+
+import msgspec
+
+from tradewind.server.faults import InvalidInput, Violation
+
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 1000
+
+Position = TypeVar("Position")
+
+
+def page_size_of(requested: int, path: str = "page_size") -> int:
+    """Return how many entries a page has: 50 for 0, at most 1000. Raises InvalidInput when `requested` is negative."""
+    if requested < 0:
+        raise InvalidInput([Violation(path, f"must not be negative, is {requested}")])
+    return min(requested or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
+
+
+def page_token(position: object | None) -> str:
+    """Return the token for `position` (what msgspec can encode): where the next page begins; "" for None, the end."""
+    if position is None:
+        return ""
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(position)).decode().rstrip("=")
+
+
+def page_position(token: str, shape: type[Position], path: str = "page_token") -> Position | None:
+    """Return the position in a token, None for the empty token of a first page.
+
+    Raises InvalidInput, for field `path`, when the token is not one that this call gave out.
+    """
+    if not token:
+        return None
+    try:
+        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        return msgspec.msgpack.decode(raw, type=shape)
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        fault = Violation(path, "is not a token of this list; pass a next_page_token as it came, or nothing")
+        raise InvalidInput([fault]) from None

@@ -1,0 +1,48 @@
+"""ACL users: each service may touch its own keys and channels only."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# What is left after -@admin -@dangerous and yet reaches beyond a user's own keys: SCRIPT FLUSH, FUNCTION, SELECT and
+# the commands that look at everybody's keys.
+_COMMANDS = "+@all -@admin -@dangerous -script|flush -function -select -randomkey -dbsize -scan"
+
+
+@dataclass(frozen=True, slots=True)
+class AclUser:
+    """A store user: its name and glob patterns of the keys and channels it may touch.
+
+    Braces in a pattern are literal, so `trading_flow:{f*` covers the tags `{f0}`, `{f1}` and so on.
+    """
+
+    name: str
+    patterns: tuple[str, ...]
+    channels: tuple[str, ...] = ()
+
+    def rule(self, password: str) -> str:
+        """Return the line of an ACL file for this user; it holds the password's hash, not the password."""
+        keys = " ".join(f"~{pattern}" for pattern in self.patterns)
+        channels = " ".join(["resetchannels", *(f"&{channel}" for channel in self.channels)])
+        return f"user {self.name} on #{_digest(password)} resetkeys {keys} {channels} {_COMMANDS}"
+
+
+def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> None:
+    """Write an ACL file, readable by its owner only: the users, `admin` who may do all, and nobody else.
+
+    `passwords` maps the name of each user, `admin` included, to its password. Raises KeyError when one is missing.
+    """
+    lines = [
+        "user default reset off",
+        f"user {admin} on #{_digest(passwords[admin])} ~* &* +@all",
+        *(user.rule(passwords[user.name]) for user in users),
+    ]
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def _digest(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()

@@ -1,0 +1,254 @@
+"""The only place that builds a Redis client, and the narrow face of it that stores are written against."""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Protocol, TypeAlias, cast
+
+import structlog
+from redis import asyncio as aioredis
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
+
+from tradewind.server.redis.address import StoreAddress
+from tradewind.server.redis.connections import connection_class
+from tradewind.server.redis.piped import PipedCluster, PipedRedis
+
+_log = structlog.get_logger(__name__)
+
+Value: TypeAlias = str | bytes | int | float
+
+
+class Pipeline(Protocol):
+    """Commands that are sent together; the calls return at once, `execute` returns every result in order."""
+
+    def execute_command(self, *args: Value) -> object: ...
+
+    def get(self, name: str, /) -> object: ...
+
+    def hget(self, name: str, key: str, /) -> object: ...
+
+    def hgetall(self, name: str, /) -> object: ...
+
+    def hmget(self, name: str, keys: list[str], /) -> object: ...
+
+    def zscore(self, name: str, value: str, /) -> object: ...
+
+    def execute(self, *, raise_on_error: bool = True) -> Awaitable[list[Any]]: ...
+
+
+class Redis(Protocol):
+    """What Tradewind calls on a Redis or Redis Cluster client; texts come back as bytes."""
+
+    def aclose(self) -> Awaitable[None]: ...
+
+    def ping(self) -> Awaitable[Any]: ...
+
+    def info(self, section: str, /) -> Awaitable[Mapping[str, Any]]: ...
+
+    def execute_command(self, *args: Value) -> Awaitable[Any]: ...
+
+    def pipeline(self, *, transaction: bool = ...) -> Pipeline: ...
+
+    def eval(self, script: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...
+
+    def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...
+
+    def script_load(self, script: str, /) -> Awaitable[Any]: ...
+
+    def exists(self, /, *names: str) -> Awaitable[int]: ...
+
+    def delete(self, /, *names: str) -> Awaitable[int]: ...
+
+    def expire(self, name: str, time: int, /) -> Awaitable[Any]: ...
+
+    def pttl(self, name: str, /) -> Awaitable[int]: ...
+
+    def publish(self, channel: str, message: Value, /) -> Awaitable[int]: ...
+
+    def get(self, name: str, /) -> Awaitable[bytes | None]: ...
+
+    def mget(self, keys: Sequence[str], /) -> Awaitable[list[bytes | None]]: ...
+
+    def set(self, name: str, value: Value, /, *, px: int | None = None, nx: bool = False) -> Awaitable[Any]: ...
+
+    def hget(self, name: str, key: str, /) -> Awaitable[bytes | None]: ...
+
+    def hmget(self, name: str, keys: list[str], /) -> Awaitable[list[bytes | None]]: ...
+
+    def hgetall(self, name: str, /) -> Awaitable[dict[bytes, bytes]]: ...
+
+    def hset(self, name: str, /, *, mapping: Mapping[str, Value]) -> Awaitable[int]: ...
+
+    def hlen(self, name: str, /) -> Awaitable[int]: ...
+
+    def smembers(self, name: str, /) -> Awaitable[AbstractSet[bytes]]: ...
+
+    def scard(self, name: str, /) -> Awaitable[int]: ...
+
+    def llen(self, name: str, /) -> Awaitable[int]: ...
+
+    def lrange(self, name: str, start: int, end: int, /) -> Awaitable[list[bytes]]: ...
+
+    def zcard(self, name: str, /) -> Awaitable[int]: ...
+
+    def zscore(self, name: str, value: str, /) -> Awaitable[float | None]: ...
+
+    def zrange(self, name: str, start: int, end: int, /, *, withscores: bool = False) -> Awaitable[list[Any]]: ...
+
+    def zcount(self, name: str, min: Value, max: Value, /) -> Awaitable[int]: ...
+
+    def xadd(self, name: str, fields: dict[str, Value], /) -> Awaitable[bytes]: ...
+
+    def xlen(self, name: str, /) -> Awaitable[int]: ...
+
+    def xrange(self, name: str, min: str = ..., max: str = ..., count: int | None = ..., /) -> Awaitable[list[Any]]: ...
+
+    def xread(
+        self, streams: dict[str, str], /, count: int | None = None, block: int | None = None
+    ) -> Awaitable[list[Any]]: ...
+
+
+Client: TypeAlias = Redis
+
+
+class UnsafeStore(Exception):
+    """The store would throw state away under memory pressure."""
+
+
+class _BlockingSentinelPool(SentinelConnectionPool, aioredis.BlockingConnectionPool):
+    """A Sentinel pool whose callers wait for a connection instead of failing when all are in use."""
+
+    def __init__(self, service: str, sentinel: Sentinel, **options: Any) -> None:
+        super().__init__(service, sentinel, **options)  # type: ignore[no-untyped-call]
+        self._sentinel = sentinel
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._sentinel.aclose()
+
+
+def connect(
+    url: str,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    max_connections: int = 16,
+    blocking: bool = False,
+    block_s: float = 30.0,
+    socket_timeout_s: float = 5.0,
+    connect_timeout_s: float = 2.0,
+) -> Client:
+    """Return a client for `url`; it connects at its first call.
+
+    `url` is one of `redis://host:port`, `rediss://...`, `unix:///path`, `redis+sentinel://h1:p,h2:p/<service>` and
+    `redis+cluster://h1:p,h2:p`, each with optional `user:password@`, which `user` and `password` override. A command
+    is sent once and never repeated: a script that merely was slow must not run twice, so retrying is left to callers
+    who know what is idempotent. With `blocking`, reads may block for up to `block_s` seconds before the socket gives
+    up; use such a client for blocking reads only.
+
+    Raises ValueError when the URL is none of these.
+    """
+    address = StoreAddress.parse(url)
+    if blocking:
+        socket_timeout_s = block_s + 5.0
+    options = _options(address, user, password, socket_timeout_s, connect_timeout_s)
+    options["max_connections"] = max_connections
+    if address.kind == "cluster":
+        nodes = [ClusterNode(host, port) for host, port in address.hosts]
+        return cast(Client, PipedCluster(startup_nodes=nodes, ssl=address.tls, **options))
+    options["timeout"] = connect_timeout_s + socket_timeout_s
+    return cast(Client, PipedRedis.from_pool(_pool(address, 0, options)))
+
+
+def connect_single(
+    url: str, *, user: str | None = None, password: str | None = None, choice: int = 0
+) -> aioredis.Redis:
+    """Return a client of one server, for pub/sub; of a cluster it is number `choice` of the nodes in the URL."""
+    address = StoreAddress.parse(url)
+    options = _options(address, user, password, socket_timeout_s=30.0, connect_timeout_s=2.0)
+    options |= {"max_connections": 2, "timeout": 2.0}
+    return aioredis.Redis.from_pool(_pool(address, choice, options))
+
+
+def _options(
+    address: StoreAddress, user: str | None, password: str | None, socket_timeout_s: float, connect_timeout_s: float
+) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "username": user or address.user,
+        "password": password or address.password,
+        "decode_responses": False,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": socket_timeout_s,
+        "socket_connect_timeout": connect_timeout_s,
+        "health_check_interval": 30,
+    }
+    if address.kind != "unix":
+        options["socket_keepalive"] = True
+    return options
+
+
+def _pool(address: StoreAddress, choice: int, options: dict[str, Any]) -> aioredis.ConnectionPool:
+    options = {**options, "connection_class": connection_class(address.kind, address.tls)}
+    if address.kind == "unix":
+        return aioredis.BlockingConnectionPool(path=address.path, db=address.db, **options)
+    if address.kind == "sentinel":
+        sentinel = Sentinel(  # type: ignore[no-untyped-call]
+            address.hosts,
+            sentinel_kwargs={
+                "socket_timeout": options["socket_connect_timeout"],
+                "socket_keepalive": True,
+                "protocol": 2,
+                "retry": Retry(NoBackoff(), 0),
+            },
+        )
+        return _BlockingSentinelPool(address.service, sentinel, db=address.db, **options)
+    host, port = address.hosts[choice % len(address.hosts)]
+    return aioredis.BlockingConnectionPool(host=host, port=port, db=address.db, **options)
+
+
+async def require_safe_policy(client: Client) -> None:
+    """Check that the store never evicts keys by itself.
+
+    Raises UnsafeStore when its maxmemory-policy is not `noeviction`. A user without the right to INFO cannot look;
+    then the check is left to whoever runs the store.
+    """
+    try:
+        if isinstance(client, aioredis.RedisCluster):
+            await client.initialize()
+            # One by one: asked all at once, a refusal by one would leave the others' connections behind.
+            sections = [await client.info("memory", target_nodes=node) for node in client.get_nodes()]
+        else:
+            sections = [await client.info("memory")]
+    except NoPermissionError:
+        _log.debug("store_policy_unknown", hint="this ACL user may not call INFO; see to maxmemory-policy noeviction")
+        return
+    for section in sections:
+        policy = str(section.get("maxmemory_policy", "noeviction"))
+        if policy != "noeviction":
+            raise UnsafeStore(
+                f'the store evicts keys when memory is short (maxmemory-policy is "{policy}"): set it to "noeviction", '
+                "state must not be lost"
+            )
+
+
+async def why_unreachable(client: Client) -> str | None:
+    """Return why the store does not answer this client, None when it does: what a readiness check asks."""
+    try:
+        await client.ping()
+    except (RedisError, RedisClusterException, OSError) as error:
+        return f"the store does not answer: {error}"
+    return None
+
+
+async def require_reachable(client: Client) -> None:
+    """Check that the store answers.
+
+    Raises ConnectionError with a sentence for a person when it does not, or refuses the user.
+    """
+    reason = await why_unreachable(client)
+    if reason is not None:
+        raise ConnectionError(f"{reason}; start it, or set TRADEWIND_STORE_URL to where it is")

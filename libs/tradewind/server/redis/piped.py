@@ -1,0 +1,94 @@
+"""Clients of redis-py that run known scripts through a pipe, and everything else as redis-py does."""
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import Any, cast
+
+from redis import asyncio as aioredis
+from redis.asyncio.cluster import ClusterNode
+from redis.exceptions import AskError, ClusterDownError, ConnectionError, TimeoutError, TryAgainError
+
+from tradewind.server.redis.connections import StoreConnection, connection_class
+from tradewind.server.redis.pipe import LastingPipe
+
+
+class PipedRedis(aioredis.Redis):
+    """A client of one server, or of the one that Sentinel names; has one connection more than its pool."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        settings = self.connection_pool.connection_kwargs
+        self._pipe = LastingPipe(
+            self.connection_pool.make_connection, settings["socket_timeout"], settings["socket_connect_timeout"]
+        )
+
+    def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
+        """Run a script that the server knows; raises as redis-py does."""
+        return self._pipe.call("EVALSHA", sha, numkeys, *keys_and_args)
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        """Close every connection."""
+        await self._pipe.aclose()
+        await super().aclose(close_connection_pool)
+
+
+class PipedCluster(aioredis.RedisCluster):
+    """A cluster client whose callers wait their turn, and that closes every connection it opened.
+
+    It has a pipe to each master. A script that a master refuses because the slot is another's, or moving, has not run:
+    redis-py asks anew, follows the redirection and remembers it.
+    """
+
+    def __init__(self, *, max_connections: int, **options: Any) -> None:
+        # Pipelines take their connections past execute_command, hence room for as many again. One redirection teaches
+        # who owns the slot; after some, redis-py would close every connection, calls under way or not, to learn more.
+        super().__init__(max_connections=2 * max_connections, reinitialize_steps=0, **options)
+        self.connection_kwargs["connection_class"] = connection_class("cluster", bool(options.get("ssl")))
+        for node in self.nodes_manager.startup_nodes.values():
+            node.connection_class = self.connection_kwargs["connection_class"]
+        self._turns = asyncio.Semaphore(max_connections)
+        self._pipes: dict[str, LastingPipe] = {}
+
+    async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
+        async with self._turns:
+            if self._initialize:
+                # Left to itself, redis-py sends first commands to any master, and is redirected.
+                _ = await self.initialize()
+            return await super().execute_command(*args, **kwargs)
+
+    async def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any:
+        """Run a script that the server knows; raises as redis-py does."""
+        command = ("EVALSHA", sha, numkeys, *keys_and_args)
+        if numkeys:
+            if self._initialize:
+                _ = await self.initialize()
+            node = self.nodes_manager.get_node_from_slot(self.keyslot(keys_and_args[0]))
+            try:
+                return await self._pipe_to(node).call(*command)
+            except (AskError, TryAgainError):
+                pass
+            except (ClusterDownError, ConnectionError, TimeoutError):
+                # It may have run, so it is not sent again; but by now another one may be master.
+                self._initialize = True
+                raise
+        return await self.execute_command(*command)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        pipes, self._pipes = self._pipes, {}
+        for pipe in pipes.values():
+            await pipe.aclose()
+        await super().aclose()
+        # After a command that failed the stock client counts as not connected and would leave its connections open.
+        await self.nodes_manager.aclose()
+        await self.nodes_manager.aclose("startup_nodes")
+
+    def _pipe_to(self, node: ClusterNode) -> LastingPipe:
+        pipe = self._pipes.get(node.name)
+        if pipe is None:
+            settings = node.connection_kwargs
+            connection = partial(cast(type[StoreConnection], node.connection_class), **settings)
+            pipe = LastingPipe(connection, settings["socket_timeout"], settings["socket_connect_timeout"])
+            self._pipes[node.name] = pipe
+        return pipe

@@ -1,0 +1,134 @@
+"""A typed Lua script: MessagePack in, MessagePack out, read from a `lua/` folder beside the store that runs it.
+
+A script's file begins with a comment that names its KEYS, its args and what it returns. It finds
+
+- `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole in it has no certain length.
+- `now(now_ms)`: `now_ms`, or the server's own time in milliseconds when it is 0.
+- `--!include <name>` on a line of its own: replaced by `lua/<name>.lua` of the same package, once per script.
+
+and returns `cmsgpack.pack(...)` of one value. Mind that cmsgpack knows no `bin` (pass `str`, never `bytes`), writes an
+empty table as an empty array (declare a mapping in a reply as a list of pairs) and integral floats as integers; and
+that a Lua function has room for 200 locals, the included files' among them.
+"""
+
+import asyncio
+import hashlib
+import importlib.util
+import re
+from collections.abc import Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+from redis.exceptions import NoScriptError
+
+from tradewind.server.redis.client import Pipeline, Redis
+
+Reply = TypeVar("Reply")
+
+_INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*$", re.MULTILINE)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Script(Generic[Reply]):
+    """One Lua script and the type of its reply.
+
+    `package` is the package or module whose neighbouring folder `lua` holds `<name>.lua`. Calls raise redis-py's
+    exceptions as they come and are never repeated, but for one that did not run because the server did not know the
+    script yet. On a cluster all `keys` must share a slot.
+    """
+
+    def __init__(self, package: str, name: str, reply: type[Reply]) -> None:
+        self.name = name
+        self.text = _compose(package, name)
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._decode: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(reply)
+
+    def __repr__(self) -> str:
+        return f"Script({self.name!r})"
+
+    async def __call__(self, client: Redis, keys: Sequence[str], args: object) -> Reply:
+        """Run the script once and return its reply.
+
+        `args` is whatever msgspec can encode: a Struct (array_like for brevity), tuple, list or dict.
+        """
+        blob = _encode(args)
+        try:
+            raw = await client.evalsha(self.sha, len(keys), *keys, blob)
+        except NoScriptError:
+            # EVAL runs it and makes it known on the very server that was asked, whatever the topology.
+            raw = await client.eval(self.text, len(keys), *keys, blob)
+        return self.decode(raw)
+
+    async def load(self, client: Redis) -> None:
+        """Make the script known to the server (to every master of a cluster), as `queue` needs it."""
+        await client.script_load(self.text)
+
+    def queue(self, pipeline: Pipeline, keys: Sequence[str], args: object) -> None:
+        """Add a run of the script to a pipeline; decode its raw result with `decode`.
+
+        A server that has forgotten the script (restarted, failed over) answers NoScriptError in that place.
+        """
+        # Not evalsha(): a cluster's pipeline refuses that name, though it routes the command as it should.
+        pipeline.execute_command("EVALSHA", self.sha, len(keys), *keys, _encode(args))
+
+    async def many(self, client: Redis, calls: Sequence[tuple[Sequence[str], object]]) -> list[Reply]:
+        """Run the script once per `(keys, args)` in one round trip and return the replies in order.
+
+        The runs are not one transaction. The first error is raised after all of them were tried.
+        """
+        runs = [client.evalsha(self.sha, len(keys), *keys, _encode(args)) for keys, args in calls]
+        raws: list[Any] = await asyncio.gather(*runs, return_exceptions=True)
+        replies: list[Reply] = []
+        failure: BaseException | None = None
+        for (keys, args), raw in zip(calls, raws, strict=True):
+            if isinstance(raw, NoScriptError):
+                replies.append(await self(client, keys, args))
+            elif isinstance(raw, BaseException):
+                failure = failure or raw
+            else:
+                replies.append(self.decode(raw))
+        if failure is not None:
+            raise failure
+        return replies
+
+    def decode(self, raw: bytes) -> Reply:
+        """Return the reply in the bytes that the script returned.
+
+        Raises msgspec.ValidationError, naming the script, when they do not hold one.
+        """
+        try:
+            return self._decode.decode(raw)
+        except msgspec.ValidationError as error:
+            raise msgspec.ValidationError(f"the reply of script {self.name}: {error}") from error
+
+
+def _compose(package: str, name: str) -> str:
+    folder = _folder(package)
+    seen: set[str] = set()
+
+    def read(part: str) -> str:
+        try:
+            text = (folder / f"{part}.lua").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{package} has no script lua/{part}.lua (wanted by {name})") from None
+        return _INCLUDE.sub(include, text)
+
+    def include(match: re.Match[str]) -> str:
+        part = match.group(1)
+        if part in seen:
+            return ""
+        seen.add(part)
+        return read(part).rstrip("\n")
+
+    prelude = resources.files(__package__).joinpath("lua", "prelude.lua").read_text(encoding="utf-8")
+    return prelude + read(name)
+
+
+def _folder(package: str) -> Traversable:
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"no package {package} to read Lua scripts from", name=package)
+    anchor = package if spec.submodule_search_locations is not None else cast(Any, spec.parent)
+    return resources.files(anchor) / "lua"

@@ -1,0 +1,161 @@
+"""One shared pub/sub connection per process, fanned out in memory; mends itself and says when messages were lost."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from tradewind.server.ending import end_tasks
+from tradewind.server.redis.client import connect_single
+
+_POLL_S = 20.0
+_BACKOFF_S = (0.05, 2.0)
+
+_log = structlog.get_logger(__name__)
+
+Callback = Callable[[str, bytes], None]
+"""Gets the channel and the message, on the event loop; must not block."""
+
+Gap = Callable[[], None]
+"""Is told that messages may have been lost, once the connection is back."""
+
+
+class Subscriber:
+    """Channels and patterns of one store user over one connection.
+
+    Redis does not keep messages: after every reconnect the `on_gap` callbacks run, so that subscribers look for
+    themselves. On a cluster any node will do, since a published message reaches all of them.
+    """
+
+    def __init__(self, url: str, *, user: str | None = None, password: str | None = None) -> None:
+        self._url = url
+        self._user = user
+        self._password = password
+        self._callbacks: dict[str, list[tuple[Callback, Gap | None]]] = {}
+        self._confirmed: dict[str, asyncio.Future[None]] = {}
+        self._pubsub: PubSub | None = None
+        self._missing: set[str] = set()
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Connect and keep connected; returns at once."""
+        self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Close the connection; nothing is called back any more."""
+        if self._running is not None:
+            await end_tasks([self._running])
+            self._running = None
+        for future in self._confirmed.values():
+            future.cancel()
+        self._confirmed.clear()
+
+    async def subscribe(self, channel: str, callback: Callback, on_gap: Gap | None = None) -> Callable[[], None]:
+        """Subscribe to a channel, or to a pattern when it holds `*` or `?`; return what ends it.
+
+        Returns when the store has confirmed, so no message published from then on is missed; waits for as long as the
+        store is away. The ACL user must be allowed this very channel or pattern.
+        """
+        entry = (callback, on_gap)
+        self._callbacks.setdefault(channel, []).append(entry)
+        confirmed = self._confirmed.get(channel)
+        if confirmed is None:
+            confirmed = self._confirmed[channel] = asyncio.get_running_loop().create_future()
+            if self._pubsub is not None:
+                # When it fails the connection is broken: the loop connects anew and subscribes to everything.
+                with suppress(RedisError, OSError):
+                    await self._send(self._pubsub, [channel])
+        try:
+            await asyncio.shield(confirmed)
+        except BaseException:
+            self._remove(channel, entry)
+            raise
+        return lambda: self._remove(channel, entry)
+
+    def _remove(self, channel: str, entry: tuple[Callback, Gap | None]) -> None:
+        # The store is not told: a channel nobody wants any more is rare, and costs one dictionary look-up a message.
+        entries = self._callbacks.get(channel, [])
+        if entry in entries:
+            entries.remove(entry)
+
+    async def _run(self) -> None:
+        failures = 0
+        attempt = 0
+        was_connected = False
+        while True:
+            client = connect_single(self._url, user=self._user, password=self._password, choice=attempt)
+            attempt += 1
+            pubsub = client.pubsub()
+            try:
+                await pubsub.connect()  # type: ignore[no-untyped-call]
+                self._missing = set(self._callbacks) if was_connected else set()
+                self._pubsub = pubsub
+                await self._send(pubsub, list(self._callbacks))
+                was_connected = True
+                failures = 0
+                while True:
+                    message = await pubsub.get_message(timeout=_POLL_S)
+                    if message is not None:
+                        self._deliver(message)
+            except (RedisError, OSError) as error:
+                _log.warning("subscriber_lost_store", error=str(error))
+            finally:
+                self._pubsub = None
+                with suppress(RedisError, OSError):
+                    await pubsub.aclose()  # type: ignore[no-untyped-call]
+                await client.aclose()
+            failures += 1
+            least, most = _BACKOFF_S
+            await asyncio.sleep(random.uniform(0.5, 1.0) * min(most, least * 2 ** min(failures, 10)))
+
+    async def _send(self, pubsub: PubSub, channels: list[str]) -> None:
+        exact = [channel for channel in channels if not _is_pattern(channel)]
+        patterns = [channel for channel in channels if _is_pattern(channel)]
+        if exact:
+            await pubsub.subscribe(*exact)
+        if patterns:
+            await pubsub.psubscribe(*patterns)
+
+    def _deliver(self, message: dict[str, Any]) -> None:
+        kind = message["type"]
+        if kind in ("subscribe", "psubscribe"):
+            self._confirm(message["channel"].decode())
+            return
+        if kind not in ("message", "pmessage"):
+            return
+        channel = message["channel"].decode()
+        wanted = message["pattern"].decode() if kind == "pmessage" else channel
+        for callback, _ in list(self._callbacks.get(wanted, ())):
+            try:
+                callback(channel, message["data"])
+            except Exception:
+                _log.exception("subscriber_callback_failed", channel=channel)
+
+    def _confirm(self, channel: str) -> None:
+        future = self._confirmed.get(channel)
+        if future is not None and not future.done():
+            future.set_result(None)
+        if channel in self._missing:
+            self._missing.discard(channel)
+            # Only now is nothing missed any more, so whoever looks now sees everything.
+            if not self._missing:
+                self._tell_gap()
+
+    def _tell_gap(self) -> None:
+        for entries in list(self._callbacks.values()):
+            for _, on_gap in list(entries):
+                if on_gap is None:
+                    continue
+                try:
+                    on_gap()
+                except Exception:
+                    _log.exception("subscriber_gap_callback_failed")
+
+
+def _is_pattern(channel: str) -> bool:
+    return "*" in channel or "?" in channel

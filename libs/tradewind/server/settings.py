@@ -1,0 +1,108 @@
+"""Settings: read from the environment, checked at once, and able to print their own table."""
+
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_core import PydanticUndefined
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from rich.console import Console
+from rich.table import Table
+
+PREFIX = "TRADEWIND_"
+
+
+class SettingsError(Exception):
+    """The environment holds values that cannot be used; the message names each variable."""
+
+
+class Settings(BaseSettings):
+    """The settings of one server: one frozen class whose every field has a description.
+
+    A field `store_url` is read from the variable `TRADEWIND_STORE_URL`; empty variables count as not set.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, env_ignore_empty=True, extra="ignore")
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        bare = [name for name, field in cls.model_fields.items() if not field.description]
+        if bare:
+            raise TypeError(f"settings of {cls.__name__} without a description: {', '.join(bare)}")
+
+
+class CommonSettings(Settings):
+    """What every Tradewind server can be told."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    port: int = Field(7700, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    store_url: str = Field(
+        "redis://127.0.0.1:6379",
+        description="The store: redis://, rediss://, unix://, redis+sentinel://h1,h2/<service> or redis+cluster://h1,h2.",
+    )
+    store_user: str | None = Field(None, description="ACL user to log in to the store as; overrides the URL's.")
+    store_password: SecretStr | None = Field(None, description="Password of the store's user; overrides the URL's.")
+    key_prefix: str = Field(
+        "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="What every key in the store begins with."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least level that is logged."
+    )
+    log_format: Literal["console", "json"] = Field(
+        "console", description="Lines for people, or one JSON object a line."
+    )
+    drain_seconds: float = Field(
+        10.0, ge=0, le=3600, description="How long calls in flight may go on after SIGTERM before they are cut off."
+    )
+    max_connection_age_seconds: float = Field(
+        0.0, ge=0, description="Age at which clients are asked to reconnect, to spread over replicas; 0 means never."
+    )
+    max_message_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Largest request that is taken.")
+    otlp_endpoint: str | None = Field(None, description="Where traces go, as http://host:4317; off when not set.")
+    trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
+
+
+def load_settings(settings: type[AnySettings], **overrides: Any) -> AnySettings:
+    """Read settings from the environment, `overrides` first.
+
+    Raises SettingsError with one line per bad value, without repeating secrets.
+    """
+    try:
+        return settings(**overrides)
+    except ValidationError as error:
+        lines = [
+            f"{variable_of(str(fault['loc'][0]))}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_input=False)
+        ]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def variable_of(field: str) -> str:
+    """Return the environment variable that a field is read from."""
+    return PREFIX + field.upper()
+
+
+def settings_table(settings: type[Settings]) -> list[tuple[str, str, str]]:
+    """Return name of the variable, default and description for each field, in order."""
+    rows = []
+    for name, field in settings.model_fields.items():
+        if field.default is PydanticUndefined:
+            default = "(required)"
+        else:
+            default = "" if field.default is None else str(field.default)
+        rows.append((variable_of(name), default, field.description or ""))
+    return rows
+
+
+def print_settings(settings: type[Settings], console: Console | None = None) -> None:
+    """Print the table of settings, as `--help-settings` does."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Variable", no_wrap=True)
+    table.add_column("Default", overflow="fold")
+    table.add_column("Meaning", overflow="fold")
+    for row in settings_table(settings):
+        table.add_row(*row)
+    (console or Console()).print(table, markup=False)

@@ -1,0 +1,56 @@
+"""The long streams that are open: both their directions at once, and their end when the server leaves."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tradewind.server.ending import end_tasks
+from tradewind.server.faults import Unavailable
+
+
+async def both(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
+    """Read and write until either side ends, and raise what ended it, the reader's word first."""
+    tasks = [asyncio.create_task(reading), asyncio.create_task(writing)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        await end_tasks(tasks)
+
+
+class OpenStreams:
+    """Cancels every open stream on `drain`; each answers that the server is leaving."""
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Task[object]] = set()
+        self._draining = False
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the place of the stream that runs inside. Raises Unavailable when the server is leaving."""
+        if self._draining:
+            raise _draining()
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._draining:
+                raise _draining() from None
+            raise
+        finally:
+            self._open.discard(task)
+
+    def drain(self) -> None:
+        """End every stream and take no new one."""
+        self._draining = True
+        for task in self._open:
+            task.cancel()
+
+
+def _draining() -> Unavailable:
+    return Unavailable("DRAINING", "this server is shutting down; connect again", retry_after_s=0.1)

@@ -1,0 +1,159 @@
+"""Traces: set-up, and `traceparent` carried through calls. Costs next to nothing when no endpoint is set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context as TraceContext
+from opentelemetry.trace import SpanKind, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from tradewind.server.interception import Behavior, Context
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+TRACEPARENT = "traceparent"
+
+_propagator = TraceContextTextMapPropagator()
+
+
+class Tracing:
+    """Where spans of this process go; without an exporter nothing is recorded, only passed on."""
+
+    def __init__(self, service: str, exporter: SpanExporter | None, sampling: float = 1.0) -> None:
+        self._provider: TracerProvider | None = None
+        if exporter is not None:
+            # The SDK is imported by those who record only, because importing it takes a tenth of a second.
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+            self._provider = TracerProvider(
+                resource=Resource.create({"service.name": service}),
+                sampler=ParentBased(TraceIdRatioBased(sampling)),
+                shutdown_on_exit=False,
+            )
+            self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self.tracer: Tracer = (self._provider or trace.NoOpTracerProvider()).get_tracer("tradewind")
+
+    @property
+    def recording(self) -> bool:
+        """Whether spans are recorded at all."""
+        return self._provider is not None
+
+    def shutdown(self) -> None:
+        """Send what is still held back. May take seconds when the endpoint is away: call it from a thread."""
+        if self._provider is not None:
+            self._provider.shutdown()
+
+
+def open_tracing(service: str, endpoint: str | None, sampling: float = 1.0) -> Tracing:
+    """Return tracing to an OTLP endpoint such as `http://localhost:4317`, or tracing that is off for None."""
+    if not endpoint:
+        return Tracing(service, None)
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    return Tracing(service, OTLPSpanExporter(endpoint=endpoint), sampling)
+
+
+def current_traceparent() -> str:
+    """Return the W3C `traceparent` of the span that is current here, "" when there is none."""
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return ""
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+
+
+def context_from(traceparent: str) -> TraceContext:
+    """Return the trace context that a `traceparent` names; an empty context when it is empty or malformed."""
+    return _propagator.extract({TRACEPARENT: traceparent}, context=TraceContext())
+
+
+class CallTraces:
+    """Makes the caller's `traceparent` current in the handler, with a span of its own when spans are recorded."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+
+    def around(self, method: str, behavior: Behavior) -> Behavior:
+        """Surround the calls of one method."""
+
+        async def passed_on(request: Any, context: Context) -> Any:
+            traceparent = _traceparent_in(context)
+            if not traceparent:
+                return await behavior(request, context)
+            token = otel_context.attach(context_from(traceparent))
+            try:
+                return await behavior(request, context)
+            finally:
+                otel_context.detach(token)
+
+        async def recorded(request: Any, context: Context) -> Any:
+            with self._tracing.tracer.start_as_current_span(
+                method.lstrip("/"),
+                context=context_from(_traceparent_in(context)),
+                kind=SpanKind.SERVER,
+                attributes={"rpc.system": "grpc", "rpc.method": method},
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span:
+                try:
+                    return await behavior(request, context)
+                finally:
+                    # None as long as nobody has set a code: the call has gone well.
+                    code = context.code() or grpc.StatusCode.OK
+                    if code is not grpc.StatusCode.OK:
+                        span.set_status(StatusCode.ERROR, code.name)
+
+        return recorded if self._tracing.recording and not method.startswith("/grpc.") else passed_on
+
+
+def _traceparent_in(context: Context) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == TRACEPARENT:
+            return value if isinstance(value, str) else value.decode("ascii", errors="replace")
+    return ""
+
+
+class TraceUnaryUnaryInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
+    """Sends the current `traceparent` along with unary calls."""
+
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
+    ) -> Any:
+        return await continuation(_traced(client_call_details), request)
+
+
+class TraceUnaryStreamInterceptor(grpc.aio.UnaryStreamClientInterceptor):
+    """Sends the current `traceparent` along with calls that are answered by a stream."""
+
+    async def intercept_unary_stream(
+        self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
+    ) -> Any:
+        return await continuation(_traced(client_call_details), request)
+
+
+def _traced(details: grpc.aio.ClientCallDetails) -> grpc.aio.ClientCallDetails:
+    traceparent = current_traceparent()
+    if not traceparent:
+        return details
+    metadata = grpc.aio.Metadata(*(details.metadata or ()))
+    metadata[TRACEPARENT] = traceparent
+    return grpc.aio.ClientCallDetails(
+        details.method, details.timeout, metadata, details.credentials, details.wait_for_ready
+    )
+
+
+def trace_ids() -> Mapping[str, str]:
+    """Return `trace_id` and `span_id` of the current span for a log line, empty when there is none."""
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return {}
+    return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}

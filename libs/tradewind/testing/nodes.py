@@ -1,0 +1,165 @@
+"""Runs one node in a test exactly as a worker does: from JSON to arguments, and from its result to JSON."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import msgspec
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
+from tradewind.worker import Node
+from tradewind.worker.executor import Executor
+from tradewind.worker.outputs import Outputs, to_builtin
+from tradewind.worker.secrets import SecretResolver
+from tradewind.worker.threads import ThreadPool
+
+_TOKEN = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that the node logged."""
+
+    level: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """Why the node did not succeed, as its node task would show it."""
+
+    code: str
+    """As at `NodeTaskError` in the contract: NODE_ERROR, INPUT_MISSING, ...; empty when it was stopped."""
+    message: str
+    type: str = ""
+    traceback: str = ""
+    retry_after: timedelta | None = None
+    """What RetryLater asked for."""
+    non_retryable: bool = False
+    """Whether another attempt would not help: Fatal, or inputs or a config that do not fit."""
+
+    @classmethod
+    def of(cls, failure: work_pb2.NodeTaskFailure) -> Self:
+        """Return what the worker's report of a failure says."""
+        error = failure.error
+        after = failure.retry_after.ToTimedelta() if failure.HasField("retry_after") else None
+        return cls(error.code, error.message, error.type, error.traceback, after, failure.non_retryable)
+
+
+@dataclass(slots=True)
+class NodeRun:
+    """What one run of a node gave."""
+
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """Emitted values by handle, as the next node gets them from JSON."""
+    logs: list[LogLine] = field(default_factory=list)
+    progress: list[tuple[int, str]] = field(default_factory=list)
+    """Percent and message of each report."""
+    error: NodeFailure | None = None
+    terminated: bool = False
+    """Whether it ended because it was asked to stop."""
+
+    @property
+    def output(self) -> Any:
+        """The value of the only handle that was emitted. Raises AssertionError with what happened otherwise."""
+        if len(self.outputs) != 1:
+            raise AssertionError(f"expected one output, have {self.outputs or self.error}")
+        return next(iter(self.outputs.values()))
+
+
+class _Recorder:
+    """Takes the reports of a single attempt."""
+
+    def __init__(self) -> None:
+        self.run = NodeRun()
+
+    def complete(self, token: str, outputs: Outputs, duration_ns: int) -> None:
+        self.run.outputs = {handle: json.loads(text) for handle, text in outputs}
+
+    def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
+        self.run.error = NodeFailure.of(failure)
+        self.run.terminated = failure.terminated
+
+    def give_back(self, token: str) -> None:
+        raise AssertionError("a node is not given back in a test")
+
+    def progress(self, token: str, percent: int, message: str) -> None:
+        self.run.progress.append((percent, message))
+
+    def log(self, token: str, level: str, message: str, created_ns: int) -> None:
+        self.run.logs.append(LogLine(level, message))
+
+
+async def run_node(
+    node: Node[..., Any],
+    /,
+    *,
+    config: Mapping[str, Any] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    stop: str | None = None,
+    **inputs: Any,
+) -> NodeRun:
+    """Run `node` once with `inputs` by handle and return what it gave; its errors are in the result, not raised.
+
+    Values pass through JSON and are converted and checked as in a worker. A `Gather` handle takes a list with one value
+    per edge. `secrets` are what the config's references get, by name; `facts` set what the Context tells (flow_id,
+    cycle, attempt, planned_time, ...); with `stop`, the node is asked to stop for that reason as soon as it has begun:
+    an async node where it first waits, a plain function by `ctx.stop_requested`. A node with `process=True` runs in the
+    test's own process. Raises TypeError for an unknown fact.
+    """
+    recorder = _Recorder()
+    known = dict(secrets or {})
+    threads = ThreadPool(1)
+    executor = Executor({node.type: node}, recorder, secrets=SecretResolver(known.get), threads=threads)
+    try:
+        executor.start(_assignment(node, config or {}, facts or {}, inputs))
+        if stop is not None:
+            termination = work_pb2.NodeTaskTermination(
+                token=_TOKEN, stop=node_task_pb2.StopMark(reason=stop, by="test")
+            )
+            # After the first turn of the node's task, so that its code has begun.
+            asyncio.get_running_loop().call_soon(executor.terminate, termination)
+        await executor.wait_idle()
+    finally:
+        await executor.close()
+    return recorder.run
+
+
+def _assignment(
+    node: Node[..., Any], config: Mapping[str, Any], facts: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> work_pb2.NodeTaskAssignment:
+    assignment = work_pb2.NodeTaskAssignment(
+        token=_TOKEN,
+        flow_id="test",
+        node_id=node.type,
+        node_type=node.type,
+        run_id="test",
+        component_id="0",
+        attempt=1,
+        user_id="default",
+        config_json=_json(config),
+    )
+    assignment.planned_time.FromDatetime(datetime.now(UTC))
+    for name, value in facts.items():
+        if name not in work_pb2.NodeTaskAssignment.DESCRIPTOR.fields_by_name:
+            raise TypeError(f"the context has no fact {name}")
+        if isinstance(value, datetime):
+            getattr(assignment, name).FromDatetime(value)
+        else:
+            setattr(assignment, name, value)
+    assignment.node_task_id = assignment.node_task_id or (
+        f"{assignment.flow_id}:{assignment.cycle}:{assignment.run}:{assignment.node_id}"
+    )
+    gathering = {parameter.name for parameter in node.signature.parameters if parameter.gather}
+    for handle, value in inputs.items():
+        values = [_json(each) for each in value] if handle in gathering else [_json(value)]
+        assignment.inputs.add(handle=handle, values_json=values)
+    return assignment
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=to_builtin).decode()

@@ -1,0 +1,38 @@
+"""`python -m tradewind.worker MODULE[:ATTRIBUTE] ...`: runs a worker with the nodes of modules."""
+
+import argparse
+import logging
+import sys
+
+from tradewind.worker import Worker, WorkerError, load_nodes
+
+
+def main() -> None:
+    """Run a worker until SIGTERM or SIGINT; exits with 1 when it cannot start or is refused."""
+    parser = argparse.ArgumentParser(prog="python -m tradewind.worker", description="Runs the nodes of modules.")
+    parser.add_argument("modules", nargs="+", metavar="MODULE[:ATTRIBUTE]", help="where the nodes are")
+    parser.add_argument("--address", help="of the node task manager (TRADEWIND_ADDRESS, localhost:7700)")
+    parser.add_argument("--registry-address", help="of the registry (TRADEWIND_REGISTRY_ADDRESS, the same)")
+    parser.add_argument("--worker-id", help="differs between processes; made up by default")
+    parser.add_argument("--capacity", type=int, default=100, help="node tasks held at most (%(default)s)")
+    parser.add_argument("--processes", type=int, help="in which nodes with process=True run (one for each processor)")
+    parser.add_argument("--grace", type=float, default=10.0, help="seconds to finish on SIGTERM (%(default)s)")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+    try:
+        nodes = [node for module in given.modules for node in load_nodes(module)]
+        Worker(
+            nodes,
+            address=given.address,
+            registry_address=given.registry_address,
+            worker_id=given.worker_id,
+            capacity=given.capacity,
+            process_capacity=given.processes,
+            grace=given.grace,
+        ).run()
+    except (WorkerError, ValueError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""One attempt of a node task in this process, and where it reports to."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.outputs import Outputs
+from tradewind.worker.stopping import Stop
+
+
+class Telling(Protocol):
+    """Takes what a node tells while it runs, by token. Any thread may call it."""
+
+    def progress(self, token: str, percent: int, message: str) -> None:
+        """The node is so far; a later call replaces one that was not sent yet."""
+        ...
+
+    def log(self, token: str, level: str, message: str, created_ns: int) -> None:
+        """The node wrote a line at `created_ns` since the epoch."""
+        ...
+
+
+class Reports(Telling, Protocol):
+    """Takes what is to be said of attempts, by token. Beside what nodes tell, that is the loop's thread's."""
+
+    def complete(self, token: str, outputs: Outputs, duration_ns: int) -> None:
+        """The node ran and emits `outputs`."""
+        ...
+
+    def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
+        """The node failed or was stopped."""
+        ...
+
+    def give_back(self, token: str) -> None:
+        """The attempt did not begin, or may run elsewhere."""
+        ...
+
+
+class Stoppable(Protocol):
+    """A process in which an attempt runs."""
+
+    def tell(self, token: str, stop: Stop) -> None:
+        """Let the node know that it is to stop."""
+        ...
+
+    def force(self) -> None:
+        """End the process: SIGTERM now, SIGKILL a moment later. The attempt ends with it."""
+        ...
+
+
+class Attempt:
+    """What the executor, the node's context and the stream know of an attempt while it is held."""
+
+    __slots__ = (
+        "assignment",
+        "begun_ns",
+        "deadline",
+        "highest",
+        "named",
+        "process",
+        "redact",
+        "reports",
+        "said",
+        "settled",
+        "stop",
+        "stop_seen",
+        "task",
+        "threaded",
+        "timer",
+        "token",
+    )
+
+    def __init__(self, assignment: work_pb2.NodeTaskAssignment, reports: Telling, *, threaded: bool) -> None:
+        self.assignment = assignment
+        self.token = assignment.token
+        self.reports = reports
+        self.threaded = threaded
+        self.process: Stoppable | None = None
+        """Where it runs, while it runs in a process of its own."""
+        self.task: asyncio.Task[Any] | None = None
+        self.deadline = 0.0
+        """When it times out, in seconds since the epoch; 0 for never."""
+        self.begun_ns = 0
+        """On the performance counter; 0 before the node's code was reached."""
+        self.stop: Stop | None = None
+        self.stop_seen = False
+        """Whether the node's code came to know of the stop."""
+        self.settled = False
+        """Whether its outcome is decided: what the code does from here on is not reported."""
+        self.named = False
+        """Whether the server has been told that this worker holds it."""
+        self.redact: Callable[[str], str] | None = None
+        """Takes secrets out of texts; None when the config has none."""
+        self.highest = 0
+        """The highest progress so far."""
+        self.said = ""
+        """What was said with the latest progress."""
+        self.timer: asyncio.TimerHandle | None = None
+
+    def redacted(self, text: str) -> str:
+        """Return `text` without the values of this attempt's secrets."""
+        return text if self.redact is None else self.redact(text)
+
+    def duration_ns(self) -> int:
+        """Return the time since the node's code was reached."""
+        return time.perf_counter_ns() - self.begun_ns if self.begun_ns else 0

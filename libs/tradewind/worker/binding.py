@@ -1,0 +1,199 @@
+"""Fills the parameters of a node from the inputs, run inputs and config of an assignment."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tradewind.worker.errors import NodeFault, invalid_input
+from tradewind.worker.parameters import Parameter, Signature
+from tradewind.worker.secrets import holds_secret
+from tradewind.worker.texts import suggestion
+
+Arguments = dict[str, Any]
+
+_CACHED_CONFIGS = 128
+_CACHED_CONFIG_LENGTH = 64 * 1024
+_SHAREABLE = (str, int, float, bool, bytes, type(None))
+
+
+class _Input(Protocol):
+    @property
+    def handle(self) -> str: ...
+    @property
+    def values_json(self) -> Sequence[str]: ...
+
+
+class _Handle:
+    """How the values of one handle become an argument."""
+
+    __slots__ = ("convert", "decode", "decode_many", "gather", "name")
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.name = parameter.name
+        self.gather = parameter.gather
+        self.decode: Callable[[str], Any] = msgspec.json.Decoder(parameter.annotation).decode
+        # Several edges may lead into a handle that a flow was registered with before any worker declared the type.
+        self.decode_many: Callable[[str], Any] = msgspec.json.Decoder(parameter.whole_annotation).decode
+        whole = parameter.whole_annotation
+        self.convert: Callable[[Any], Any] = functools.partial(msgspec.convert, type=whole, strict=False)
+
+
+class ConfigPlan:
+    """A config that was parsed once: what calls may share, and what each call gets a copy of."""
+
+    __slots__ = ("fresh", "shared", "unresolved")
+
+    def __init__(self) -> None:
+        self.shared: Arguments = {}
+        self.fresh: list[tuple[str, bytes, Callable[[bytes], Any]]] = []
+        self.unresolved: dict[str, Any] | None = None
+        """The config itself when it refers to secrets: then each call resolves and converts it anew."""
+
+
+class Binder:
+    """Makes the arguments of one node's calls; everything that does not depend on the call is worked out beforehand.
+
+    A parameter is filled from the input handle of its name, else the run input, else the config, else its default.
+    Values of inputs must have the declared type; run inputs and configs, which people write, may have `"20"` for 20.
+    """
+
+    def __init__(self, node_type: str, signature: Signature) -> None:
+        self._node_type = node_type
+        self._handles = {parameter.name: _Handle(parameter) for parameter in signature.parameters}
+        self._gathering = tuple(
+            parameter.name for parameter in signature.parameters if parameter.gather and parameter.required
+        )
+        self._required = frozenset(
+            parameter.name for parameter in signature.parameters if parameter.required and not parameter.gather
+        )
+        self._config_name = signature.config_name
+        self._cached_plan = functools.lru_cache(_CACHED_CONFIGS)(self._make_plan)
+        self._empty_plan = self._make_plan("{}")
+
+    def plan(self, config_json: str) -> ConfigPlan:
+        """Parse a config, or find that it was parsed before. Raises NodeFault when it does not fit the parameters."""
+        if config_json == "{}" or not config_json:
+            return self._empty_plan
+        if len(config_json) > _CACHED_CONFIG_LENGTH:
+            return self._make_plan(config_json)
+        return self._cached_plan(config_json)
+
+    def bind(self, plan: ConfigPlan, inputs: Iterable[_Input], run_inputs_json: str) -> Arguments:
+        """Return the arguments of a call: `plan` overlaid with the run inputs, and these with the inputs.
+
+        Raises NodeFault when a value does not fit its parameter, when a handle has none, and INPUT_MISSING when a
+        parameter is left without a value.
+        """
+        arguments = plan.shared.copy()
+        for name, raw, decode in plan.fresh:
+            arguments[name] = decode(raw)
+        if run_inputs_json:
+            self._add_run_inputs(arguments, run_inputs_json)
+        for given in inputs:
+            handle = self._handles.get(given.handle)
+            if handle is None:
+                raise invalid_input(
+                    f"input {given.handle}: node type {self._node_type} has no such handle"
+                    f"{suggestion(given.handle, self._handles)}"
+                )
+            values = given.values_json
+            try:
+                if handle.gather:
+                    arguments[handle.name] = [handle.decode(value) for value in values]
+                elif len(values) == 1:
+                    arguments[handle.name] = handle.decode(values[0])
+                elif values:
+                    arguments[handle.name] = handle.decode_many(f"[{','.join(values)}]")
+            except msgspec.DecodeError as error:
+                raise self._misfit(handle, values, error) from None
+        for name in self._gathering:
+            if name not in arguments:
+                arguments[name] = []
+        if not self._required <= arguments.keys():
+            missing = ", ".join(sorted(self._required - arguments.keys()))
+            raise NodeFault(
+                "INPUT_MISSING",
+                f"no value for {missing}: node type {self._node_type} has no default there; lead an edge into the "
+                "handle or set the key in the node's config",
+                non_retryable=True,
+            )
+        return arguments
+
+    def convert_config(self, config: dict[str, Any]) -> ConfigPlan:
+        """Return the plan of a config whose secrets are resolved; it serves one call. Raises NodeFault."""
+        plan = ConfigPlan()
+        plan.shared = self._arguments_of(config)
+        return plan
+
+    def _make_plan(self, config_json: str) -> ConfigPlan:
+        try:
+            config = msgspec.json.decode(config_json)
+        except msgspec.DecodeError as error:
+            raise invalid_input(f"config is not JSON: {error}") from None
+        if config is None:
+            config = {}
+        if not isinstance(config, dict):
+            raise invalid_input(f"config must be a JSON object, is {type(config).__name__}")
+        plan = ConfigPlan()
+        if holds_secret(config):
+            plan.unresolved = config
+            return plan
+        for name, value in self._arguments_of(config).items():
+            if isinstance(value, _SHAREABLE):
+                plan.shared[name] = value
+            else:
+                plan.fresh.append(self._fresh(name, config))
+        return plan
+
+    def _fresh(self, name: str, config: dict[str, Any]) -> tuple[str, bytes, Callable[[bytes], Any]]:
+        if name == self._config_name:
+            return name, msgspec.json.encode(config), msgspec.json.decode
+        convert = self._handles[name].convert
+        return name, msgspec.json.encode(config[name]), lambda raw: convert(msgspec.json.decode(raw))
+
+    def _arguments_of(self, config: dict[str, Any]) -> Arguments:
+        arguments: Arguments = {}
+        for name, value in config.items():
+            handle = self._handles.get(name)
+            if handle is not None:
+                arguments[name] = self._converted(handle, "config", value)
+            elif self._config_name is None:
+                raise invalid_input(
+                    f"config.{name}: node type {self._node_type} has no such parameter{suggestion(name, self._handles)}"
+                )
+        if self._config_name is not None:
+            arguments[self._config_name] = config
+        return arguments
+
+    def _add_run_inputs(self, arguments: Arguments, run_inputs_json: str) -> None:
+        try:
+            run_inputs = msgspec.json.decode(run_inputs_json, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise invalid_input(f"the run's inputs are no JSON object: {error}") from None
+        # They are meant for all entry nodes, so a key that this one does not know is another's.
+        for name, handle in self._handles.items():
+            if name in run_inputs:
+                arguments[name] = self._converted(handle, "run input", run_inputs[name])
+
+    def _converted(self, handle: _Handle, source: str, value: Any) -> Any:
+        try:
+            return handle.convert(value)
+        except msgspec.ValidationError as error:
+            raise invalid_input(_explained(f"{source}.{handle.name}", error)) from None
+
+    def _misfit(self, handle: _Handle, values: Any, error: msgspec.DecodeError) -> NodeFault:
+        message = _explained(f"input {handle.name}", error)
+        if len(values) > 1 and not handle.gather:
+            message += (
+                f"; {len(values)} edges lead into this handle, so their values come as a list: annotate the parameter "
+                "Gather[...] or leave one edge"
+            )
+        return invalid_input(message)
+
+
+def _explained(path: str, error: msgspec.DecodeError) -> str:
+    """Turn msgspec's "Expected `float`, got `str` - at `$[1]`" into "<path>[1]: expected float, got str"."""
+    what, _, where = str(error).partition(" - at `$")
+    return f"{path}{where.rstrip('`')}: {what[:1].lower()}{what[1:].replace('`', '')}"

@@ -1,0 +1,73 @@
+"""Channels to Tradewind's servers, and what their errors say."""
+
+import asyncio
+import random
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+_OPTIONS = (
+    # An assignment may hold 3 MiB of inputs beside its config; servers cut their messages at 4 MiB.
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # The worker paces its attempts itself; gRPC's own pause of up to two minutes would come on top.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+_DETAILS_KEY = "grpc-status-details-bin"
+
+
+def open_channel(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
+    """Return a channel to `host:port`: plain text without `credentials`, else TLS."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=_OPTIONS)
+    return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
+
+
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    """Return the reason that a Tradewind server gave (a name of `ErrorReason` without its prefix), or ""."""
+    for detail in _details(error):
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info):
+            return info.reason
+    return ""
+
+
+def explain(error: grpc.aio.AioRpcError) -> str:
+    """Return what a call failed with, and every violation that the server listed, for a person."""
+    parts = [f"{error.code().name}: {error.details() or 'no details'}"]
+    for detail in _details(error):
+        request = error_details_pb2.BadRequest()
+        if detail.Unpack(request):
+            parts.extend(f"{each.field}: {each.description}" for each in request.field_violations)
+    return "; ".join(parts)
+
+
+def _details(error: grpc.aio.AioRpcError) -> list[any_pb2.Any]:
+    status = status_pb2.Status()
+    for key, value in error.trailing_metadata() or ():
+        if key == _DETAILS_KEY and isinstance(value, bytes):
+            status.ParseFromString(value)
+    return list(status.details)
+
+
+class Backoff:
+    """Pauses between attempts to reach a server: from 50 ms doubling to 5 s, with jitter."""
+
+    def __init__(self, first: float = 0.05, top: float = 5.0) -> None:
+        self._first = first
+        self._top = top
+        self._pause = first
+
+    def reset(self) -> None:
+        """Begin again with the shortest pause."""
+        self._pause = self._first
+
+    async def pause(self) -> None:
+        """Wait before the next attempt."""
+        pause, self._pause = self._pause, min(self._top, self._pause * 2)
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))

@@ -1,0 +1,206 @@
+"""What a node can ask and tell while it runs."""
+
+import time
+import traceback
+from collections.abc import Generator
+from datetime import UTC, datetime
+from typing import Any
+
+from tradewind.worker.attempt import Attempt
+from tradewind.worker.stopping import Stop
+from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, clip
+
+
+class _Breath:
+    """Awaiting it gives other tasks of the loop a turn; a node that does not await loses nothing by it."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield
+
+
+_BREATH = _Breath()
+
+
+class NodeLog:
+    """Writes lines into the log of the cycle: `ctx.log("bought")`, `ctx.log.warning("spread is %s", spread)`.
+
+    Arguments fill `%` placeholders as in the standard library; keywords are appended as `key=value`. A line is cut at
+    8 KiB. Lines beyond what the worker can send are dropped, and their number is said in the log.
+    """
+
+    __slots__ = ("_attempt",)
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def __call__(self, message: object, *args: object, **fields: object) -> None:
+        """Write a line of level INFO."""
+        self._write("INFO", message, args, fields)
+
+    def debug(self, message: object, *args: object, **fields: object) -> None:
+        """Write a line of level DEBUG."""
+        self._write("DEBUG", message, args, fields)
+
+    def info(self, message: object, *args: object, **fields: object) -> None:
+        """Write a line of level INFO."""
+        self._write("INFO", message, args, fields)
+
+    def warning(self, message: object, *args: object, **fields: object) -> None:
+        """Write a line of level WARNING."""
+        self._write("WARNING", message, args, fields)
+
+    def error(self, message: object, *args: object, **fields: object) -> None:
+        """Write a line of level ERROR."""
+        self._write("ERROR", message, args, fields)
+
+    def exception(self, message: object, *args: object, **fields: object) -> None:
+        """Write a line of level ERROR with the traceback of the exception being handled."""
+        self._write("ERROR", f"{_formatted(message, args)}\n{traceback.format_exc().rstrip()}", (), fields)
+
+    def critical(self, message: object, *args: object, **fields: object) -> None:
+        """Write a line of level CRITICAL."""
+        self._write("CRITICAL", message, args, fields)
+
+    def _write(self, level: str, message: object, args: tuple[object, ...], fields: dict[str, object]) -> None:
+        attempt = self._attempt
+        if attempt.settled:
+            return
+        text = " ".join([_formatted(message, args), *(f"{key}={value!r}" for key, value in fields.items())])
+        attempt.reports.log(attempt.token, level, clip(attempt.redacted(text), LOG_BYTES), time.time_ns())
+
+
+def _formatted(message: object, args: tuple[object, ...]) -> str:
+    if not args:
+        return str(message)
+    try:
+        return str(message) % args
+    except (TypeError, ValueError):
+        # A slip in a log line must not fail a node.
+        return f"{message} {args}"
+
+
+class Context:
+    """Facts of the cycle, and the way to tell progress, write logs and hear of a stop. Usable from any thread."""
+
+    __slots__ = ("_attempt",)
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    # Typed as Awaitable, checkers would insist on the await that plain functions cannot have.
+    def progress(self, percent: float, message: str = "") -> Any:
+        """Say how far the node is: `percent` from 0 to 100 (it never falls), `message` up to 1 KiB for people.
+
+        It is on its way at once. `await ctx.progress(...)` in an async node also gives other nodes a turn, and is
+        where a stop reaches a node that calculates; plain functions just call it.
+        """
+        attempt = self._attempt
+        if not attempt.settled:
+            attempt.highest = max(attempt.highest, min(100, int(percent)))
+            attempt.said = clip(attempt.redacted(str(message)), PROGRESS_BYTES)
+            attempt.reports.progress(attempt.token, attempt.highest, attempt.said)
+        return _BREATH
+
+    def heartbeat(self) -> Any:
+        """Say that the node is alive, for one whose flow limits its silence; `progress` says so as well.
+
+        Once a second is often enough for any limit. To be awaited or not, as `progress`.
+        """
+        attempt = self._attempt
+        if not attempt.settled:
+            attempt.reports.progress(attempt.token, attempt.highest, attempt.said)
+        return _BREATH
+
+    @property
+    def log(self) -> NodeLog:
+        """Writes lines into the log of the cycle."""
+        return NodeLog(self._attempt)
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether the node should end: asked to, timed out, its lease lost or the worker leaving.
+
+        Plain functions look at it now and then; async nodes are stopped where they wait.
+        """
+        return self._stop() is not None
+
+    def check_stop(self) -> None:
+        """Raise NodeStopExecution when the node should end."""
+        stop = self._stop()
+        if stop is not None:
+            raise stop.exception()
+
+    def _stop(self) -> Stop | None:
+        stop = self._attempt.stop
+        if stop is not None:
+            self._attempt.stop_seen = True
+        return stop
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this node in this run of the cycle: give it to whom must not act twice."""
+        return self._attempt.assignment.node_task_id
+
+    @property
+    def flow_id(self) -> str:
+        """The flow."""
+        return self._attempt.assignment.flow_id
+
+    @property
+    def cycle(self) -> int:
+        """Number of the cycle."""
+        return self._attempt.assignment.cycle
+
+    @property
+    def run(self) -> int:
+        """Run of the cycle: 0, raised by each rerun."""
+        return self._attempt.assignment.run
+
+    @property
+    def run_id(self) -> str:
+        """Random id of that run."""
+        return self._attempt.assignment.run_id
+
+    @property
+    def component_id(self) -> str:
+        """The component that the node belongs to."""
+        return self._attempt.assignment.component_id
+
+    @property
+    def node_id(self) -> str:
+        """The node."""
+        return self._attempt.assignment.node_id
+
+    @property
+    def node_type(self) -> str:
+        """Its type."""
+        return self._attempt.assignment.node_type
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt."""
+        return self._attempt.assignment.attempt
+
+    @property
+    def user_id(self) -> str:
+        """Whose flow it is."""
+        return self._attempt.assignment.user_id
+
+    @property
+    def planned_time(self) -> datetime | None:
+        """When the cycle was due, in UTC: take it for "now" and a rerun gives the same."""
+        assignment = self._attempt.assignment
+        return assignment.planned_time.ToDatetime(tzinfo=UTC) if assignment.HasField("planned_time") else None
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the attempt times out, in UTC; None for never."""
+        assignment = self._attempt.assignment
+        return assignment.deadline.ToDatetime(tzinfo=UTC) if assignment.HasField("deadline") else None
+
+    @property
+    def traceparent(self) -> str:
+        """W3C trace context that the node belongs to; empty for none."""
+        return self._attempt.assignment.traceparent

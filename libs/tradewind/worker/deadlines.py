@@ -1,0 +1,48 @@
+"""Notices attempts whose deadline has passed, with one timer for all of them."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping
+
+from tradewind.worker.attempt import Attempt
+
+
+class Deadlines:
+    """Calls `expire(attempt)` for each held attempt whose deadline has passed.
+
+    Nearly every attempt has a deadline and hardly any reaches it, so there is no timer for each: one is set for the
+    earliest that was seen, and looks at what is still held when it fires.
+    """
+
+    def __init__(self, held: Mapping[str, Attempt], expire: Callable[[Attempt], None]) -> None:
+        self._held = held
+        self._expire = expire
+        self._next = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, deadline: float) -> None:
+        """See to it that attempts with this deadline, in seconds since the epoch, are looked at when it passes."""
+        if deadline < self._next:
+            self._set(deadline)
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self, deadline: float) -> None:
+        self.close()
+        self._next = deadline
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.time()), self._look)
+
+    def _look(self) -> None:
+        self._next = math.inf
+        now = time.time()
+        # A timer may fire a little early by the wall clock.
+        passed = [attempt for attempt in self._held.values() if 0 < attempt.deadline <= now + 0.001]
+        for attempt in passed:
+            self._expire(attempt)
+        waiting = [attempt.deadline for attempt in self._held.values() if attempt.deadline > 0 and attempt.stop is None]
+        if waiting:
+            self.watch(min(waiting))

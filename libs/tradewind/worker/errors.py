@@ -1,0 +1,88 @@
+"""What can go wrong with a worker, and with the nodes that it runs.
+
+WorkerError                 for who starts a worker
++-- NodeDefinitionError     a function cannot be a node as it is declared
++-- NodeLoadError           a module with nodes could not be loaded
++-- WorkerRefused           a server will not have this worker, however often it asks
+    +-- SessionReplaced     another process works under the same worker id
+
+RetryLater                  raised by a node: try again after so long
+Fatal                       raised by a node: never try again
+NodeFault                   internal: an attempt failed, with the code that is reported
+"""
+
+from datetime import timedelta
+
+LONGEST_WAIT = timedelta(days=365)
+
+
+class WorkerError(Exception):
+    """A worker cannot be started or cannot go on; the message says what to do."""
+
+
+class NodeDefinitionError(WorkerError):
+    """A function cannot be a node as it is declared."""
+
+
+class NodeLoadError(WorkerError):
+    """A module with nodes could not be loaded, or holds none."""
+
+
+class WorkerRefused(WorkerError):
+    """A server refuses this worker for a reason that repeating does not change."""
+
+
+class SessionReplaced(WorkerRefused):
+    """Another process has opened a stream under this worker's id."""
+
+
+class RetryLater(Exception):
+    """Raise it in a node that fails for now: its next attempt, if it may have one, begins after `after`.
+
+    `after` is in seconds or a timedelta, from 0 to 365 days; `message` says why. Raises ValueError for other times.
+    """
+
+    def __init__(self, after: float | timedelta, message: str = "") -> None:
+        seconds = after.total_seconds() if isinstance(after, timedelta) else after
+        if not 0 <= seconds <= LONGEST_WAIT.total_seconds():  # NaN is outside, too
+            raise ValueError(f"RetryLater({after!r}): give seconds or a timedelta from 0 to 365 days")
+        self.after = timedelta(seconds=seconds)
+        super().__init__(message or f"to be tried again after {self.after.total_seconds():g} s")
+
+
+class Fatal(Exception):
+    """Raise it in a node that would fail however often it is tried: no attempt follows, even where some are left."""
+
+
+class NodeFault(Exception):
+    """An attempt failed for a reason that is not an exception of the node's own code in this process.
+
+    `code` is one of those listed at `NodeTaskError` in the contract; `type` stands where an exception's type would.
+    `retry_after`, in seconds, and `non_retryable` are the node's wishes for a further attempt.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        type: str = "",
+        *,
+        traceback: str = "",
+        retry_after: float | None = None,
+        non_retryable: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.type = type
+        self.traceback = traceback
+        self.retry_after = retry_after
+        self.non_retryable = non_retryable
+
+
+def invalid_input(message: str) -> NodeFault:
+    """Return the fault of a value that does not fit the node's parameter, or of a name that it does not have.
+
+    The next attempt would get the same, so it is final.
+    """
+    return NodeFault("NODE_ERROR", message, type="InvalidInput", non_retryable=True)

@@ -1,0 +1,273 @@
+"""Runs assigned nodes, stops them when asked to, and reports how each ended."""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker import failures
+from tradewind.worker.attempt import Attempt, Reports
+from tradewind.worker.deadlines import Deadlines
+from tradewind.worker.errors import NodeFault
+from tradewind.worker.nodes import Node
+from tradewind.worker.outputs import Outputs
+from tradewind.worker.processes.pool import DEATH_PATIENCE, ProcessPool
+from tradewind.worker.running import NodeRunner
+from tradewind.worker.secrets import SecretResolver
+from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
+from tradewind.worker.threads import ThreadPool
+from tradewind.worker.tracing import NodeTracer
+
+logger = logging.getLogger("tradewind.worker")
+
+TIMEOUT_GRACE = 1.0
+"""Seconds that a node has to clean up after its deadline."""
+
+AnyNode = Node[..., Any]
+
+
+class Executor:
+    """Holds the attempts of this worker from their assignment to their report.
+
+    Every attempt that `start` takes is reported exactly once: completed, failed, terminated or given back; not at all
+    when its lease is lost. All methods belong to the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, AnyNode],
+        reports: Reports,
+        *,
+        secrets: SecretResolver,
+        threads: ThreadPool,
+        processes: ProcessPool | None = None,
+        tracer: NodeTracer | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        self._nodes = nodes
+        self._reports = reports
+        self._runner = NodeRunner(secrets, threads, processes)
+        self._tracer = tracer
+        self._grace = grace
+        self._held: dict[str, Attempt] = {}
+        self._deadlines = Deadlines(self._held, self._expire)
+        self._leftover: set[asyncio.Task[Any]] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def held(self) -> Mapping[str, Attempt]:
+        """The attempts that have no outcome yet, by token."""
+        return self._held
+
+    def name_all(self) -> list[str]:
+        """Return every held token, and note that the server is being told of them."""
+        for attempt in self._held.values():
+            attempt.named = True
+        return list(self._held)
+
+    def start(self, assignment: work_pb2.NodeTaskAssignment) -> None:
+        """Run an assigned node, unless its token is held already."""
+        node = self._nodes.get(assignment.node_type)
+        attempt = Attempt(assignment, self._reports, threaded=node is not None and self._runner.threaded(node))
+        if attempt.token in self._held:
+            return
+        if assignment.attempt > 1:
+            self._end_earlier(assignment)
+        if node is None:
+            fault = NodeFault("UNKNOWN_NODE_TYPE", f"this worker does not offer the node type {assignment.node_type}")
+            self._reports.fail(failures.faulted(attempt, fault))
+            return
+        if assignment.HasField("deadline"):
+            deadline = assignment.deadline
+            attempt.deadline = deadline.seconds + deadline.nanos / 1e9
+            late = time.time() - attempt.deadline
+            if late > 0:
+                self._reports.fail(failures.timed_out(attempt, _late(late)))
+                return
+            self._deadlines.watch(attempt.deadline)
+        self._held[attempt.token] = attempt
+        self._idle.clear()
+        running: Coroutine[Any, Any, object]
+        if self._tracer is not None and assignment.traceparent:
+            running = self._tracer.within_span(assignment, functools.partial(self._run, attempt, node))
+        else:
+            running = self._run(attempt, node)
+        attempt.task = asyncio.get_running_loop().create_task(running)
+
+    def _end_earlier(self, assignment: work_pb2.NodeTaskAssignment) -> None:
+        """An attempt of the same node that still runs here lost its lease while this worker was not heard of."""
+        for token, earlier in list(self._held.items()):
+            if earlier.assignment.node_task_id == assignment.node_task_id:
+                self.lose(token, f"attempt {assignment.attempt} has begun")
+
+    def terminate(self, termination: work_pb2.NodeTaskTermination) -> None:
+        """Ask a node to stop; after its grace it is reported as terminated whatever its code does."""
+        attempt = self._held.get(termination.token)
+        if attempt is not None:
+            grace = termination.grace.ToTimedelta().total_seconds() or self._grace
+            mark = termination.stop
+            self._request(attempt, Stop(StopKind.TERMINATED, mark.reason or "stopped", mark.by or "system"), grace)
+
+    def lose(self, token: str, reason: str) -> None:
+        """Stop a node whose lease is lost, and say nothing of it."""
+        attempt = self._held.get(token)
+        if attempt is not None:
+            logger.info("the lease of %s is lost: %s", attempt.assignment.node_task_id, reason)
+            attempt.stop = Stop(StopKind.LEASE_LOST, reason or "the lease is lost")
+            self._abandon(attempt)
+
+    def give_back_all(self, reason: str, grace: float) -> None:
+        """Ask every node to stop; what has no outcome after `grace` seconds is given back, as what stopped is."""
+        for attempt in list(self._held.values()):
+            self._request(attempt, Stop(StopKind.GIVEN_BACK, reason), grace)
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is held."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Drop whatever is still held, without a report, and wait at most a second for its code to end."""
+        for attempt in list(self._held.values()):
+            attempt.stop = Stop(StopKind.LEASE_LOST, "the worker is closed")
+            self._abandon(attempt)
+        self._deadlines.close()
+        if self._leftover:
+            await asyncio.wait(self._leftover, timeout=1.0)
+        await self._runner.close()
+
+    async def _run(self, attempt: Attempt, node: AnyNode) -> work_pb2.NodeTaskFailure | None:
+        attempt.begun_ns = time.perf_counter_ns()
+        try:
+            outputs = await self._runner.run(attempt, node)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if _cancelled_from_outside(attempt, error):
+                self._forget(attempt)
+                raise
+            return self._settle(attempt, None, error)
+        return self._settle(attempt, outputs, None)
+
+    def _settle(
+        self, attempt: Attempt, outputs: Outputs | None, error: BaseException | None
+    ) -> work_pb2.NodeTaskFailure | None:
+        """Report how an attempt ended; returns the failure when it is one."""
+        if attempt.settled:
+            return None
+        attempt.settled = True
+        self._forget(attempt)
+        stop = attempt.stop
+        if outputs is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
+            self._reports.complete(attempt.token, outputs, time.perf_counter_ns() - attempt.begun_ns)
+            return None
+        if stop is not None and stop.kind is StopKind.LEASE_LOST:
+            return None
+        stopped = attempt.stop_seen or error is None or isinstance(error, asyncio.CancelledError)
+        if stop is not None and stop.kind is StopKind.GIVEN_BACK and stopped:
+            self._reports.give_back(attempt.token)
+            return None
+        failure = _failure(attempt, error)
+        if not failure.terminated:
+            _log(attempt, failure)
+        self._reports.fail(failure)
+        return failure
+
+    def _forget(self, attempt: Attempt) -> None:
+        self._held.pop(attempt.token, None)
+        if not self._held:
+            self._idle.set()
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+
+    def _request(self, attempt: Attempt, stop: Stop, grace: float) -> None:
+        if attempt.stop is not None:
+            return
+        attempt.stop = stop
+        if not attempt.begun_ns:
+            # Its task has not had a turn: a cancellation would end it before its first line, without a report.
+            self._abandon(attempt)
+            return
+        attempt.timer = asyncio.get_running_loop().call_later(grace, self._outstayed, attempt)
+        if attempt.process is not None:
+            attempt.process.tell(attempt.token, stop)
+        elif not attempt.threaded and attempt.task is not None:
+            attempt.task.cancel()
+
+    def _expire(self, attempt: Attempt) -> None:
+        reason = f"the node's deadline has passed, {attempt.duration_ns() / 1e9:.1f} s after it began"
+        self._request(attempt, Stop(StopKind.TIMED_OUT, reason), TIMEOUT_GRACE)
+
+    def _outstayed(self, attempt: Attempt) -> None:
+        reason = attempt.stop.reason if attempt.stop else ""
+        if attempt.process is None:
+            logger.warning(
+                "%s goes on although it was told to stop (%s); its outcome is reported without it",
+                attempt.assignment.node_task_id,
+                reason,
+            )
+            self._abandon(attempt)
+            return
+        logger.warning(
+            "%s goes on although it was told to stop (%s); its process is killed",
+            attempt.assignment.node_task_id,
+            reason,
+        )
+        attempt.stop_seen = True
+        said = "the node went on although it was told to stop, so its process is killed"
+        attempt.reports.log(attempt.token, "WARNING", said, time.time_ns())
+        attempt.process.force()
+        # Its outcome comes with its death, so that nothing of it runs when that is known.
+        attempt.timer = asyncio.get_running_loop().call_later(DEATH_PATIENCE, self._abandon, attempt)
+
+    def _abandon(self, attempt: Attempt) -> None:
+        """Report a stopped attempt now and leave its code to end by itself, or never."""
+        attempt.stop_seen = True
+        self._settle(attempt, None, None)
+        if attempt.task is not None and not attempt.task.done():
+            self._leftover.add(attempt.task)
+            attempt.task.add_done_callback(self._leftover.discard)
+            attempt.task.cancel()
+
+
+def _failure(attempt: Attempt, error: BaseException | None) -> work_pb2.NodeTaskFailure:
+    stop = attempt.stop
+    if stop is not None and stop.kind is StopKind.TIMED_OUT:
+        return failures.timed_out(attempt, stop.reason)
+    if stop is not None and stop.kind is StopKind.TERMINATED:
+        return failures.terminated(attempt, stop.exception(), error)
+    if isinstance(error, NodeStopExecution):
+        return failures.terminated(attempt, error, None)
+    assert error is not None
+    return failures.faulted(attempt, error)
+
+
+def _cancelled_from_outside(attempt: Attempt, error: BaseException) -> bool:
+    """Say whether somebody else ends all tasks of the loop; a node that raises CancelledError by itself has failed."""
+    return (
+        attempt.stop is None
+        and isinstance(error, asyncio.CancelledError)
+        and attempt.task is not None
+        and attempt.task.cancelling() > 0
+    )
+
+
+def _late(seconds: float) -> str:
+    return (
+        f"the deadline had passed {seconds:.1f} s before this worker got the node task; "
+        "if that is not so, the clock of the worker's machine is ahead"
+    )
+
+
+def _log(attempt: Attempt, failure: work_pb2.NodeTaskFailure) -> None:
+    error = failure.error
+    logger.warning(
+        "%s failed: %s: %s%s",
+        attempt.assignment.node_task_id,
+        error.type or error.code,
+        error.message,
+        f"\n{error.traceback.rstrip()}" if error.traceback else "",
+    )

@@ -1,0 +1,103 @@
+"""What is reported of an attempt that did not succeed."""
+
+import asyncio
+import os
+import traceback
+from types import TracebackType
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
+from tradewind.worker.attempt import Attempt
+from tradewind.worker.errors import Fatal, NodeFault, RetryLater
+from tradewind.worker.stopping import NodeStopExecution
+from tradewind.worker.texts import MESSAGE_BYTES, TRACEBACK_BYTES, clip, clip_middle
+
+_SDK = os.path.dirname(__file__) + os.sep
+
+
+def describe(error: BaseException) -> NodeFault:
+    """Return what is reported of an exception: a NodeFault as it is, any other as NODE_ERROR with its type."""
+    if isinstance(error, NodeFault):
+        return error
+    later = isinstance(error, RetryLater)
+    return NodeFault(
+        "NODE_ERROR",
+        _message(error),
+        type(error).__qualname__,
+        # A node that decided to wait has no fault to be found, unless something else made it decide so.
+        traceback="" if later and error.__cause__ is None and error.__context__ is None else _traceback(error),
+        retry_after=error.after.total_seconds() if isinstance(error, RetryLater) else None,
+        non_retryable=isinstance(error, Fatal),
+    )
+
+
+def fault_of(failure: work_pb2.NodeTaskFailure) -> NodeFault:
+    """Return what a failure was made from."""
+    error = failure.error
+    return NodeFault(
+        error.code,
+        error.message,
+        error.type,
+        traceback=error.traceback,
+        retry_after=failure.retry_after.ToMicroseconds() / 1e6 if failure.HasField("retry_after") else None,
+        non_retryable=failure.non_retryable,
+    )
+
+
+def faulted(attempt: Attempt, error: BaseException) -> work_pb2.NodeTaskFailure:
+    """Return the failure for what the attempt raised."""
+    return _failure(attempt, describe(error))
+
+
+def timed_out(attempt: Attempt, reason: str) -> work_pb2.NodeTaskFailure:
+    """Return the failure of an attempt whose deadline has passed."""
+    return _failure(attempt, NodeFault("TIMEOUT", reason))
+
+
+def terminated(attempt: Attempt, stop: NodeStopExecution, error: BaseException | None) -> work_pb2.NodeTaskFailure:
+    """Return the report of an attempt that stopped because of `stop`; `error` is what its code raised instead."""
+    if error is None or isinstance(error, asyncio.CancelledError):
+        failure = _failure(attempt, NodeFault("", str(stop) or "stopped"))
+    else:
+        failure = faulted(attempt, error)
+    failure.terminated = True
+    return failure
+
+
+def _failure(attempt: Attempt, fault: NodeFault) -> work_pb2.NodeTaskFailure:
+    failure = work_pb2.NodeTaskFailure(
+        token=attempt.token,
+        error=node_task_pb2.NodeTaskError(
+            code=fault.code,
+            message=clip(attempt.redacted(fault.message), MESSAGE_BYTES),
+            type=clip(fault.type, MESSAGE_BYTES),
+            # Redacted before it is cut: half a secret would not be found.
+            traceback=clip_middle(attempt.redacted(fault.traceback), TRACEBACK_BYTES),
+        ),
+        non_retryable=fault.non_retryable,
+    )
+    failure.duration.FromNanoseconds(attempt.duration_ns())
+    if fault.retry_after is not None:
+        failure.retry_after.FromMicroseconds(round(fault.retry_after * 1e6))
+    return failure
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__qualname__
+    except Exception:
+        return f"{type(error).__qualname__} (its message cannot be shown)"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        frames = _own_frames(error.__traceback__)
+        return "".join(traceback.TracebackException(type(error), error, frames, compact=True).format())
+    except Exception:
+        return ""
+
+
+def _own_frames(frame: TracebackType | None) -> TracebackType | None:
+    """Drop the frames of the SDK that led into the node."""
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_SDK):
+        frame = frame.tb_next
+    return frame

@@ -1,0 +1,52 @@
+"""Who a worker is: its id, the start of its process, what it offers."""
+
+import importlib.metadata
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tradewind.api.registry.v1 import worker_pb2
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a worker says of itself to every server. Raises ValueError for an illegal worker id."""
+
+    worker_id: str
+    node_types: tuple[str, ...]
+    capacity: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    incarnation: str = field(default_factory=lambda: secrets.token_hex(16))
+    """New for every start of the process."""
+
+    def __post_init__(self) -> None:
+        if not _ID.fullmatch(self.worker_id):
+            raise ValueError(
+                f'worker_id "{self.worker_id}" must begin with a letter or digit and have at most 128 letters, digits, '
+                "dots, dashes and underscores"
+            )
+
+    def record(self, running: int) -> worker_pb2.Worker:
+        """Return the worker as the registry wants it, with the number of node tasks that it runs."""
+        return worker_pb2.Worker(
+            worker_id=self.worker_id,
+            incarnation=self.incarnation,
+            node_types=self.node_types,
+            capacity=self.capacity,
+            running=running,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            sdk=f"tradewind-python/{importlib.metadata.version('tradewind')}",
+            labels=self.labels,
+        )
+
+
+def default_worker_id() -> str:
+    """Return an id of host, process and chance, so that no two processes share it."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:80].lstrip("._-") or "worker"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,0 +1,73 @@
+"""Finds the nodes of a module, for `tradewind worker MODULE`."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from tradewind.worker.errors import NodeLoadError, WorkerError
+from tradewind.worker.nodes import Node
+from tradewind.worker.texts import suggestion
+from tradewind.worker.worker import Worker
+
+AnyNode = Node[..., Any]
+
+
+def load_nodes(target: str) -> list[AnyNode]:
+    """Import `module` or `module:attribute` and return its nodes, in the order in which they stand there.
+
+    Without an attribute these are all nodes that the module names; an attribute is a node, a list of nodes or a Worker.
+    Modules of the current directory are found. Raises NodeLoadError, which says what was wrong: no such module, the
+    module's own import fails, no such attribute, no nodes.
+    """
+    name, colon, attribute = target.partition(":")
+    module = _import(name)
+    if not colon:
+        nodes = _distinct(vars(module).values())
+        if not nodes:
+            raise NodeLoadError(f"module {name} has no nodes: decorate its functions with @node(...)")
+        return nodes
+    if not hasattr(module, attribute):
+        raise NodeLoadError(f"module {name} has no {attribute}{suggestion(attribute, _public(module))}")
+    return _nodes_of(getattr(module, attribute), target)
+
+
+def _import(name: str) -> ModuleType:
+    if not name or name.startswith(".") or name.endswith((".py", ".")) or "/" in name:
+        raise NodeLoadError(f'"{name}" is not the name of a module: write it as in an import, such as examples.nodes')
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise NodeLoadError(
+                f"there is no module {error.name}; it is looked for in the current directory ({os.getcwd()}) and among "
+                "the installed packages"
+            ) from error
+        raise NodeLoadError(f"module {name} needs {error.name}, which is not installed") from error
+    except WorkerError as error:
+        raise NodeLoadError(f"module {name}: {error}") from error
+    except Exception as error:
+        raise NodeLoadError(f"module {name} cannot be imported: {type(error).__qualname__}: {error}") from error
+
+
+def _nodes_of(value: object, target: str) -> list[AnyNode]:
+    if isinstance(value, Worker):
+        return value.nodes
+    if isinstance(value, Node):
+        return [value]
+    if isinstance(value, list | tuple) and value and all(isinstance(each, Node) for each in value):
+        return list(value)
+    raise NodeLoadError(f"{target} is {type(value).__qualname__}: it must be a node, a list of nodes or a Worker")
+
+
+def _distinct(values: Iterable[object]) -> list[AnyNode]:
+    return list({id(value): value for value in values if isinstance(value, Node)}.values())
+
+
+def _public(module: ModuleType) -> list[str]:
+    return [name for name in vars(module) if not name.startswith("_")]

@@ -1,0 +1,105 @@
+"""`@node`: makes a function a node type."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from tradewind.api.registry.v1 import node_type_pb2
+from tradewind.worker.binding import Binder
+from tradewind.worker.errors import NodeDefinitionError
+from tradewind.worker.parameters import HANDLE_PATTERN, read_signature
+from tradewind.worker.schema import check_readable, declare
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Node(Generic[P, R]):
+    """A node type: a function with a name, its output handles, and what its signature says. Call it as the function."""
+
+    def __init__(
+        self,
+        type: str,
+        function: Callable[P, R],
+        outputs: Sequence[str],
+        description: str | None,
+        process: bool = False,
+    ) -> None:
+        where = f'node "{type}" ({getattr(function, "__qualname__", function)})'
+        _check_names(type, outputs, where)
+        _check_kind(function, where)
+        functools.update_wrapper(self, function)
+        self.type = type
+        self.function = function
+        self.outputs = tuple(outputs)
+        self.description = _summary(function) if description is None else description
+        self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004  an object whose class has an async __call__
+        )
+        """Whether it runs on an event loop; if not, in a thread, or the main thread of a process."""
+        self.process = process
+        """Whether it runs in a process of its own."""
+        self.signature = read_signature(function, where)
+        for parameter in self.signature.parameters:
+            check_readable(parameter, where)
+        self.binder = Binder(type, self.signature)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<node {self.type}: {getattr(self.function, '__qualname__', self.function)}>"
+
+    def declaration(self) -> node_type_pb2.NodeType:
+        """Return what a worker declares of it: handles, and JSON Schemas from the function's types and defaults."""
+        return declare(self.type, self.description, self.signature, self.outputs)
+
+
+def node(
+    type: str, *, outputs: Sequence[str] = ("output",), description: str | None = None, process: bool = False
+) -> Callable[[Callable[P, R]], Node[P, R]]:
+    """Make a function the node type `type`. An `async def` runs on the event loop, a plain function in a thread.
+    With `process`, either runs in a process of its own: calculations run side by side, whatever happens there reaches
+    no other node, and one that does not stop is killed. Declare it at the top level of a module that can be imported.
+
+    Its parameters are filled by name, from the first that has a value: the input handle, for entry nodes the run's
+    inputs, the node's config, the default. A parameter annotated `Context` gets the context; one annotated
+    `Gather[T]` takes any number of edges as a list; one named `config` that is a `dict` gets the whole config. With one
+    output the return value is emitted, `None` included; with several, return `Emit(buy=..., ...)`.
+
+    `description` is the first paragraph of the docstring unless given. Raises NodeDefinitionError when the function
+    cannot be a node.
+    """
+    if not isinstance(type, str):
+        raise NodeDefinitionError('@node needs the name of the node type: @node("moving_average")')
+    if isinstance(outputs, str):
+        raise NodeDefinitionError(f'node "{type}": outputs is a list of handles: outputs=["{outputs}"]')
+    return lambda function: Node(type, function, outputs, description, process)
+
+
+def _check_names(type: str, outputs: Sequence[str], where: str) -> None:
+    for what, name in (("node type", type), *(("output handle", handle) for handle in outputs)):
+        if not HANDLE_PATTERN.fullmatch(name):
+            raise NodeDefinitionError(
+                f'{where}: {what} "{name}" must begin with a letter or digit and have at most 128 letters, digits, '
+                "dots, dashes and underscores"
+            )
+    if len(set(outputs)) < len(outputs):
+        raise NodeDefinitionError(f"{where}: outputs names a handle twice: {', '.join(outputs)}")
+
+
+def _check_kind(function: Callable[..., Any], where: str) -> None:
+    if isinstance(function, Node):
+        raise NodeDefinitionError(f"{where}: it is a node already; give its function a second name instead")
+    if isinstance(function, type) or not callable(function):
+        raise NodeDefinitionError(f"{where}: decorate a function")
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise NodeDefinitionError(f"{where}: a generator cannot be a node; return the value, or Emit(...) for several")
+
+
+def _summary(function: Callable[..., Any]) -> str:
+    if isinstance(function, functools.partial):
+        function = function.func
+    paragraph = (inspect.getdoc(function) or "").split("\n\n")[0]
+    return " ".join(paragraph.split())

@@ -1,0 +1,306 @@
+"""What waits to be said to the node task manager, and what was said but is not acknowledged yet."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.outputs import Outputs
+
+MAX_ITEMS = 500
+MAX_BYTES = 2 * 1024 * 1024
+MAX_LOG_LINES = 5000
+REMEMBERED_TOKENS = 4096
+RESYNC_S = 5.0
+RESYNC_MESSAGES = 2000
+RESYNC_BYTES = 64 * 1024 * 1024
+
+_Completion = tuple[str, Outputs, int]
+_Line = tuple[str, str, str, int]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What one message held of that which must not be lost."""
+
+    sequence: int
+    completions: list[_Completion] = field(default_factory=list)
+    failures: list[work_pb2.NodeTaskFailure] = field(default_factory=list)
+    give_backs: list[str] = field(default_factory=list)
+    lines: list[_Line] = field(default_factory=list)
+    size: int = 0
+
+    def tokens(self) -> Iterable[str]:
+        yield from (completion[0] for completion in self.completions)
+        yield from (failure.token for failure in self.failures)
+        yield from self.give_backs
+
+    def __bool__(self) -> bool:
+        return bool(self.completions or self.failures or self.give_backs or self.lines)
+
+
+class Outbox:
+    """Collects reports while a message is being written, and hands them over as the next one.
+
+    Outcomes and log lines are kept until a message with them is acknowledged; after a stream has ended, `requeue` puts
+    what was not acknowledged back in front. Of log lines it holds a bounded number and says how many it dropped.
+    `progress` and `log` may be called by any thread, everything else by the loop's.
+    """
+
+    def __init__(self, held_tokens: Callable[[], Iterable[str]]) -> None:
+        """`held_tokens()` gives every token without an outcome when a renewal is written."""
+        self._held_tokens = held_tokens
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._wanted = asyncio.Event()
+        self._waking = False
+        self._acknowledgement = asyncio.Event()
+        self._completions: deque[_Completion] = deque()
+        self._failures: deque[work_pb2.NodeTaskFailure] = deque()
+        self._give_backs: deque[str] = deque()
+        self._lock = threading.Lock()
+        self._lines: deque[_Line] = deque()
+        self._unacknowledged_lines = 0
+        self._dropped: dict[str, int] = {}
+        self._progress: dict[str, tuple[int, str]] = {}
+        self._renew = False
+        self._pong = 0
+        self._draining = False
+        self._unacknowledged: deque[_Sent] = deque()
+        self._recent: deque[tuple[float, _Sent]] = deque()
+        self._recent_bytes = 0
+        self._unsettled: set[str] = set()
+        self._settled: set[str] = set()
+        self._settled_order: deque[str] = deque()
+
+    def complete(self, token: str, outputs: Outputs, duration_ns: int) -> None:
+        """Report that a node ran."""
+        self._completions.append((token, outputs, duration_ns))
+        self._end(token)
+
+    def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
+        """Report that a node did not succeed."""
+        self._failures.append(failure)
+        self._end(failure.token)
+
+    def give_back(self, token: str) -> None:
+        """Give a node task back."""
+        self._give_backs.append(token)
+        self._end(token)
+
+    def progress(self, token: str, percent: int, message: str) -> None:
+        """Report how far a node is, in the place of what was not sent yet."""
+        with self._lock:
+            self._progress[token] = (percent, message)
+        self.wake()
+
+    def log(self, token: str, level: str, message: str, created_ns: int) -> None:
+        """Send a line, or count it as dropped when too many wait, or are not acknowledged."""
+        with self._lock:
+            if len(self._lines) + self._unacknowledged_lines < MAX_LOG_LINES:
+                self._lines.append((token, level, message, created_ns))
+            else:
+                self._dropped[token] = self._dropped.get(token, 0) + 1
+        self.wake()
+
+    def renew(self) -> None:
+        """Name every held token in the next message."""
+        self._renew = True
+        self.wake()
+
+    def pong(self, value: int) -> None:
+        """Answer a ping in the next message."""
+        self._pong = value
+        self.wake()
+
+    def drain(self) -> None:
+        """Say in the next message that the worker takes no more."""
+        self._draining = True
+        self.wake()
+
+    def remembers(self, token: str) -> bool:
+        """Say whether an outcome of the token is here, or was acknowledged not long ago."""
+        return token in self._unsettled or token in self._settled
+
+    def outcome_tokens(self) -> list[str]:
+        """Return the tokens of completions and failures that are not acknowledged."""
+        tokens = [completion[0] for completion in self._completions]
+        tokens += [failure.token for failure in self._failures]
+        for sent in self._unacknowledged:
+            tokens += [completion[0] for completion in sent.completions]
+            tokens += [failure.token for failure in sent.failures]
+        return tokens
+
+    def drop(self, token: str) -> None:
+        """Forget the outcome of a token that holds no lease any more."""
+        if token not in self._unsettled:
+            return
+        self._settle(token)
+        self._completions = deque(each for each in self._completions if each[0] != token)
+        self._failures = deque(each for each in self._failures if each.token != token)
+        self._give_backs = deque(each for each in self._give_backs if each != token)
+        for sent in self._unacknowledged:
+            sent.completions = [each for each in sent.completions if each[0] != token]
+            sent.failures = [each for each in sent.failures if each.token != token]
+            sent.give_backs = [each for each in sent.give_backs if each != token]
+        self._acknowledgement.set()
+
+    async def wait(self) -> None:
+        """Wait until there is something to say."""
+        await self._wanted.wait()
+
+    def wake(self) -> None:
+        """Let `wait` return, from any thread."""
+        if self._wanted.is_set() or self._waking:
+            return
+        if threading.get_ident() == self._loop_thread:
+            self._wanted.set()
+            return
+        self._waking = True
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens
+            self._loop.call_soon_threadsafe(self._woken)
+
+    def take(self, sequence: int) -> work_pb2.WorkRequest:
+        """Return the next message: what waits, up to 500 outcomes, 500 log lines and about 2 MiB."""
+        self._wanted.clear()
+        request = work_pb2.WorkRequest(sequence=sequence, pong=self._pong, draining=self._draining)
+        self._pong = 0
+        sent = _Sent(sequence)
+        room = self._take_logs_and_progress(request, sent)
+        self._take_outcomes(request, sent, room)
+        if self._renew:
+            self._renew = False
+            request.renew = True
+            request.held_tokens.extend(self._held_tokens())
+        if sent:
+            self._unacknowledged.append(sent)
+        if self._completions or self._failures or self._give_backs or self._lines or self._progress:
+            self._wanted.set()
+        return request
+
+    def acknowledge(self, sequence: int) -> None:
+        """Forget what messages up to `sequence` held."""
+        now = time.monotonic()
+        while self._unacknowledged and self._unacknowledged[0].sequence <= sequence:
+            sent = self._unacknowledged.popleft()
+            if sent.lines:
+                with self._lock:
+                    self._unacknowledged_lines -= len(sent.lines)
+            self._recent.append((now, sent))
+            self._recent_bytes += sent.size
+            for token in sent.tokens():
+                self._settle(token)
+        while self._recent and (
+            self._recent[0][0] < now - RESYNC_S
+            or len(self._recent) > RESYNC_MESSAGES
+            or self._recent_bytes > RESYNC_BYTES
+        ):
+            self._recent_bytes -= self._recent.popleft()[1].size
+        self._acknowledgement.set()
+
+    def requeue(self) -> None:
+        """Say again, first and on the next stream, what was not acknowledged on the one that ended."""
+        with self._lock:
+            while self._unacknowledged:
+                sent = self._unacknowledged.pop()
+                self._completions.extendleft(reversed(sent.completions))
+                self._failures.extendleft(reversed(sent.failures))
+                self._give_backs.extendleft(reversed(sent.give_backs))
+                self._lines.extendleft(reversed(sent.lines))
+            self._unacknowledged_lines = 0
+        self.wake()
+
+    def resync(self) -> None:
+        """Report once more what was acknowledged last, and renew: the store may have forgotten its last second.
+
+        That is the 5 s before the last acknowledgement, for an outage may have been longer than that.
+        """
+        for _, sent in self._recent:
+            self._completions.extend(sent.completions)
+            self._failures.extend(sent.failures)
+            self._unsettled.update(completion[0] for completion in sent.completions)
+            self._unsettled.update(failure.token for failure in sent.failures)
+        self._recent.clear()
+        self._recent_bytes = 0
+        self.renew()
+
+    async def flushed(self) -> None:
+        """Wait until every outcome and every log line is acknowledged."""
+        while self._unsettled or self._lines or self._unacknowledged:
+            self._acknowledgement.clear()
+            await self._acknowledgement.wait()
+
+    def _take_outcomes(self, request: work_pb2.WorkRequest, sent: _Sent, room: int) -> None:
+        left = MAX_ITEMS
+        while self._failures and left > 0 and room > 0:
+            failure = self._failures.popleft()
+            request.failures.append(failure)
+            sent.failures.append(failure)
+            room -= failure.ByteSize()
+            left -= 1
+        while self._give_backs and left > 0:
+            sent.give_backs.append(self._give_backs.popleft())
+            left -= 1
+        request.give_back_tokens.extend(sent.give_backs)
+        while self._completions and left > 0:
+            token, outputs, duration_ns = completion = self._completions[0]
+            for _, text in outputs:
+                room -= len(text) if text.isascii() else len(text.encode())
+            if room < 0 and sent.completions:
+                break
+            self._completions.popleft()
+            sent.completions.append(completion)
+            added = request.completions.add(token=token)
+            for handle, text in outputs:
+                added.outputs.add(handle=handle, value_json=text)
+            duration = added.duration
+            duration.seconds, duration.nanos = divmod(duration_ns, 1_000_000_000)
+            left -= 1
+        sent.size = MAX_BYTES - room
+
+    def _take_logs_and_progress(self, request: work_pb2.WorkRequest, sent: _Sent) -> int:
+        room = MAX_BYTES
+        if not (self._lines or self._progress):
+            return room
+        with self._lock:
+            while self._progress and len(request.progress) < MAX_ITEMS:
+                token, (percent, message) = self._progress.popitem()
+                request.progress.add(token=token, progress=percent, message=message)
+                room -= len(message.encode())
+            while self._lines and len(sent.lines) < MAX_ITEMS and room > MAX_BYTES // 2:
+                line = self._lines.popleft()
+                sent.lines.append(line)
+                room -= len(line[2].encode())
+            if not self._lines:
+                now_ns = time.time_ns()
+                for token, count in self._dropped.items():
+                    said = f"{count} log lines were dropped here: this worker had too many to send"
+                    sent.lines.append((token, "WARNING", said, now_ns))
+                self._dropped = {}
+            self._unacknowledged_lines += len(sent.lines)
+        for token, level, message, created_ns in sent.lines:
+            added = request.logs.add(token=token, level=level, message=message)
+            added.created_at.seconds, added.created_at.nanos = divmod(created_ns, 1_000_000_000)
+        return room
+
+    def _end(self, token: str) -> None:
+        self._unsettled.add(token)
+        if self._progress:
+            with self._lock:
+                self._progress.pop(token, None)
+        self.wake()
+
+    def _settle(self, token: str) -> None:
+        self._unsettled.discard(token)
+        self._settled.add(token)
+        self._settled_order.append(token)
+        if len(self._settled_order) > REMEMBERED_TOKENS:
+            self._settled.discard(self._settled_order.popleft())
+
+    def _woken(self) -> None:
+        self._waking = False
+        self._wanted.set()

@@ -1,0 +1,131 @@
+"""What a node emits: its return value, or several handles by name, as JSON text."""
+
+import inspect
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tradewind.worker.errors import NodeFault
+from tradewind.worker.texts import suggestion
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+
+Outputs = list[tuple[str, str]]
+"""Handle and JSON text of each output that is emitted."""
+
+
+def to_builtin(value: Any) -> Any:
+    """Return a value that msgspec does not know as JSON's types: numpy's scalars and arrays, pydantic's models."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, tuple | frozenset):
+        # As values these are known; msgspec asks for them as keys only.
+        raise TypeError(f"the keys of an object are text or numbers, not a {type(value).__name__}")
+    raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
+
+
+_encode = msgspec.json.Encoder(enc_hook=to_builtin).encode
+
+
+class Emit:
+    """What a node with several outputs returns: `Emit(buy=10)` emits on the handle `buy` and on no other.
+
+    An edge whose handle is not emitted is dead, so what depends on it is skipped.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Emit) and self.values == other.values
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Emit({', '.join(f'{handle}={value!r}' for handle, value in self.values.items())})"
+
+
+def encode_outputs(result: Any, handles: Sequence[str]) -> Outputs:
+    """Return `result` as what to emit on the declared `handles`.
+
+    With one handle, what is returned is emitted on it, `None` included; with several, an Emit must be returned; with
+    none, `None`. Raises NodeFault INVALID_OUTPUT for anything else, for unknown handles and for what is not JSON (NaN
+    and infinities are not), and OUTPUT_TOO_LARGE above 1 MiB together.
+    """
+    if type(result) is not Emit:
+        if len(handles) != 1:
+            if not handles and result is None:
+                return []
+            raise _not_an_emit(result, handles)
+        handle = handles[0]
+        text = _encode_value(handle, result)
+        if len(text) > MAX_OUTPUT_BYTES:
+            raise _too_large({handle: len(text)})
+        return [(handle, text.decode())]
+    texts = {}
+    for handle, value in result.values.items():
+        if handle not in handles:
+            raise NodeFault("INVALID_OUTPUT", f'the node has no output handle "{handle}"{suggestion(handle, handles)}')
+        texts[handle] = _encode_value(handle, value)
+    sizes = {handle: len(text) for handle, text in texts.items()}
+    if sum(sizes.values()) > MAX_OUTPUT_BYTES:
+        raise _too_large(sizes)
+    return [(handle, text.decode()) for handle, text in texts.items()]
+
+
+def _encode_value(handle: str, value: Any) -> bytes:
+    try:
+        text = _encode(value)
+        # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
+        if b"null" in text and value is not None:
+            _refuse_non_finite(msgspec.to_builtins(value, enc_hook=to_builtin), handle)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise NodeFault("INVALID_OUTPUT", f"output {handle} is not JSON: {_reason(value, error)}") from error
+    return text
+
+
+def _reason(value: Any, error: Exception) -> str:
+    if inspect.isawaitable(value) or inspect.isasyncgen(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        return f"it is a {type(value).__name__}; await it in the node and declare the node with async def"
+    return str(error)
+
+
+def _refuse_non_finite(value: Any, path: str) -> None:
+    waiting = [(path, value)]
+    while waiting:
+        at, item = waiting.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            raise ValueError(f"{at} is {item}; emit null or leave it out")
+        if isinstance(item, dict):
+            waiting.extend((f"{at}.{key}", inner) for key, inner in item.items())
+        elif isinstance(item, list | tuple):
+            waiting.extend((f"{at}[{index}]", inner) for index, inner in enumerate(item))
+
+
+def _not_an_emit(result: Any, handles: Sequence[str]) -> NodeFault:
+    kind = type(result).__qualname__
+    if not handles:
+        return NodeFault("INVALID_OUTPUT", f"the node declares no outputs but returned a value of type {kind}")
+    example = ", ".join(f"{handle}=..." for handle in handles)
+    return NodeFault(
+        "INVALID_OUTPUT",
+        f"a node with several outputs returns Emit({example}) with the handles that it emits, not a value of type "
+        f"{kind}",
+    )
+
+
+def _too_large(sizes: dict[str, int]) -> NodeFault:
+    parts = ", ".join(f"{handle} {size} bytes" for handle, size in sorted(sizes.items(), key=lambda each: -each[1]))
+    return NodeFault(
+        "OUTPUT_TOO_LARGE",
+        f"the outputs have {sum(sizes.values())} bytes of JSON together ({parts}), at most {MAX_OUTPUT_BYTES} are "
+        "allowed; keep large values elsewhere and emit where they are",
+    )

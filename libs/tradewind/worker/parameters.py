@@ -1,0 +1,131 @@
+"""What a node's function takes, read from its signature."""
+
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from tradewind.worker.context import Context
+from tradewind.worker.errors import NodeDefinitionError
+
+HANDLE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class _Gathering:
+    """Marks the annotation of a gathering handle."""
+
+    def __repr__(self) -> str:
+        return "gathering"
+
+
+_Item = TypeVar("_Item")
+
+Gather: TypeAlias = Annotated[list[_Item], _Gathering()]
+"""Annotates a parameter whose handle takes any number of edges: `Gather[float]` is a list of their values, in the order
+of the flow's edges. An edge that is dead gives no value; without any value and without a default the list is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter that can be filled from an input handle or the config."""
+
+    name: str
+    annotation: Any
+    """Of one value; `Any` when there is none."""
+    gather: bool
+    default: Any
+    """`inspect.Parameter.empty` when there is none."""
+
+    @property
+    def required(self) -> bool:
+        """Whether the function has no default for it."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def whole_annotation(self) -> Any:
+        """Of what the function gets: a list of values for a gathering handle."""
+        return list[self.annotation] if self.gather else self.annotation  # type: ignore[name-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a node's function."""
+
+    parameters: tuple[Parameter, ...]
+    """Those that inputs and config fill."""
+    context_name: str | None
+    """The one that takes the Context."""
+    config_name: str | None
+    """The one that takes the whole config."""
+    returns: Any
+    """Annotation of what it returns; `Any` when there is none."""
+
+
+def read_signature(function: Callable[..., Any], where: str) -> Signature:
+    """Read what `function` takes and returns; raises NodeDefinitionError, beginning with `where`.
+
+    A parameter annotated `Context` gets the context. One named `config` that is annotated as a mapping, or not at all,
+    gets the whole config. Every other one is both an input handle and a key of the config.
+    """
+    hints = _hints(function, where)
+    parameters: list[Parameter] = []
+    context_name = config_name = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD and parameter.kind is not parameter.KEYWORD_ONLY:
+            raise NodeDefinitionError(
+                f"{where}: parameter {parameter} cannot be filled by name; give the node one parameter for each handle"
+            )
+        if name in ("self", "cls") and not parameters:
+            raise NodeDefinitionError(f"{where}: a node is a function, not a method; decorate a function")
+        annotation = hints.get(name, Any)
+        if _is_context(annotation):
+            context_name = name
+        elif name == "config" and _is_mapping(annotation):
+            config_name = name
+        else:
+            if not HANDLE_PATTERN.fullmatch(name):
+                raise NodeDefinitionError(
+                    f"{where}: parameter {name} cannot be a handle; begin it with a letter, use letters, digits and _"
+                )
+            item, gather = _split_gather(annotation)
+            parameters.append(Parameter(name, item, gather, parameter.default))
+    return Signature(tuple(parameters), context_name, config_name, hints.get("return", Any))
+
+
+def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
+    bare = inspect.unwrap(function)
+    while isinstance(bare, functools.partial):
+        bare = inspect.unwrap(bare.func)
+    if not inspect.isroutine(bare):
+        bare = type(bare).__call__
+    try:
+        return typing.get_type_hints(bare, include_extras=True)
+    except NameError as error:
+        raise NodeDefinitionError(
+            f"{where}: {error}; annotations are read when the node is declared, so import their types at run time, "
+            "at the top of the module"
+        ) from error
+
+
+def _is_context(annotation: Any) -> bool:
+    return annotation is Context or Context in typing.get_args(annotation)
+
+
+def _is_mapping(annotation: Any) -> bool:
+    if annotation is Any:
+        return True
+    origin = typing.get_origin(annotation) or annotation
+    return isinstance(origin, type) and (origin is dict or origin is Mapping)
+
+
+def _split_gather(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) is Annotated:
+        listed, *extras = typing.get_args(annotation)
+        if any(isinstance(extra, _Gathering) for extra in extras):
+            items = typing.get_args(listed)
+            item = items[0] if items and not isinstance(items[0], TypeVar) else Any
+            return item, True
+    return annotation, False

@@ -1,0 +1,126 @@
+"""What a worker and a process for nodes say to each other: msgpack behind its length, over a socket pair."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+
+import msgspec
+
+from tradewind.worker.outputs import Outputs
+
+_LENGTH = struct.Struct(">I")
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a frame; outputs, inputs and texts are far below it."""
+
+
+class Run(msgspec.Struct, tag=True, frozen=True):
+    """To the child: run a node. It may hold secrets, so it is shown nowhere."""
+
+    assignment: bytes
+    """A NodeTaskAssignment."""
+    module: str
+    name: str
+    """Where the node stands in its module."""
+    config_json: str
+    """The config with its secrets in place, if it refers to any; else empty, and that of the assignment holds."""
+    secrets: dict[str, str]
+    """What must not be told, by name."""
+
+    def __repr__(self) -> str:
+        return f"<run {self.module}:{self.name}>"
+
+
+class Stop(msgspec.Struct, tag=True, frozen=True):
+    """To the child: the node with this token is to end."""
+
+    token: str
+    reason: str
+    source: str
+
+
+class Begun(msgspec.Struct, tag=True, frozen=True):
+    """From the child: the Run has arrived, and from here on the node may have had an effect."""
+
+
+class Progress(msgspec.Struct, tag=True, frozen=True):
+    """From the child: how far the node is."""
+
+    token: str
+    percent: int
+    message: str
+
+
+class Log(msgspec.Struct, tag=True, frozen=True):
+    """From the child: a line of the node's log."""
+
+    token: str
+    level: str
+    message: str
+    created_ns: int
+
+
+class Completed(msgspec.Struct, tag=True, frozen=True):
+    """From the child: the node has returned, and what it emits."""
+
+    outputs: Outputs
+    stop_seen: bool
+    """Whether the node knew that it was to stop."""
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    """From the child: the node has raised."""
+
+    failure: bytes
+    """A NodeTaskFailure, free of secrets."""
+    stop_seen: bool
+
+
+class Stopped(msgspec.Struct, tag=True, frozen=True):
+    """From the child: the node has stopped, as it was asked to or by itself."""
+
+    reason: str
+    source: str
+
+
+ToChild = Run | Stop
+Reply = Completed | Failed | Stopped
+FromChild = Begun | Progress | Log | Reply
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_to_child: Callable[[bytes], ToChild] = msgspec.msgpack.Decoder(ToChild).decode
+_decode_from_child: Callable[[bytes], FromChild] = msgspec.msgpack.Decoder(FromChild).decode
+
+
+def pack(frame: ToChild | FromChild) -> bytes:
+    """Return a frame as it goes over the socket."""
+    return pack_bytes(_encode(frame))
+
+
+def pack_bytes(body: bytes) -> bytes:
+    """Return `body` behind its length."""
+    return _LENGTH.pack(len(body)) + body
+
+
+async def read_from_child(reader: asyncio.StreamReader) -> FromChild:
+    """Read the next frame of a child. Raises EOFError at the end, ValueError for what is no frame."""
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    if length > LONGEST:
+        raise ValueError(f"a frame of {length} bytes")
+    return _decode_from_child(await reader.readexactly(length))
+
+
+def read_to_child(connection: socket.socket) -> ToChild:
+    """Wait for the next frame of the worker. Raises EOFError when it has gone."""
+    (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size))
+    return _decode_to_child(_receive(connection, length))
+
+
+def _receive(connection: socket.socket, length: int) -> bytes:
+    received = bytearray()
+    while len(received) < length:
+        part = connection.recv(length - len(received))
+        if not part:
+            raise EOFError
+        received += part
+    return bytes(received)

@@ -1,0 +1,144 @@
+"""The processes that a worker has for nodes, and which node runs in which."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker.attempt import Attempt
+from tradewind.worker.errors import NodeFault
+from tradewind.worker.failures import fault_of
+from tradewind.worker.outputs import Outputs
+from tradewind.worker.processes import frames
+from tradewind.worker.processes.node_process import KILL_DELAY, NodeProcess, NotBegun
+from tradewind.worker.processes.targets import Target
+from tradewind.worker.stopping import NodeStopExecution
+
+logger = logging.getLogger("tradewind.worker")
+
+ABANDONED_GRACE = 1.0
+"""Seconds that a node has whose attempt nobody waits for any more, before its process is ended."""
+DEATH_PATIENCE = 5.0
+"""Seconds in which a killed process is gone, unless the system itself holds it."""
+
+
+class ProcessPool:
+    """Up to `capacity` processes, started as needed and used again; nodes beyond that wait for their turn."""
+
+    def __init__(self, capacity: int, targets: Mapping[str, Target]) -> None:
+        """`targets` says where to find the nodes, by their types."""
+        self._targets = targets
+        self._slots = asyncio.Semaphore(capacity)
+        self._idle: list[NodeProcess] = []
+        self._processes: set[NodeProcess] = set()
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def run(
+        self, attempt: Attempt, node_type: str, config_json: str = "", secrets: Mapping[str, str] | None = None
+    ) -> Outputs:
+        """Run the attempt's node in a process and return what it emits.
+
+        `config_json` is its config with secrets in place, where it refers to any. Raises NodeFault for what the node
+        raised, or PROCESS_DIED; NodeStopExecution when it stopped. A process that did not come back in order is ended
+        and keeps its slot until then.
+        """
+        target = self._targets[node_type]
+        run = frames.Run(
+            attempt.assignment.SerializeToString(), target.module, target.name, config_json, dict(secrets or {})
+        )
+        await self._slots.acquire()
+        process = None
+        try:
+            while True:
+                process, fresh = await self._take()
+                try:
+                    return _outcome(attempt, await process.run(attempt, run))
+                except NotBegun as error:
+                    if fresh:
+                        raise NodeFault(
+                            "PROCESS_DIED",
+                            f"the node could not begin: its process {error}; the worker's output may say why",
+                        ) from None
+                    # It died while it was idle, which is no fault of this node; a stop may have died with it.
+                    self._processes.discard(process)
+                    if attempt.stop is not None:
+                        raise attempt.stop.exception() from None
+        finally:
+            self._put_back(process)
+
+    async def close(self) -> None:
+        """End every process, idle ones in order, and wait until they have gone."""
+        self._closed = True
+        for process in self._idle:
+            process.release()
+        self._idle.clear()
+        if self._processes:
+            waits = [asyncio.create_task(process.wait()) for process in self._processes]
+            await asyncio.wait(waits, timeout=ABANDONED_GRACE)
+            for process in self._processes:
+                if not process.ended:
+                    process.kill()
+            await asyncio.wait(waits, timeout=DEATH_PATIENCE)
+            for wait in waits:
+                wait.cancel()
+        for task in list(self._retiring):
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+
+    async def _take(self) -> tuple[NodeProcess, bool]:
+        while self._idle:
+            process = self._idle.pop()
+            if process.usable:
+                return process, False
+            self._processes.discard(process)
+        try:
+            process = await NodeProcess.start()
+        except OSError as error:
+            raise NodeFault("PROCESS_DIED", f"no process could be started for the node: {error}") from None
+        self._processes.add(process)
+        return process, True
+
+    def _put_back(self, process: NodeProcess | None) -> None:
+        if process is not None and process.usable:
+            self._idle.append(process)
+            self._slots.release()
+        elif process is None or process.ended:
+            if process is not None:
+                self._processes.discard(process)
+            self._slots.release()
+        else:
+            task = asyncio.create_task(self._retire(process))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+
+    async def _retire(self, process: NodeProcess) -> None:
+        try:
+            await process.wait_quiet(ABANDONED_GRACE)
+            if process.usable and not self._closed:
+                self._idle.append(process)
+                return
+            if process.busy:
+                process.force()
+            else:
+                process.kill()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(KILL_DELAY + DEATH_PATIENCE):
+                    await process.wait()
+            if not process.ended:
+                logger.error("process %s does not die of SIGKILL; another one takes its place", process.pid)
+            self._processes.discard(process)
+        finally:
+            self._slots.release()
+
+
+def _outcome(attempt: Attempt, reply: frames.Reply) -> Outputs:
+    if isinstance(reply, frames.Completed):
+        attempt.stop_seen = attempt.stop_seen or reply.stop_seen
+        return reply.outputs
+    if isinstance(reply, frames.Stopped):
+        attempt.stop_seen = True
+        raise NodeStopExecution(reply.reason, reply.source)
+    attempt.stop_seen = attempt.stop_seen or reply.stop_seen
+    raise fault_of(work_pb2.NodeTaskFailure.FromString(reply.failure))

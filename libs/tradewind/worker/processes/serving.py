@@ -1,0 +1,226 @@
+"""Runs nodes in a process of their own, one after another, as the worker at the other end of a socket says."""
+
+import asyncio
+import contextlib
+import faulthandler
+import io
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from types import FrameType
+
+import msgspec
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker import failures, processes
+from tradewind.worker.attempt import Attempt
+from tradewind.worker.binding import Arguments
+from tradewind.worker.context import Context
+from tradewind.worker.outputs import Outputs, encode_outputs
+from tradewind.worker.processes import frames
+from tradewind.worker.processes.targets import AnyNode, Target
+from tradewind.worker.running import stoppable
+from tradewind.worker.secrets import Redactor
+from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
+
+TIDYING = 1.0
+"""Seconds that tasks which an async node leaves behind have to end."""
+EXIT_PATIENCE = 2.0
+"""Seconds that this process has to end by itself once the worker has gone."""
+
+
+class NodeServer:
+    """Nodes run in the main thread, where signals arrive; a second thread listens to the worker.
+
+    SIGTERM raises NodeStopExecution in a node that was told to stop; at any other time it is ignored: who stops a group
+    of processes means the worker, and that lets nodes finish.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection: socket.socket | None = connection
+        self._sending = threading.Lock()
+        self._main = threading.get_ident()
+        self._jobs: queue.SimpleQueue[tuple[Attempt, frames.Run] | None] = queue.SimpleQueue()
+        self._attempt: Attempt | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._interruptible = False
+        self._mid_frame = False
+        self._interrupted = False
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+
+    def serve(self, log_level: int | None = None) -> None:
+        """Run nodes until the worker goes. `log_level` is the worker's, None when it has configured no logging."""
+        processes.in_child = True
+        faulthandler.enable()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)
+        if log_level is not None:
+            logging.basicConfig(level=log_level, format="%(asctime)s %(levelname)-7s %(message)s")
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        term = {signal.SIGTERM}
+        os.register_at_fork(
+            before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, term),
+            after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, term),
+            after_in_child=self._forked,
+        )
+        threading.Thread(target=self._listen, name="tradewind-worker", daemon=True).start()
+        with self._runner:
+            while (job := self._jobs.get()) is not None:
+                reply = self._run(*job)
+                self._attempt = None
+                self._send(reply)
+
+    # Reports, for the context
+
+    def progress(self, token: str, percent: int, message: str) -> None:
+        """Tell the worker how far the node is."""
+        self._send(frames.Progress(token, percent, message))
+
+    def log(self, token: str, level: str, message: str, created_ns: int) -> None:
+        """Hand the worker a line of the node's log."""
+        self._send(frames.Log(token, level, message, created_ns))
+
+    def _run(self, attempt: Attempt, run: frames.Run) -> frames.Reply:
+        self._interrupted = False
+        self._send(frames.Begun())
+        try:
+            node = Target(run.module, run.name).load(attempt.assignment.node_type)
+            outputs = self._call(attempt, node, _arguments(attempt, node, run.config_json))
+        except BaseException as error:
+            attempt.settled = True
+            if isinstance(error, NodeStopExecution):
+                return frames.Stopped(attempt.redacted(str(error.reason)), attempt.redacted(str(error.source)))
+            if attempt.stop is not None and isinstance(error, asyncio.CancelledError):
+                return frames.Stopped(attempt.stop.reason, attempt.stop.source)
+            return frames.Failed(failures.faulted(attempt, error).SerializeToString(), attempt.stop_seen)
+        attempt.settled = True
+        return frames.Completed(outputs, attempt.stop_seen)
+
+    def _call(self, attempt: Attempt, node: AnyNode, arguments: Arguments) -> Outputs:
+        if node.is_async:
+            outputs, error = self._runner.run(self._call_async(attempt, node, arguments))
+            if error is not None:
+                raise error
+            return outputs
+        if attempt.stop is not None:
+            raise attempt.stop.exception()
+        self._interruptible = True
+        try:
+            return encode_outputs(node.function(**arguments), node.outputs)
+        finally:
+            self._interruptible = False
+
+    async def _call_async(
+        self, attempt: Attempt, node: AnyNode, arguments: Arguments
+    ) -> tuple[Outputs, BaseException | None]:
+        outputs: Outputs = []
+        raised = None
+        # The stop is set before the task is looked for, so one of the two sides sees the other.
+        self._task = asyncio.current_task()
+        try:
+            if attempt.stop is not None:
+                raise attempt.stop.exception()
+            outputs = encode_outputs(await stoppable(node.function(**arguments), attempt), node.outputs)
+        except BaseException as error:
+            raised = error
+        self._task = None
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(left, timeout=TIDYING)
+        return outputs, raised
+
+    def _send(self, frame: frames.FromChild) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        packed = frames.pack(frame)
+        with self._sending:
+            # A frame that an exception cuts in two would be the last that the worker understands.
+            self._mid_frame = threading.get_ident() == self._main
+            try:
+                connection.sendall(packed)
+            except OSError:
+                os._exit(1)
+            self._mid_frame = False
+        if self._interrupted and threading.get_ident() == self._main:
+            self._interrupted = False
+            self._interrupt()
+
+    def _listen(self) -> None:
+        assert self._connection is not None
+        try:
+            while True:
+                frame = frames.read_to_child(self._connection)
+                if isinstance(frame, frames.Run):
+                    # Here rather than where it runs, so that a stop that comes next finds it.
+                    attempt = Attempt(work_pb2.NodeTaskAssignment.FromString(frame.assignment), self, threaded=True)
+                    attempt.redact = Redactor(frame.secrets) if frame.secrets else None
+                    self._attempt = attempt
+                    self._jobs.put((attempt, frame))
+                else:
+                    self._stop(frame)
+        except (EOFError, OSError, msgspec.MsgspecError):
+            # The worker has gone: nobody wants what runs here, and nobody would end it.
+            if self._attempt is not None:
+                os._exit(1)
+            self._jobs.put(None)
+            threading.Event().wait(EXIT_PATIENCE)
+            os._exit(1)
+
+    def _stop(self, frame: frames.Stop) -> None:
+        attempt = self._attempt
+        if attempt is None or attempt.token != frame.token:
+            return
+        attempt.stop = Stop(StopKind.TERMINATED, frame.reason, frame.source)
+        task = self._task
+        if task is not None:
+            with contextlib.suppress(RuntimeError):
+                task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        if self._mid_frame:
+            self._interrupted = True
+        else:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Raise the stop in the node's code, or where an async one waits. In the main thread only."""
+        attempt, task = self._attempt, self._task
+        if attempt is None or attempt.stop is None:
+            return
+        if task is not None:
+            loop = task.get_loop()
+            if asyncio.current_task(loop) is not task:
+                loop.call_soon_threadsafe(task.cancel)
+                return
+        elif not self._interruptible:
+            return
+        attempt.stop_seen = True
+        raise attempt.stop.exception()
+
+    def _forked(self) -> None:
+        """A process that a node forks is none that the worker talks to, and ends by SIGTERM from its first moment."""
+        self._connection = None
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _arguments(attempt: Attempt, node: AnyNode, config_json: str) -> Arguments:
+    assignment = attempt.assignment
+    # What holds secrets is converted for this call only and kept nowhere.
+    plan = (
+        node.binder.convert_config(msgspec.json.decode(config_json))
+        if config_json
+        else node.binder.plan(assignment.config_json)
+    )
+    arguments = node.binder.bind(plan, assignment.inputs, assignment.run_inputs_json)
+    if node.signature.context_name is not None:
+        arguments[node.signature.context_name] = Context(attempt)
+    return arguments

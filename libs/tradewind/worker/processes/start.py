@@ -1,0 +1,45 @@
+"""Begins a process for nodes: `start.py <worker's pid> <descriptor>`. Run as a script, by its path.
+
+It ties itself to the worker before anything else, then takes over the worker's module path: only with that are
+tradewind and the nodes' modules sure to be found as the worker found them.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    worker, descriptor = int(sys.argv[1]), int(sys.argv[2])
+    # A Ctrl-C, and the SIGTERM of who stops a whole group of processes, are the worker's to act on.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != worker:
+            sys.exit("the worker has gone already")
+    os.set_inheritable(descriptor, False)
+    connection = socket.socket(fileno=descriptor)
+    greeting = json.loads(_received(connection, *struct.unpack(">I", _received(connection, 4))))
+    sys.path[:] = greeting["path"]
+    sys.argv = [sys.argv[0]]
+    from tradewind.worker.processes.serving import NodeServer
+
+    NodeServer(connection).serve(log_level=greeting["log_level"])
+
+
+def _received(connection: socket.socket, length: int) -> bytes:
+    received = connection.recv(length, socket.MSG_WAITALL)
+    if len(received) < length:
+        sys.exit("the worker has gone already")
+    return received
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""How a process for nodes finds a node: by the module that names it, and the name there."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from tradewind.worker.errors import NodeDefinitionError, NodeFault
+from tradewind.worker.nodes import Node
+
+AnyNode = Node[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a node stands."""
+
+    module: str
+    name: str
+
+    def load(self, node_type: str) -> AnyNode:
+        """Import the module and return the node. Raises NodeFault when it is not the one that the worker has."""
+        try:
+            module = importlib.import_module(self.module)
+        except BaseException as error:
+            raise NodeFault(
+                "NODE_ERROR",
+                f"module {self.module} cannot be imported in a process of its own: {type(error).__qualname__}: {error}",
+                type=type(error).__qualname__,
+            ) from error
+        found = getattr(module, self.name, None)
+        if not isinstance(found, Node) or found.type != node_type:
+            raise NodeFault(
+                "NODE_ERROR",
+                f"{self.module}.{self.name} is not the node {node_type} in a process of its own, as it is in the "
+                "worker: let the module declare the same nodes wherever it is imported",
+                type="InvalidTarget",
+            )
+        return found
+
+
+def locate(node: AnyNode) -> Target:
+    """Return where a process can find `node`. Raises NodeDefinitionError, which says what to do, when it cannot."""
+    where = f'node "{node.type}" ({getattr(node.function, "__qualname__", node.function)})'
+    home = sys.modules.get(getattr(node.function, "__module__", None) or "")
+    others = [module for name, module in list(sys.modules.items()) if name != "__main__" and module is not home]
+    for module in (home, *others):
+        name = _name_in(module, node)
+        if module is None or name is None:
+            continue
+        if module.__name__ == "__main__":
+            raise NodeDefinitionError(
+                f"{where}: it is declared in the program itself, which a process of its own cannot import; move it "
+                "into a module, import it from there, and leave the Worker here"
+            )
+        return Target(module.__name__, name)
+    raise NodeDefinitionError(
+        f"{where}: with process=True it is looked up by name in a process of its own, and no module has a name for it; "
+        "declare it at the top level of a module, not inside a function"
+    )
+
+
+def _name_in(module: ModuleType | None, node: AnyNode) -> str | None:
+    if module is None:
+        return None
+    try:
+        return next((name for name, value in list(vars(module).items()) if value is node), None)
+    except TypeError:
+        # What some packages put in the place of a module has no vars().
+        return None

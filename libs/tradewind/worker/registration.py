@@ -1,0 +1,97 @@
+"""Registers a worker at the registry and keeps saying that it is alive."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import grpc
+
+from tradewind.api.registry.v1 import node_type_pb2, registry_service_pb2
+from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.worker.channel import Backoff, explain
+from tradewind.worker.errors import WorkerRefused
+from tradewind.worker.identity import Identity
+
+logger = logging.getLogger("tradewind.worker")
+
+CALL_TIMEOUT = 10.0
+_DEFAULT_INTERVAL = 20.0
+_REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+
+
+class Registration:
+    """Keeps one worker listed: registers, beats as often as the registry says, registers again when told to.
+
+    A registry that cannot be reached is tried again for ever; work goes on meanwhile.
+    """
+
+    def __init__(
+        self,
+        stub: RegistryServiceStub,
+        identity: Identity,
+        node_types: Sequence[node_type_pb2.NodeType],
+        *,
+        running: Callable[[], int],
+        drain: Callable[[], None],
+    ) -> None:
+        """`running()` gives the load for each beat; `drain()` is called when the registry asks the worker to leave."""
+        self._stub = stub
+        self._identity = identity
+        self._node_types = node_types
+        self._running = running
+        self._drain = drain
+        self._interval = _DEFAULT_INTERVAL
+        self.registered = asyncio.Event()
+        """Set once the first registration has gone through."""
+
+    async def run(self) -> None:
+        """Stay registered until cancelled. Raises WorkerRefused when the registry will not have this worker."""
+        await self._register()
+        backoff = Backoff()
+        while True:
+            await asyncio.sleep(self._interval)
+            while not await self._beat():
+                await backoff.pause()
+            backoff.reset()
+
+    async def leave(self) -> None:
+        """Take this incarnation of the worker out of the registry, if it can be reached within two seconds."""
+        request = registry_service_pb2.DeregisterWorkerRequest(
+            worker_id=self._identity.worker_id, incarnation=self._identity.incarnation
+        )
+        try:
+            await self._stub.DeregisterWorker(request, timeout=2.0)
+        except grpc.aio.AioRpcError as error:
+            logger.warning("the registry still lists this worker for up to a minute: %s", explain(error))
+
+    async def _register(self) -> None:
+        request = registry_service_pb2.RegisterWorkerRequest(
+            worker=self._identity.record(self._running()), node_types=self._node_types
+        )
+        backoff = Backoff()
+        while True:
+            try:
+                response = await self._stub.RegisterWorker(request, timeout=CALL_TIMEOUT)
+            except grpc.aio.AioRpcError as error:
+                if error.code() in _REFUSALS:
+                    raise WorkerRefused(f"the registry refuses this worker: {explain(error)}") from None
+                logger.warning("the registry cannot be reached, trying again: %s", explain(error))
+                await backoff.pause()
+                continue
+            seconds = response.heartbeat_interval.ToTimedelta().total_seconds()
+            self._interval = seconds if seconds > 0 else _DEFAULT_INTERVAL
+            self.registered.set()
+            return
+
+    async def _beat(self) -> bool:
+        request = registry_service_pb2.HeartbeatRequest(worker=self._identity.record(self._running()))
+        try:
+            response = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT)
+        except grpc.aio.AioRpcError as error:
+            logger.warning("a heartbeat did not get through, trying again: %s", explain(error))
+            return False
+        if response.register_again:
+            await self._register()
+        if response.drain:
+            self._drain()
+        return True

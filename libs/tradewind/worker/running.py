@@ -1,0 +1,89 @@
+"""Carries a node's own code: on the event loop, where it can be stopped when it waits, in a thread or in a process."""
+
+import asyncio
+import functools
+import types
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+import msgspec
+
+from tradewind.worker.attempt import Attempt
+from tradewind.worker.binding import Arguments
+from tradewind.worker.context import Context
+from tradewind.worker.nodes import Node
+from tradewind.worker.outputs import Outputs, encode_outputs
+from tradewind.worker.processes.pool import ProcessPool
+from tradewind.worker.secrets import SecretResolver
+from tradewind.worker.threads import ThreadPool
+
+
+class NodeRunner:
+    """Calls nodes with what their assignments hold. Without `processes`, one with `process=True` runs as others do."""
+
+    def __init__(self, secrets: SecretResolver, threads: ThreadPool, processes: ProcessPool | None) -> None:
+        self._secrets = secrets
+        self._threads = threads
+        self._processes = processes
+
+    def threaded(self, node: Node[..., Any]) -> bool:
+        """Say whether the node runs in a thread."""
+        return not node.is_async and not (node.process and self._processes is not None)
+
+    async def run(self, attempt: Attempt, node: Node[..., Any]) -> Outputs:
+        """Call the node and return what it emits. Raises what it raises, and NodeFault when it cannot be called."""
+        assignment = attempt.assignment
+        plan = node.binder.plan(assignment.config_json)
+        if self._processes is not None and node.process:
+            if plan.unresolved is None:
+                return await self._processes.run(attempt, node.type)
+            config, redactor = await self._secrets.resolve(plan.unresolved)
+            attempt.redact = redactor
+            return await self._processes.run(attempt, node.type, msgspec.json.encode(config).decode(), redactor.secrets)
+        if plan.unresolved is not None:
+            config, attempt.redact = await self._secrets.resolve(plan.unresolved)
+            plan = node.binder.convert_config(config)
+        arguments = node.binder.bind(plan, assignment.inputs, assignment.run_inputs_json)
+        context_name = node.signature.context_name
+        if context_name is not None:
+            arguments[context_name] = Context(attempt)
+        if node.is_async:
+            return encode_outputs(await stoppable(node.function(**arguments), attempt), node.outputs)
+        outputs: Outputs = await self._threads.run(functools.partial(call_in_thread, attempt, node, arguments))
+        return outputs
+
+    async def close(self) -> None:
+        """Let every thread end when it is done, and end every process."""
+        self._threads.close()
+        if self._processes is not None:
+            await self._processes.close()
+
+
+@types.coroutine
+def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generator[Any, Any, Any]:
+    """Run `coroutine`, and tell it of the attempt's stop: a cancellation reaches it as NodeStopExecution."""
+    thrown: BaseException | None = None
+    try:
+        while True:
+            waited = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
+            thrown = None
+            try:
+                yield waited
+            except asyncio.CancelledError as error:
+                thrown = error
+                if attempt.stop is not None:
+                    attempt.stop_seen = True
+                    thrown = attempt.stop.exception()
+            except BaseException as error:
+                thrown = error
+    except StopIteration as done:
+        return done.value
+
+
+def call_in_thread(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> Outputs:
+    """Run a plain function and encode what it returns, both away from the event loop."""
+    if attempt.stop is not None:
+        # It waited for a thread and is not wanted any more.
+        attempt.stop_seen = True
+        raise attempt.stop.exception()
+    return encode_outputs(node.function(**arguments), node.outputs)

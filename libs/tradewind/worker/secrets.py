@@ -1,0 +1,131 @@
+"""Secrets in configs: `{"$secret": "name"}` is replaced by a value that only this process knows and never tells."""
+
+import asyncio
+import inspect
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+from urllib.parse import quote, quote_plus
+
+from tradewind.worker.errors import NodeFault, invalid_input
+
+SECRET_KEY = "$secret"
+ENVIRONMENT_PREFIX = "TRADEWIND_SECRET_"
+
+SecretSource = Callable[[str], str | Awaitable[str | None] | None]
+"""Gives the value of a secret by name, None (or KeyError) for an unknown one. A plain function runs in a thread."""
+
+
+def environment_name(name: str) -> str:
+    """Return the environment variable that holds a secret: `broker.api-key` is in TRADEWIND_SECRET_BROKER_API_KEY."""
+    return ENVIRONMENT_PREFIX + name.upper().replace("-", "_").replace(".", "_")
+
+
+def holds_secret(value: Any) -> bool:
+    """Say whether a reference to a secret stands anywhere in `value`."""
+    if isinstance(value, dict):
+        return SECRET_KEY in value or any(map(holds_secret, value.values()))
+    return isinstance(value, list) and any(map(holds_secret, value))
+
+
+class Redactor:
+    """Takes the values of secrets out of texts, also as they stand in a repr, in JSON and in a URL."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self.secrets = secrets
+        """The values, by name."""
+        shown: dict[str, str] = {}
+        for name, value in secrets.items():
+            if value:
+                forms = (value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, safe=""), quote_plus(value))
+                shown.update((form, f"[secret {name}]") for form in forms)
+        self._shown = shown
+        # The longest first: one secret may hold another.
+        alternatives = "|".join(re.escape(form) for form in sorted(shown, key=len, reverse=True))
+        self._pattern = re.compile(alternatives) if shown else None
+
+    def __call__(self, text: str) -> str:
+        """Return `text` with `[secret name]` in the place of each value."""
+        if self._pattern is None:
+            return text
+        return self._pattern.sub(lambda found: self._shown[found.group()], text)
+
+
+class SecretResolver:
+    """Resolves references, from `source` when there is one, else from the environment."""
+
+    def __init__(self, source: SecretSource | None = None) -> None:
+        self._source = source
+
+    async def resolve(self, config: dict[str, Any]) -> tuple[dict[str, Any], Redactor]:
+        """Return a copy of `config` with values for its references, and what redacts these.
+
+        Raises NodeFault SECRET_MISSING with the names of all secrets that have no value.
+        """
+        values: dict[str, str] = {}
+        missing: list[str] = []
+        for name in sorted(_names(config, "config")):
+            value = await self._value(name)
+            if value is None:
+                missing.append(name)
+            else:
+                values[name] = value
+        if missing:
+            raise NodeFault("SECRET_MISSING", self._missing(missing))
+        return cast("dict[str, Any]", _replaced(config, values)), Redactor(values)
+
+    async def _value(self, name: str) -> str | None:
+        if self._source is None:
+            return os.environ.get(environment_name(name))
+        try:
+            if inspect.iscoroutinefunction(self._source):
+                value = await self._source(name)
+            else:
+                value = await asyncio.to_thread(self._source, name)
+                if inspect.isawaitable(value):
+                    value = await value
+        except KeyError:
+            return None
+        except Exception as error:
+            # Its message may hold what it was given or found: the type has to do.
+            raise NodeFault(
+                "NODE_ERROR", f"the worker's secrets hook failed for {name}", type=type(error).__qualname__
+            ) from None
+        if value is not None and not isinstance(value, str):
+            raise NodeFault(
+                "NODE_ERROR", f"the worker's secrets hook must return text for {name}, or None", "TypeError"
+            )
+        return value
+
+    def _missing(self, names: list[str]) -> str:
+        if self._source is not None:
+            return f"the worker's secrets hook knows no value for {', '.join(names)}"
+        return "this worker has no value for " + ", ".join(f"{name} (set {environment_name(name)})" for name in names)
+
+
+def _names(value: Any, path: str) -> set[str]:
+    names: set[str] = set()
+    if isinstance(value, dict):
+        if SECRET_KEY in value:
+            name = value[SECRET_KEY]
+            if len(value) != 1 or not isinstance(name, str):
+                raise invalid_input(f'{path}: a reference to a secret is {{"$secret": "name"}} and nothing else')
+            return {name}
+        for key, inner in value.items():
+            names |= _names(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            names |= _names(inner, f"{path}[{index}]")
+    return names
+
+
+def _replaced(value: Any, secrets: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        if SECRET_KEY in value:
+            return secrets[value[SECRET_KEY]]
+        return {key: _replaced(inner, secrets) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_replaced(inner, secrets) for inner in value]
+    return value

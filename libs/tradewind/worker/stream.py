@@ -1,0 +1,219 @@
+"""The Work stream: brings node tasks, takes outcomes, and is opened again whenever it ends."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TypeAlias
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.worker.channel import Backoff, explain, reason_of
+from tradewind.worker.errors import SessionReplaced, WorkerRefused
+from tradewind.worker.executor import Executor
+from tradewind.worker.identity import Identity
+from tradewind.worker.outbox import Outbox
+
+logger = logging.getLogger("tradewind.worker")
+
+WELCOME_TIMEOUT = 10.0
+_RENEW_INTERVAL = 10.0
+NAMING_DELAY = 1.0
+"""Seconds after which tokens that are still held are named: what is not named within 2 s is sent again."""
+MAX_REFUSALS = 5
+"""Streams refused in a row, for a reason that waiting does not cure, before the worker gives up."""
+
+_REFUSALS = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+
+_Call: TypeAlias = "grpc.aio.StreamStreamCall[work_pb2.WorkRequest, work_pb2.WorkResponse]"
+
+
+class WorkStream:
+    """Connects an executor and its outbox to a node task manager, through any number of streams one after another.
+
+    A stream that ends is opened again after a pause of 50 ms to 5 s; nodes go on meanwhile, and what was not
+    acknowledged is said again.
+    """
+
+    def __init__(
+        self, stub: NodeTaskManagerServiceStub, identity: Identity, executor: Executor, outbox: Outbox
+    ) -> None:
+        self._stub = stub
+        self._identity = identity
+        self._executor = executor
+        self._outbox = outbox
+        self._draining = False
+        self._finishing = False
+        self._refusals = 0
+        self._lost_is_told = False
+        self._naming: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.TimerHandle | None = None
+        self.connected = asyncio.Event()
+        """Set while a node task manager has welcomed this worker."""
+
+    def drain(self) -> None:
+        """Take no more: what is still assigned is given back at once."""
+        self._draining = True
+        self._outbox.drain()
+
+    async def finish(self) -> None:
+        """End the stream once everything is said and acknowledged; `run` returns then."""
+        await self._outbox.flushed()
+        self._finishing = True
+        self._outbox.wake()
+
+    async def run(self) -> None:
+        """Stay connected until finished. Raises SessionReplaced, and WorkerRefused when no stream is to be had."""
+        backoff = Backoff()
+        while not self._finishing:
+            began = time.monotonic()
+            try:
+                await self._session()
+            except grpc.aio.AioRpcError as error:
+                self._note(error)
+            except TimeoutError:
+                logger.warning("the node task manager did not answer within %s s, trying again", WELCOME_TIMEOUT)
+            if self._finishing:
+                return
+            if time.monotonic() - began > 1.0:
+                backoff.reset()
+            await backoff.pause()
+
+    async def _session(self) -> None:
+        """Open one stream and use it until it ends. Raises AioRpcError with its status when that is not OK."""
+        call: _Call = self._stub.Work()
+        work: list[asyncio.Task[None]] = []
+        try:
+            async with asyncio.timeout(WELCOME_TIMEOUT):
+                with contextlib.suppress(asyncio.InvalidStateError):  # it has failed already: reading says why
+                    await call.write(self._hello())
+                first = await call.read()
+            if not isinstance(first, work_pb2.WorkResponse) or not first.HasField("welcome"):
+                logger.warning("the node task manager did not welcome this worker, trying again")
+                return
+            self._handle(first)
+            work = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
+            await asyncio.wait(work, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            self.connected.clear()
+            self._cancel_timers()
+            for task in work:
+                task.cancel()
+            call.cancel()
+            ends = await asyncio.gather(*work, return_exceptions=True)
+            self._outbox.requeue()
+        for end in ends:
+            if isinstance(end, Exception) and not isinstance(end, _StreamEnded):
+                raise end
+
+    async def _read(self, call: _Call) -> None:
+        while True:
+            response = await call.read()
+            if not isinstance(response, work_pb2.WorkResponse):
+                raise _StreamEnded
+            self._handle(response)
+            if response.reconnect:
+                raise _StreamEnded
+
+    async def _write(self, call: _Call) -> None:
+        sequence = 1
+        # What ends the call while something is written reaches the reader, with the reason.
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                await self._outbox.wait()
+                if self._finishing:
+                    await call.done_writing()
+                    return
+                sequence += 1
+                await call.write(self._outbox.take(sequence))
+
+    def _handle(self, response: work_pb2.WorkResponse) -> None:
+        for assignment in response.assignments:
+            self._take(assignment)
+        if response.acknowledged_sequence:
+            self._refusals = 0
+            self._outbox.acknowledge(response.acknowledged_sequence)
+        if response.ping:
+            self._outbox.pong(response.ping)
+        if response.resync:
+            self._outbox.resync()
+        for termination in response.terminations:
+            self._executor.terminate(termination)
+        for loss in response.losses:
+            self._executor.lose(loss.token, loss.reason)
+            self._outbox.drop(loss.token)
+        if response.HasField("welcome"):
+            self._welcome(response.welcome)
+
+    def _take(self, assignment: work_pb2.NodeTaskAssignment) -> None:
+        token = assignment.token
+        if self._outbox.remembers(token):
+            return
+        if self._draining and token not in self._executor.held:
+            self._outbox.give_back(token)
+            return
+        self._executor.start(assignment)
+        if self._naming is None:
+            self._naming = asyncio.get_running_loop().call_later(NAMING_DELAY, self._name)
+
+    def _hello(self) -> work_pb2.WorkRequest:
+        hello = work_pb2.WorkerHello(
+            worker_id=self._identity.worker_id,
+            incarnation=self._identity.incarnation,
+            node_types=self._identity.node_types,
+            # A hello offers something; `draining`, here and in what follows, takes it back.
+            capacity=1 if self._draining else self._identity.capacity,
+            held_tokens=[*self._executor.name_all(), *self._outbox.outcome_tokens()],
+        )
+        return work_pb2.WorkRequest(hello=hello, sequence=1, draining=self._draining)
+
+    def _welcome(self, welcome: work_pb2.WorkerWelcome) -> None:
+        logger.info("connected as %s, session %s", self._identity.worker_id, welcome.session)
+        self._lost_is_told = False
+        self.connected.set()
+        self._schedule_renewal(welcome.renew_interval.ToTimedelta().total_seconds() or _RENEW_INTERVAL)
+
+    def _name(self) -> None:
+        self._naming = None
+        if not all(attempt.named for attempt in self._executor.held.values()):
+            self._outbox.renew()
+
+    def _schedule_renewal(self, interval: float) -> None:
+        def renew() -> None:
+            if self._executor.held:
+                self._outbox.renew()
+            self._schedule_renewal(interval)
+
+        self._renewal = asyncio.get_running_loop().call_later(interval, renew)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._naming, self._renewal):
+            if timer is not None:
+                timer.cancel()
+        self._naming = self._renewal = None
+
+    def _note(self, error: grpc.aio.AioRpcError) -> None:
+        """Say once that the stream is lost; raise what ends this worker."""
+        if reason_of(error) == "SESSION_REPLACED":
+            raise SessionReplaced(
+                f'another process has connected as worker "{self._identity.worker_id}", so this one stops: '
+                "give every process a worker_id of its own, or none"
+            )
+        if error.code() in _REFUSALS:
+            self._refusals += 1
+            if self._refusals >= MAX_REFUSALS:
+                raise WorkerRefused(f"the node task manager refuses this worker: {explain(error)}")
+        if not self._lost_is_told:
+            self._lost_is_told = True
+            logger.warning("not connected, nodes go on and the stream is opened again: %s", explain(error))
+
+
+class _StreamEnded(Exception):
+    """The server has ended the stream without an error, or told the worker to open another."""

@@ -1,0 +1,40 @@
+"""Texts as the contract takes them: valid UTF-8, cut to a limit of bytes; and the nearest of some names."""
+
+import difflib
+from collections.abc import Iterable
+
+MESSAGE_BYTES = 4 * 1024
+TRACEBACK_BYTES = 16 * 1024
+LOG_BYTES = 8 * 1024
+PROGRESS_BYTES = 1024
+
+_CUT = " ... "
+
+
+def clip(text: str, limit: int) -> str:
+    """Return `text` in at most `limit` bytes of UTF-8, cut at its end; lone surrogates become escapes."""
+    if text.isascii():
+        return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
+    raw = text.encode(errors="backslashreplace")
+    if len(raw) <= limit:
+        return raw.decode()
+    return raw[: limit - len(_CUT)].decode(errors="ignore") + _CUT
+
+
+def clip_middle(text: str, limit: int) -> str:
+    """Return `text` in at most `limit` bytes of UTF-8; what is cut is its middle, and the end keeps the larger part."""
+    raw = text.encode(errors="backslashreplace")
+    if len(raw) <= limit:
+        return raw.decode()
+    head = limit // 4
+    tail = limit - head - len("\n ... \n")
+    return raw[:head].decode(errors="ignore") + "\n ... \n" + raw[-tail:].decode(errors="ignore")
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return `; did you mean "x"?` for the nearest of `names`, or what there is to choose from."""
+    known = sorted(names)
+    nearest = difflib.get_close_matches(name, known, n=1)
+    if nearest:
+        return f'; did you mean "{nearest[0]}"?'
+    return f"; there are {', '.join(known)}" if known else "; there are none"

@@ -1,0 +1,157 @@
+"""Threads for nodes that are plain functions; a stuck one never keeps the process from ending, nor takes a place."""
+
+import asyncio
+import contextvars
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+logger = logging.getLogger("tradewind.worker")
+
+Call = Callable[[], Any]
+
+STUCK_AFTER = 5.0
+"""Seconds after which a thread that nobody waits for any more is called stuck: one that was told late may need them."""
+
+
+class _Job:
+    __slots__ = ("begun", "call", "context", "ended", "future", "given_up")
+
+    def __init__(self, call: Call, future: asyncio.Future[tuple[Any, BaseException | None]]) -> None:
+        self.context = contextvars.copy_context()
+        self.call = call
+        self.future = future
+        self.begun = self.ended = self.given_up = False
+
+
+class ThreadPool:
+    """Up to `capacity` daemon threads, started as needed, that carry out calls in the order of their submission.
+
+    Unlike those of concurrent.futures they are not waited for at exit: a node that does not look at its stop cannot be
+    ended otherwise. A thread whose call is waited for no more is given up, and another may take its place. Results that
+    are there together come to the loop together.
+    """
+
+    def __init__(
+        self, capacity: int, *, stuck_limit: int = 0, too_many_stuck: Callable[[int], None] = lambda count: None
+    ) -> None:
+        """`too_many_stuck(count)` is called on the loop when `stuck_limit` threads, if above 0, do not end."""
+        self._capacity = capacity
+        self._stuck_limit = stuck_limit
+        self._too_many_stuck = too_many_stuck
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._started = 0
+        self._lock = threading.Lock()
+        self._unfinished = 0
+        self._stuck: set[_Job] = set()
+        self._results: deque[tuple[_Job, Any, BaseException | None]] = deque()
+        self._delivering = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, call: Call) -> Any:
+        """Return what `call` returns, or raise what it raises, in the context of the caller.
+
+        When it is cancelled, a call that has not begun never does, and the thread of one that has is given up.
+        """
+        loop = self._loop = asyncio.get_running_loop()
+        job = _Job(call, loop.create_future())
+        with self._lock:
+            self._unfinished += 1
+            wanted = self._wants_thread()
+        self._jobs.put(job)
+        if wanted:
+            self._start_thread()
+        try:
+            result, error = await job.future
+        except asyncio.CancelledError:
+            self._give_up(job, loop)
+            raise
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        """Let every thread end when it is done; does not wait."""
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+    def _wants_thread(self) -> bool:
+        wanted = self._unfinished > self._started < self._capacity
+        self._started += wanted
+        return wanted
+
+    def _start_thread(self) -> None:
+        threading.Thread(target=self._work, name=f"tradewind-node-{self._started}", daemon=True).start()
+
+    def _give_up(self, job: _Job, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            if job.ended:
+                return
+            job.given_up = True
+            if not job.begun:
+                return
+            self._unfinished -= 1
+            self._started -= 1
+            wanted = self._wants_thread()
+        if wanted:
+            self._start_thread()
+        loop.call_later(STUCK_AFTER, self._look_at, job)
+
+    def _look_at(self, job: _Job) -> None:
+        with self._lock:
+            if job.ended:
+                return
+            self._stuck.add(job)
+            count = len(self._stuck)
+        logger.warning(
+            "%s of this worker's threads %s not end although their nodes were told to; others take their places%s",
+            count,
+            "does" if count == 1 else "do",
+            f", but with {self._stuck_limit} the worker leaves" if self._stuck_limit else "",
+        )
+        if count == self._stuck_limit:
+            self._too_many_stuck(count)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            with self._lock:
+                if job.given_up:
+                    self._unfinished -= 1
+                    continue
+                job.begun = True
+            result, error = None, None
+            try:
+                result = job.context.run(job.call)
+            except BaseException as raised:
+                error = raised
+            with self._lock:
+                job.ended = True
+                if job.given_up:
+                    # Another thread has its place.
+                    self._stuck.discard(job)
+                    return
+                self._unfinished -= 1
+                self._results.append((job, result, error))
+                wake, self._delivering = not self._delivering, True
+            del job, result, error
+            if wake:
+                self._wake()
+
+    def _wake(self) -> None:
+        try:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:
+            # The loop is closed: nobody waits for the result any more.
+            return
+
+    def _deliver(self) -> None:
+        with self._lock:
+            results, self._results = self._results, deque()
+            self._delivering = False
+        for job, result, error in results:
+            if not job.future.done():
+                job.future.set_result((result, error))

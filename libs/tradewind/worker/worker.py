@@ -1,0 +1,305 @@
+"""A worker process: offers node types and runs what it is given, until it is told to leave."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import uvloop
+
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.worker import processes
+from tradewind.worker.channel import open_channel
+from tradewind.worker.errors import NodeDefinitionError, WorkerError
+from tradewind.worker.executor import Executor
+from tradewind.worker.identity import Identity, default_worker_id
+from tradewind.worker.nodes import Node
+from tradewind.worker.outbox import Outbox
+from tradewind.worker.processes.pool import ProcessPool
+from tradewind.worker.processes.targets import Target, locate
+from tradewind.worker.registration import Registration
+from tradewind.worker.secrets import SecretResolver, SecretSource
+from tradewind.worker.stream import WorkStream
+from tradewind.worker.threads import ThreadPool
+from tradewind.worker.tracing import NodeTracer
+
+logger = logging.getLogger("tradewind.worker")
+
+DEFAULT_ADDRESS = "localhost:7700"
+ADDRESS_VARIABLE = "TRADEWIND_ADDRESS"
+REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
+
+REGISTRY_PATIENCE = 5.0
+"""Seconds that work waits for the first registration; after that it begins without."""
+STOP_GRACE = 1.0
+"""Seconds that nodes have to clean up before they are given back."""
+FLUSH_TIMEOUT = 5.0
+"""Seconds in which the last outcomes must be acknowledged."""
+
+
+class Worker:
+    """Runs nodes for a node task manager: `Worker([moving_average]).run()`.
+
+    `address` is that of the node task manager (else TRADEWIND_ADDRESS, else localhost:7700), `registry_address` that of
+    the registry (else TRADEWIND_REGISTRY_ADDRESS, else the same). `worker_id` must differ between processes; by default
+    it is made of host, process id and chance. `secrets` gives secrets by name in place of TRADEWIND_SECRET_<NAME>.
+
+    `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
+    `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
+    them in this process, for a debugger. `grace` is the seconds that running nodes have to finish when the worker
+    leaves. It leaves, and `serve` raises WorkerError, when `stuck_thread_limit` threads went on although their nodes
+    were told to stop; 0 is no limit. A worker serves once.
+
+    Raises WorkerError when two nodes have one type or a process could not find its node, ValueError for an illegal
+    worker id or capacity.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node[..., Any]],
+        *,
+        address: str | None = None,
+        registry_address: str | None = None,
+        worker_id: str | None = None,
+        capacity: int = 100,
+        thread_capacity: int = 32,
+        process_capacity: int | None = None,
+        stuck_thread_limit: int = 16,
+        grace: float = 10.0,
+        secrets: SecretSource | None = None,
+        labels: Mapping[str, str] | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        if capacity < 1 or thread_capacity < 1:
+            raise ValueError(f"capacity and thread_capacity must be at least 1, are {capacity} and {thread_capacity}")
+        if process_capacity is None:
+            process_capacity = os.cpu_count() or 1
+        if process_capacity < 0:
+            raise ValueError(f"process_capacity must be at least 0, is {process_capacity}")
+        if stuck_thread_limit < 0:
+            raise ValueError(f"stuck_thread_limit must be at least 0, is {stuck_thread_limit}")
+        self._nodes = _by_type(nodes)
+        self._process_capacity = process_capacity
+        self._targets = _targets(self._nodes.values()) if process_capacity else {}
+        self._address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+        self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or self._address
+        self._identity = Identity(worker_id or default_worker_id(), tuple(self._nodes), capacity, dict(labels or {}))
+        self._thread_capacity = thread_capacity
+        self._stuck_thread_limit = stuck_thread_limit
+        self._grace = grace
+        self._secrets = SecretResolver(secrets)
+        self._credentials = credentials
+        self._served = False
+        self._failure: WorkerError | None = None
+        self._leaving = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._executor: Executor | None = None
+        self._background: asyncio.Task[None] | None = None
+
+    @property
+    def worker_id(self) -> str:
+        """Its id."""
+        return self._identity.worker_id
+
+    @property
+    def nodes(self) -> list[Node[..., Any]]:
+        """The nodes that it offers."""
+        return list(self._nodes.values())
+
+    @property
+    def running(self) -> int:
+        """How many node tasks it holds now."""
+        return len(self._executor.held) if self._executor else 0
+
+    def run(self) -> None:
+        """Serve on an event loop of its own until SIGTERM or SIGINT; then leave within the grace and return.
+
+        A second signal ends it at once with SystemExit. Raises WorkerError when a server refuses this worker.
+        """
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._run())
+
+    async def serve(self) -> None:
+        """Serve until `stop` is called or the registry asks the worker to leave; signals are the caller's matter.
+
+        Raises WorkerError when a server refuses this worker, or too many of its threads are stuck.
+        """
+        if self._served:
+            raise WorkerError("a worker serves once: make another one")
+        if processes.in_child:
+            raise WorkerError(
+                "this is a process for nodes, and importing their module there starts a worker: put what runs the "
+                'worker under if __name__ == "__main__"'
+            )
+        self._served = True
+        async with open_channel(self._address, self._credentials) as channel:
+            if self._registry_address == self._address:
+                await self._serve(channel, channel)
+            else:
+                async with open_channel(self._registry_address, self._credentials) as registry_channel:
+                    await self._serve(channel, registry_channel)
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Take no more work, finish what runs within the grace, give back the rest and leave; `serve` returns then."""
+        self._stopping.set()
+        self._leaving.set()
+
+    def _leave_for_stuck_threads(self, count: int) -> None:
+        self._failure = WorkerError(
+            f"{count} threads of this worker never ended after their nodes were told to stop, so it has left: start it "
+            "again, and let these nodes look at ctx.stop_requested or give them process=True"
+        )
+        logger.error("leaving: %s threads do not end", count)
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        """Serve in the background; returns once registered and connected. Raises WorkerError as `serve`."""
+        self._background = asyncio.create_task(self.serve())
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait((self._background, ready), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._background.cancel()
+            raise
+        finally:
+            ready.cancel()
+        if self._background.done():
+            await self._background
+        return self
+
+    async def __aexit__(
+        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop, and wait until the worker has left."""
+        self.stop()
+        if self._background is not None:
+            await self._background
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        serving = asyncio.current_task()
+        assert serving is not None
+        killed: list[int] = []
+
+        def handle(number: int) -> None:
+            if not self._stopping.is_set():
+                logger.info("leaving: running nodes have %s s to finish", self._grace)
+                self.stop()
+            else:
+                killed.append(number)
+                serving.cancel()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, handle, number)
+        try:
+            await self.serve()
+        except asyncio.CancelledError:
+            if not killed:
+                raise
+            raise SystemExit(128 + killed[0]) from None
+
+    async def _serve(self, channel: grpc.aio.Channel, registry_channel: grpc.aio.Channel) -> None:
+        threads = ThreadPool(
+            self._thread_capacity, stuck_limit=self._stuck_thread_limit, too_many_stuck=self._leave_for_stuck_threads
+        )
+        outbox = Outbox(lambda: executor.name_all())
+        executor = self._executor = Executor(
+            self._nodes,
+            outbox,
+            secrets=self._secrets,
+            threads=threads,
+            processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
+            tracer=NodeTracer.configured(),
+            grace=self._grace,
+        )
+        stream = WorkStream(NodeTaskManagerServiceStub(channel), self._identity, executor, outbox)
+        registration = Registration(
+            RegistryServiceStub(registry_channel),
+            self._identity,
+            [node.declaration() for node in self._nodes.values()],
+            running=lambda: self.running,
+            drain=self._leaving.set,
+        )
+        registering = asyncio.create_task(registration.run())
+        working = asyncio.create_task(self._work(stream, registration))
+        leaving = asyncio.create_task(self._leaving.wait())
+        try:
+            await asyncio.wait((registering, working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                await self._leave(stream, executor, working)
+        finally:
+            for task in (registering, working, leaving):
+                task.cancel()
+            await executor.close()
+            ends = await asyncio.gather(registering, working, return_exceptions=True)
+            if registration.registered.is_set():
+                await registration.leave()
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    async def _work(self, stream: WorkStream, registration: Registration) -> None:
+        # The node task manager asks the registry who this is, so that comes first; but a registry that is away for
+        # longer must not keep work waiting.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REGISTRY_PATIENCE):
+                await registration.registered.wait()
+        connecting = asyncio.create_task(self._announce(stream, registration))
+        try:
+            await stream.run()
+        finally:
+            connecting.cancel()
+
+    async def _announce(self, stream: WorkStream, registration: Registration) -> None:
+        await registration.registered.wait()
+        await stream.connected.wait()
+        self._ready.set()
+
+    async def _leave(self, stream: WorkStream, executor: Executor, working: asyncio.Task[None]) -> None:
+        """Take no more, let nodes finish, give back the rest, and have it all acknowledged."""
+        stream.drain()
+        idle = asyncio.create_task(executor.wait_idle())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            # A worker that the registry drains may finish in its own time; `stop` sets the grace.
+            await asyncio.wait((idle, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not idle.done():
+                await asyncio.wait((idle,), timeout=self._grace)
+            if not idle.done():
+                executor.give_back_all("the worker is leaving", STOP_GRACE)
+                await idle
+        finally:
+            idle.cancel()
+            stopping.cancel()
+        try:
+            async with asyncio.timeout(FLUSH_TIMEOUT):
+                await stream.finish()
+        except TimeoutError:
+            logger.warning("the last outcomes are not acknowledged; their node tasks may run again")
+        await asyncio.wait((working,), timeout=1.0)
+
+
+def _targets(nodes: Iterable[Node[..., Any]]) -> dict[str, Target]:
+    return {node.type: locate(node) for node in nodes if node.process}
+
+
+def _by_type(nodes: Sequence[Node[..., Any]]) -> dict[str, Node[..., Any]]:
+    by_type: dict[str, Node[..., Any]] = {}
+    for each in nodes:
+        if not isinstance(each, Node):
+            raise NodeDefinitionError(f"{each!r} is not a node: decorate the function with @node(...)")
+        other = by_type.setdefault(each.type, each)
+        if other is not each:
+            raise NodeDefinitionError(f'two nodes have the type "{each.type}": {other!r} and {each!r}')
+    if not by_type:
+        raise WorkerError("a worker needs at least one node: Worker([my_node])")
+    return by_type

@@ -1,0 +1,1 @@
+"""The node task manager: getting node tasks done, exactly once to effect."""

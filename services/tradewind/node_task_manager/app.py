@@ -1,0 +1,184 @@
+"""The node task manager put together: the only place that names concrete classes."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+
+import grpc
+from redis.exceptions import RedisError
+
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.loops import Loops
+from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
+from tradewind.node_task_manager.peers.registry import RegistryDirectory
+from tradewind.node_task_manager.rpc.handlers import NodeTaskManagerHandlers
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
+from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
+from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
+from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
+from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
+from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.events import EventFeed
+from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.stop import Stop
+from tradewind.node_task_manager.use_cases.submit import SubmitRuns
+from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
+from tradewind.node_task_manager.use_cases.system_config import FollowConfig
+from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
+from tradewind.node_task_manager.use_cases.waits import ExplainLimits
+from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.server.channels import open_channel
+from tradewind.server.clock import ScriptTime
+from tradewind.server.errors import ErrorTable
+from tradewind.server.redis.client import Client, connect, require_reachable, require_safe_policy
+from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.streams import OpenStreams
+
+
+class NodeTaskManager:
+    """The service, to be bound to a server."""
+
+    names: Sequence[str] = ("tradewind.api.node_task_manager.v1.NodeTaskManagerService",)
+
+    errors = ErrorTable()
+
+    def __init__(self, settings: NodeTaskManagerSettings) -> None:
+        limits = Limits(
+            lease_ms=int(settings.node_task_manager_lease_seconds * 1000),
+            stop_grace_ms=int(settings.node_task_manager_stop_grace_seconds * 1000),
+            retries=settings.node_task_manager_retries_per_minute,
+            retry_percent=settings.node_task_manager_retry_percent,
+        )
+        user = settings.store_user
+        password = settings.store_password.get_secret_value() if settings.store_password else None
+        client = self._client = connect(settings.store_url, user=user, password=password)
+        self._keys = {at: Keys(settings.key_prefix, at) for at in range(settings.node_task_manager_shards)}
+        shards = {at: _shard(at, client, keys, limits) for at, keys in self._keys.items()}
+        plans, pool = PlanCache(), WorkerPool()
+        self._feed = EventFeed(shards, self._took)
+        self._dispatchers = {
+            at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere) for at, shard in shards.items()
+        }
+        self._config = FollowConfig(RedisConfigStore(client, self._keys), self._dispatchers, self._tell_of_config)
+        self._watch = RunWatch()
+        lease_s = limits.lease_ms / 1000
+        self._loops = Loops(self._dispatchers, pool, self._feed, self._watch, self._publish, lease_s, self._config.load)
+        known = settings.registry_address not in ("", "none")
+        self._channel = open_channel(settings.registry_address) if known else None
+        directory = RegistryDirectory(self._channel) if self._channel else None
+        grace_s = settings.node_task_manager_stream_grace_seconds
+        self._connections = Connections(self._dispatchers, pool, directory, grace_s)
+        self._notes = Notes(shards)
+        self._streams = OpenStreams()
+        self._subscriber = Subscriber(settings.store_url, user=user, password=password)
+        look = Look(shards, plans, ExplainLimits(self._config.share))
+        node_types = LiveNodeTypes(pool, self._channel)
+        submit_ad_hoc = SubmitAdHoc(self._dispatchers, plans, node_types, limits)
+        self._handlers = NodeTaskManagerHandlers(
+            submit=SubmitRuns(self._dispatchers, plans),
+            stop=Stop(self._dispatchers, look, limits),
+            look=look,
+            count_queues=CountQueues(shards, plans),
+            config=self._config,
+            unary=UnaryWork(self._dispatchers, plans),
+            connections=self._connections,
+            notes=self._notes,
+            feed=self._feed,
+            streams=self._streams,
+            submit_ad_hoc=submit_ad_hoc,
+            ad_hoc=AdHoc(self._dispatchers, look, node_types, limits),
+            watch=self._watch,
+            dead_letters=DeadLetters(look, submit_ad_hoc),
+            shards=shards.keys(),
+            lease_ms=limits.lease_ms,
+            stop_grace_ms=limits.stop_grace_ms,
+        )
+
+    def bind(self, server: grpc.aio.Server) -> None:
+        """Serve on this server."""
+        pb2_grpc.add_NodeTaskManagerServiceServicer_to_server(self._handlers, server)
+
+    async def start(self) -> None:
+        """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
+        await require_reachable(self._client)
+        await require_safe_policy(self._client)
+        self._subscriber.start()
+        for shard, keys in self._keys.items():
+            await self._subscriber.subscribe(keys.wake, partial(self._hear, shard), self._look)
+        await self._config.load()
+        for dispatcher in self._dispatchers.values():
+            dispatcher.start()
+        self._loops.start()
+
+    async def drain(self) -> None:
+        """End long streams: workers and schedulers go to another replica."""
+        self._streams.drain()
+
+    async def stop(self) -> None:
+        """Store what was reported and end; what workers hold stays theirs until its lease lapses."""
+        async with AsyncExitStack() as last_to_first:
+            last_to_first.push_async_callback(self._client.aclose)
+            if self._channel is not None:
+                last_to_first.push_async_callback(self._channel.close)
+            last_to_first.push_async_callback(self._subscriber.stop)
+            last_to_first.push_async_callback(self._notes.close)
+            for dispatcher in self._dispatchers.values():
+                last_to_first.push_async_callback(dispatcher.stop)
+            last_to_first.push_async_callback(self._connections.stop)
+            last_to_first.push_async_callback(self._loops.stop)
+
+    async def not_ready(self) -> str | None:
+        """Return why calls would fail now, None when they would not."""
+        try:
+            await self._client.ping()
+        except (RedisError, OSError) as error:
+            return f"the store does not answer: {error}"
+        return None
+
+    def _announce(self, shard: int, partitions: Sequence[int]) -> None:
+        self._loops.announce(shard, partitions)
+
+    def _took(self, partition: int, epoch: int) -> None:
+        self._loops.took(partition, epoch)
+
+    def _elsewhere(self, shard: int, workers: Sequence[str]) -> None:
+        self._loops.elsewhere(shard, workers)
+
+    async def _tell_of_config(self, version: int) -> None:
+        self._loops.tell_of_config(version)
+
+    async def _publish(self, shard: int, message: str) -> None:
+        await self._client.publish(self._keys[shard].wake, message)
+
+    def _hear(self, shard: int, channel: str, message: bytes) -> None:
+        self._loops.hear(shard, message.decode())
+
+    def _look(self) -> None:
+        """The store was lost for a moment, and with it perhaps news, replies, and its own last second."""
+        for dispatcher in self._dispatchers.values():
+            dispatcher.look()
+            dispatcher.recovered()
+        self._feed.look()
+        self._watch.look()
+
+
+def _shard(number: int, client: Client, keys: Keys, limits: Limits) -> Shard:
+    return Shard(
+        number,
+        RedisNodeTaskStore(client, keys, limits, ScriptTime()),
+        RedisNodeTaskReader(client, keys),
+        RedisPlanStore(client, keys, limits),
+        RedisEventLog(client, keys),
+        RedisQueueReader(client, keys),
+    )

@@ -1,0 +1,1 @@
+"""Node tasks, plans, components and leases; pure."""

@@ -1,0 +1,87 @@
+"""Work outside any flow: an ad-hoc task, or the items of a batch, as a run of one component."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from tradewind.node_task_manager.domain.batch import NO_PARTITION, ONLY_COMPONENT
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS, Plan, PlanNode
+from tradewind.node_task_manager.domain.retry import RetryPolicy
+
+_ID_LENGTH = 20
+
+
+@dataclass(frozen=True)
+class AdHocWork:
+    """One node type to run with each of `parameters` (JSON text, "" for none); times in ms, 0 for none.
+
+    A batch has nodes named by their places, a task has one node without a name.
+    """
+
+    user_id: str
+    node_type: str
+    parameters: tuple[str, ...]
+    batch: bool = False
+    request_id: str = ""
+    schedule_to_start_ms: int = 0
+    start_to_close_ms: int = START_TO_CLOSE_MS
+    heartbeat_ms: int = 0
+    total_ms: int = 0
+    retry: RetryPolicy | None = None
+    priority: int = 0
+    traceparent: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 of all that is to be done, whoever asks for it."""
+        clocks = (self.schedule_to_start_ms, self.start_to_close_ms, self.heartbeat_ms, self.total_ms)
+        options = (*map(str, clocks), str(self.retry), str(self.priority))
+        return _digest(("batch" if self.batch else "task", self.node_type, *options, *self.parameters))
+
+    def run(self, fresh_id: str) -> RunName:
+        """Return the name of its run: the same for the same request id, else from `fresh_id`."""
+        kind = "batch" if self.batch else "task"
+        id = _digest((kind, self.user_id, self.request_id))[:_ID_LENGTH] if self.request_id else fresh_id
+        return RunName.of_batch(id) if self.batch else RunName.of_task(id)
+
+    def plan(self) -> Plan:
+        """Return its plan: nodes without edges."""
+        nodes = tuple(
+            PlanNode(
+                str(place) if self.batch else "",
+                self.node_type,
+                parameters,
+                schedule_to_start_ms=self.schedule_to_start_ms,
+                start_to_close_ms=self.start_to_close_ms,
+                heartbeat_ms=self.heartbeat_ms,
+                total_ms=self.total_ms,
+                retry=self.retry,
+                priority=self.priority,
+            )
+            for place, parameters in enumerate(self.parameters)
+        )
+        return Plan(self.digest, nodes, ())
+
+    def submission(self, run: RunName) -> RunSubmission:
+        """Return what to submit; another payload under the same name is told apart by the run's id."""
+        return RunSubmission(
+            run=run,
+            run_id=self.digest[:_ID_LENGTH],
+            user_id=self.user_id,
+            components=((ONLY_COMPONENT, self.digest),),
+            partition=NO_PARTITION,
+            traceparent=self.traceparent,
+            node_type=self.node_type,
+        )
+
+
+def _digest(parts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        raw = part.encode()
+        digest.update(b"%d:" % len(raw))
+        digest.update(raw)
+    return digest.hexdigest()

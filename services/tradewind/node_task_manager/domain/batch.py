@@ -1,0 +1,72 @@
+"""Batches: many runs of one node type that belong together, and how far they are."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from tradewind.node_task_manager.domain.component import Component, ComponentStatus
+
+NO_PARTITION = -1
+"""The partition of what no scheduler hears of."""
+ONLY_COMPONENT = "0"
+"""The component that an ad-hoc run consists of."""
+MAX_ITEMS = 10_000
+
+
+class BatchStatus(StrEnum):
+    """Where a batch stands; the last four are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """How many items stand where, of one moment; all but `total` together are the total."""
+
+    total: int
+    queued: int
+    running: int
+    completed: int
+    failed: int
+    cancelled: int
+
+    @classmethod
+    def of(cls, component: Component) -> Self:
+        """Read it off the counts of the batch's component."""
+        return cls(
+            total=component.nodes,
+            queued=component.open - component.running,
+            running=component.running,
+            completed=component.completed,
+            failed=component.failed,
+            cancelled=component.terminated + component.skipped,
+        )
+
+    @property
+    def ended(self) -> int:
+        """Items that are final."""
+        return self.completed + self.failed + self.cancelled
+
+    @property
+    def percent(self) -> float:
+        """Share of items that are final, rounded down to two decimals: 100 only when all are."""
+        return self.ended * 10_000 // self.total / 100 if self.total else 0.0
+
+
+def batch_status(component: Component) -> BatchStatus:
+    """Return where the batch of a component stands."""
+    progress = BatchProgress.of(component)
+    if component.status is not ComponentStatus.FINISHED:
+        return BatchStatus.RUNNING if progress.running or progress.ended else BatchStatus.QUEUED
+    if progress.completed == progress.total:
+        return BatchStatus.COMPLETED
+    if progress.cancelled and component.stop is not None:
+        return BatchStatus.CANCELLED
+    if progress.completed:
+        return BatchStatus.PARTIAL
+    return BatchStatus.FAILED if progress.failed else BatchStatus.CANCELLED

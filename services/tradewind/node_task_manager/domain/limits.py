@@ -1,0 +1,28 @@
+"""The numbers that bound node tasks; times in milliseconds, sizes in bytes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a store must know beyond its records."""
+
+    lease_ms: int = 30_000
+    stop_grace_ms: int = 10_000
+    records_per_script: int = 500
+    signal_bytes: int = 4096
+    answer_bytes: int = 1024
+    losses: int = 3
+    retention_ms: int = 24 * 3600 * 1000
+    run_retention_ms: int = 8 * 24 * 3600 * 1000
+    plan_retention_ms: int = 30 * 24 * 3600 * 1000
+    tombstone_ms: int = 3600 * 1000
+    events_per_partition: int = 100_000
+    log_cycles: int = 5
+    log_lines: int = 10_000
+    unnamed_ms: int = 2_000
+    user_queue: int = 100_000
+    retries: int = 10
+    """Further attempts that a flow may have within a minute at any rate,"""
+    retry_percent: int = 20
+    """and how many in a hundred attempts begun, where that is more."""

@@ -1,0 +1,89 @@
+"""Names of runs, components and node tasks, and the fencing tokens of their attempts."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from tradewind.server.identifiers import is_identifier
+
+TASK = "task:"
+BATCH = "batch:"
+
+
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """A run: `<flow_id>:<cycle>:<run>` of a cycle; `task:<id>` or `batch:<id>` outside any flow, then in `ad_hoc`."""
+
+    flow_id: str
+    cycle: int
+    run: int
+    ad_hoc: str = ""
+
+    @classmethod
+    def of_task(cls, id: str) -> Self:
+        """Name the run that is an ad-hoc task."""
+        return cls("", 0, 0, TASK + id)
+
+    @classmethod
+    def of_batch(cls, id: str) -> Self:
+        """Name the run that is a batch."""
+        return cls("", 0, 0, BATCH + id)
+
+    @property
+    def batch_id(self) -> str:
+        """The id of the batch, "" when it is none."""
+        return self.ad_hoc.removeprefix(BATCH) if self.ad_hoc.startswith(BATCH) else ""
+
+    def __str__(self) -> str:
+        return self.ad_hoc or f"{self.flow_id}:{self.cycle}:{self.run}"
+
+    def task_id(self, node_id: str) -> str:
+        """Return the id of the node task of a node in this run; the only node of an ad-hoc task has the id ""."""
+        return f"{self}:{node_id}" if node_id else str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskName:
+    """A node task: `<flow_id>:<cycle>:<run>:<node_id>`, `batch:<id>:<index>` or `task:<id>`."""
+
+    run: RunName
+    node_id: str
+
+    @classmethod
+    def parse(cls, task_id: str) -> Self:
+        """Raise ValueError when `task_id` is not the id of a node task."""
+        parts = task_id.split(":")
+        if len(parts) == 2 and parts[0] == "task" and is_identifier(parts[1]):
+            return cls(RunName("", 0, 0, task_id), "")
+        if len(parts) == 3 and parts[0] == "batch" and is_identifier(parts[1]) and is_identifier(parts[2]):
+            return cls(RunName.of_batch(parts[1]), parts[2])
+        if len(parts) != 4 or not (_is_count(parts[1]) and _is_count(parts[2])):
+            raise ValueError(f'"{task_id}" is not <flow_id>:<cycle>:<run>:<node_id>, task:<id> or batch:<id>:<index>')
+        if not (is_identifier(parts[0]) and is_identifier(parts[3])):
+            raise ValueError(f'"{task_id}" holds an illegal flow or node id')
+        return cls(RunName(parts[0], int(parts[1]), int(parts[2])), parts[3])
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Fencing token of one attempt: `<shard>~<task_id>~<attempt>~<nonce>`; none of the parts can hold a `~`."""
+
+    shard: int
+    task_id: str
+    attempt: int
+    nonce: str
+
+    def __str__(self) -> str:
+        return f"{self.shard}~{self.task_id}~{self.attempt}~{self.nonce}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raise ValueError when `text` cannot be a token."""
+        parts = text.split("~")
+        if len(parts) != 4 or not (_is_count(parts[0]) and _is_count(parts[2])) or not parts[3]:
+            raise ValueError(f'"{text[:200]}" is not a token')
+        return cls(int(parts[0]), parts[1], int(parts[2]), parts[3])
+
+
+def _is_count(text: str) -> bool:
+    """Say whether this is a number that an int32 can hold."""
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < 2**31

@@ -1,0 +1,123 @@
+"""Node tasks: one run of one node in one run of one cycle."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class NodeTaskStatus(StrEnum):
+    """Where a node task stands."""
+
+    REGISTERED = "registered"
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TERMINATED = "terminated"
+    SKIPPED = "skipped"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether it is never left."""
+        return not TRANSITIONS[self]
+
+
+TRANSITIONS: dict[NodeTaskStatus, frozenset[NodeTaskStatus]] = {
+    NodeTaskStatus.REGISTERED: frozenset({NodeTaskStatus.PENDING, NodeTaskStatus.SKIPPED}),
+    NodeTaskStatus.PENDING: frozenset({NodeTaskStatus.RUNNING, NodeTaskStatus.FAILED, NodeTaskStatus.SKIPPED}),
+    NodeTaskStatus.RUNNING: frozenset(
+        {NodeTaskStatus.PENDING, NodeTaskStatus.COMPLETED, NodeTaskStatus.FAILED, NodeTaskStatus.TERMINATED}
+    ),
+    NodeTaskStatus.COMPLETED: frozenset(),
+    NodeTaskStatus.FAILED: frozenset(),
+    NodeTaskStatus.TERMINATED: frozenset(),
+    NodeTaskStatus.SKIPPED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StopMark:
+    """Who asked for a stop, why and when (epoch ms)."""
+
+    reason: str
+    by: str
+    at: int
+
+
+KNOWN_CODES = frozenset(
+    (
+        *("NODE_ERROR", "INVALID_OUTPUT", "OUTPUT_TOO_LARGE", "INPUT_TOO_LARGE", "INPUT_MISSING", "SECRET_MISSING"),
+        *("START_TIMEOUT", "TIMEOUT", "HEARTBEAT_TIMEOUT", "WORKER_LOST", "PROCESS_DIED", "UNKNOWN_NODE_TYPE"),
+        *("TOTAL_TIMEOUT",),
+        "RETRY_BUDGET_EXHAUSTED",
+    )
+)
+"""Codes of errors by which failures are counted; the counting script knows the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskError:
+    """Why a node task failed."""
+
+    code: str
+    message: str
+    type: str = ""
+    traceback: str = ""
+    final: str = ""
+    """Why no further attempt followed, where the node may be tried more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastAttempt:
+    """An attempt that did not succeed; times in epoch ms, `how` is its error's code or WORKER_LOST."""
+
+    attempt: int
+    worker_id: str
+    began: int
+    ended: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTask:
+    """A node task as it is on record; times in epoch ms, 0 for not yet.
+
+    `failures` of its attempts failed, the last with `error`; until `retry_at` it waits for the next one.
+    `history` holds the latest 20 that failed while more were allowed, or whose worker was lost.
+    `inputs` holds the value of each live edge by its place in the plan, `@` where the value stays with its source;
+    `outputs` the emitted values by handle. Both are filled only where asked for; `emitted` names the handles.
+    `slots` are the limits of which it holds a slot, `blocked` is the one that keeps it from running though it is ready.
+    """
+
+    task_id: str
+    status: NodeTaskStatus
+    component_id: str
+    index: int
+    waiting: int = 0
+    live: int = 0
+    reason: str = ""
+    error: TaskError | None = None
+    attempt: int = 0
+    nonce: str = ""
+    worker_id: str = ""
+    lost: int = 0
+    failures: int = 0
+    retry_at: int = 0
+    history: tuple[PastAttempt, ...] = ()
+    progress: int = 0
+    message: str = ""
+    registered_at: int = 0
+    ready_at: int = 0
+    started_at: int = 0
+    ended_at: int = 0
+    lease_deadline: int = 0
+    stop: StopMark | None = None
+    slots: tuple[str, ...] = ()
+    blocked: str = ""
+    inputs: tuple[tuple[int, str], ...] = ()
+    outputs: tuple[tuple[str, str], ...] = ()
+    emitted: tuple[str, ...] = ()
+
+    @property
+    def updated_at(self) -> int:
+        """When its status last changed."""
+        return max(self.registered_at, self.ready_at, self.started_at, self.ended_at)

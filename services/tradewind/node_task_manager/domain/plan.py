@@ -1,0 +1,112 @@
+"""Plans: the immutable structure and configs of a component."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from tradewind.node_task_manager.domain.concurrency import Concurrency
+from tradewind.node_task_manager.domain.retry import RetryPolicy
+
+SCHEDULE_TO_START_MS = 5 * 60 * 1000
+START_TO_CLOSE_MS = 5 * 60 * 1000
+
+
+class RunIf(StrEnum):
+    """When a node runs, by its decided input edges."""
+
+    ALL_SUCCEEDED = "all_succeeded"
+    ANY_SUCCEEDED = "any_succeeded"
+    ALL_DONE = "all_done"
+
+    def wants(self, edges: int, live: int) -> bool:
+        """Say whether a node all of whose `edges` are decided, `live` of them live, is to run."""
+        match self:
+            case RunIf.ALL_SUCCEEDED:
+                return live == edges
+            case RunIf.ANY_SUCCEEDED:
+                return live > 0 or edges == 0
+            case RunIf.ALL_DONE:
+                return True
+
+
+class FailurePolicy(StrEnum):
+    """What becomes of the rest of a component when a node fails."""
+
+    SKIP_DOWNSTREAM = "skip_downstream"
+    FAIL_FAST = "fail_fast"
+    CONTINUE = "continue"
+
+
+PRIORITY_MS = 60_000
+"""What one step of priority is worth in time of waiting: so a low one is first in the end, whatever comes after it."""
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """A node; times in milliseconds, 0 for none. Without a policy its first failure is final; `priority` is -5 to 5."""
+
+    node_id: str
+    node_type: str
+    config_json: str = ""
+    run_if: RunIf = RunIf.ALL_SUCCEEDED
+    schedule_to_start_ms: int = SCHEDULE_TO_START_MS
+    start_to_close_ms: int = START_TO_CLOSE_MS
+    retry: RetryPolicy | None = None
+    heartbeat_ms: int = 0
+    total_ms: int = 0
+    priority: int = 0
+    concurrency: Concurrency | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEdge:
+    """An edge between nodes, named by their places in the plan."""
+
+    source: int
+    source_handle: str
+    target: int
+    target_handle: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Structure and configs of one component, known by its digest; of its flow at most `max_running` run at once."""
+
+    digest: str
+    nodes: tuple[PlanNode, ...]
+    edges: tuple[PlanEdge, ...]
+    failure_policy: FailurePolicy = FailurePolicy.SKIP_DOWNSTREAM
+    max_running: int = 0
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[int, ...], ...]:
+        """For each node the places of the edges into it, in the order of the plan."""
+        into: list[list[int]] = [[] for _ in self.nodes]
+        for place, edge in enumerate(self.edges):
+            into[edge.target].append(place)
+        return tuple(map(tuple, into))
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[int, ...], ...]:
+        """For each node the places of the edges out of it, in the order of the plan."""
+        out: list[list[int]] = [[] for _ in self.nodes]
+        for place, edge in enumerate(self.edges):
+            out[edge.source].append(place)
+        return tuple(map(tuple, out))
+
+    @cached_property
+    def entries(self) -> tuple[int, ...]:
+        """Places of the nodes without input edges."""
+        return tuple(place for place, into in enumerate(self.inputs) if not into)
+
+    @cached_property
+    def only_sink(self) -> int:
+        """The place of the node without output edges, -1 when there are several."""
+        sinks = [place for place, out in enumerate(self.outputs) if not out]
+        return sinks[0] if len(sinks) == 1 else -1
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """The place of each node, by its id."""
+        return {node.node_id: place for place, node in enumerate(self.nodes)}

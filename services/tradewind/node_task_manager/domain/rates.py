@@ -1,0 +1,38 @@
+"""Rates such as `100/m`: so many may begin at once, and that many more in each unit of time."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_FORM = re.compile(r"([1-9][0-9]{0,8})/([smhd])", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A bucket of `count` tokens that is filled evenly within `period_ms`."""
+
+    count: int
+    period_ms: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `COUNT/UNIT`. Raises ValueError."""
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise ValueError(f'"{text}" is no rate; write COUNT/UNIT, such as "100/m", the unit being s, m, h or d')
+        return cls(int(found[1]), _UNITS_MS[found[2]])
+
+    def __str__(self) -> str:
+        unit = next(unit for unit, length in _UNITS_MS.items() if length == self.period_ms)
+        return f"{self.count}/{unit}"
+
+    @property
+    def period_us(self) -> int:
+        """How long an empty bucket takes to be full, in microseconds."""
+        return self.period_ms * 1000
+
+    @property
+    def interval_us(self) -> int:
+        """How long one token takes, in microseconds, at least 1."""
+        return max(1, self.period_us // self.count)

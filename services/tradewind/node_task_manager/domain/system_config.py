@@ -1,0 +1,43 @@
+"""What bounds the whole system, set by its operators while it runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from tradewind.node_task_manager.domain.rates import Rate
+
+
+@dataclass(frozen=True, slots=True)
+class SystemConfig:
+    """Limits, 0 for none; `version` rises with each write, 0 standing for the one that nobody has written.
+
+    At most so many node tasks run at once: in all, per user, per flow, per node type; `max_concurrent_tasks` is for the
+    ad-hoc tasks and batches of a user alone. `user_weights` are what users get when several wait, 1 unless it says
+    otherwise; `rates` bound how many node tasks of a type begin in a time.
+    """
+
+    max_running: int = 0
+    max_running_per_user: int = 0
+    max_running_per_flow: int = 0
+    max_running_per_node_type: Mapping[str, int] = field(default_factory=dict)
+    max_concurrent_tasks: int = 0
+    user_weights: Mapping[str, float] = field(default_factory=dict)
+    rates: Mapping[str, Rate] = field(default_factory=dict)
+    version: int = 0
+
+    def weight(self, user_id: str) -> float:
+        """Return what a user's turns count."""
+        return self.user_weights.get(user_id, 1.0)
+
+    def share(self, shard: int, shards: int) -> Self:
+        """Return what holds in one of several shards: limits that span users are split up, adding up to the limit."""
+
+        def part(limit: int) -> int:
+            return limit // shards + (shard < limit % shards)
+
+        return replace(
+            self,
+            max_running=part(self.max_running),
+            max_running_per_node_type={name: part(most) for name, most in self.max_running_per_node_type.items()},
+            rates={name: replace(rate, count=part(rate.count)) for name, rate in self.rates.items()},
+        )

@@ -1,0 +1,102 @@
+"""What passes between the store and those who work for it: vacancies, assignments, outcomes, effects."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tradewind.node_task_manager.domain.node_task import StopMark, TaskError
+from tradewind.node_task_manager.domain.retry import RetryWish
+
+
+@dataclass(frozen=True, slots=True)
+class Vacancy:
+    """A worker that can take `credits` more node tasks. `session` 0 stands for a worker without a stream."""
+
+    worker_id: str
+    session: int
+    credits: int
+    node_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A node task leased to a worker; times in epoch ms, 0 for none.
+
+    `inputs` pairs the place of a live edge with its value. A value of `@` stays with its source and is read outside
+    the claim, and so are all when there are too many of them (`inputs_outside`).
+    """
+
+    worker_id: str
+    task_id: str
+    nonce: str
+    attempt: int
+    component_id: str
+    plan: str
+    index: int
+    run_id: str
+    user_id: str
+    inputs: tuple[tuple[int, str], ...] = ()
+    inputs_outside: bool = False
+    run_inputs: str = ""
+    traceparent: str = ""
+    planned_ms: int = 0
+    deadline_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """A running node task that its worker is to stop."""
+
+    worker_id: str
+    task_id: str
+    attempt: int
+    nonce: str
+    stop: StopMark
+
+
+class OutcomeKind(StrEnum):
+    """How an attempt ended, as its worker tells it."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TERMINATED = "terminated"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of an attempt; `outputs` pairs emitted handles with JSON text."""
+
+    task_id: str
+    attempt: int
+    nonce: str
+    kind: OutcomeKind
+    outputs: tuple[tuple[str, str], ...] = ()
+    error: TaskError | None = None
+    wish: RetryWish | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A token as its holder names it."""
+
+    task_id: str
+    attempt: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a change brought about beyond its own answer.
+
+    `partitions` got events; `ready_types` have node tasks that no vacancy of the caller could take; `todo` pieces of
+    work are left over for `drain`. `due_in` is the time in ms until the earliest of the delayed node tasks is due, -1
+    when there are none or nobody looked.
+    """
+
+    assignments: tuple[Assignment, ...] = ()
+    terminations: tuple[Termination, ...] = ()
+    partitions: tuple[int, ...] = ()
+    ready_types: tuple[str, ...] = ()
+    stale_workers: tuple[str, ...] = ()
+    todo: int = 0
+    results: tuple[str, ...] = field(default=())
+    due_in: int = -1

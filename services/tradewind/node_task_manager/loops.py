@@ -1,0 +1,174 @@
+"""What the node task manager does by itself: reaping, pinging, waking."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.events import EventFeed
+from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
+from tradewind.server.ending import end_tasks
+
+_log = structlog.get_logger(__name__)
+_REAP_S = 1.0
+_OUTAGE_S = 2.0
+_LOOK_S = 5.0
+_PING_S = 5.0
+
+
+class Loops:
+    """Runs the loops of one process."""
+
+    def __init__(
+        self,
+        dispatchers: Mapping[int, Dispatcher],
+        pool: WorkerPool,
+        feed: EventFeed,
+        watch: RunWatch,
+        publish: Callable[[int, str], Awaitable[Any]],
+        lease_s: float,
+        load_config: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._dispatchers = dispatchers
+        self._pool = pool
+        self._load_config = load_config
+        self._feed = feed
+        self._watch = watch
+        self._publish = publish
+        self._lease_s = lease_s
+        # A worker that is stopped must be out of the running before what it held is given out again.
+        self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
+        self._pings = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin."""
+        for dispatcher in self._dispatchers.values():
+            self._begin(self._every(_REAP_S, _Reaper(dispatcher, self._pool, self._lease_s)))
+        self._begin(self._every(_LOOK_S, self._look))
+        self._begin(self._every(_LOOK_S, self._load_config))
+        self._begin(self._every(self._ping_s, self._ping))
+
+    async def stop(self) -> None:
+        """End."""
+        await end_tasks(self._tasks)
+
+    def announce(self, shard: int, partitions: Sequence[int]) -> None:
+        """Tell whoever receives these partitions that there are events: here, or another replica."""
+        self._feed.announce(shard, partitions)
+        for partition in partitions:
+            if not self._feed.serves(partition):
+                self._begin(self._send(shard, f"e:{partition}"))
+
+    def took(self, partition: int, epoch: int) -> None:
+        """Tell other replicas who has a partition now."""
+        self._begin(self._send(min(self._dispatchers), f"o:{partition}:{epoch}"))
+
+    def elsewhere(self, shard: int, workers: Sequence[str]) -> None:
+        """Tell the replica that a worker is connected to that it has something to hear."""
+        for worker_id in workers:
+            self._begin(self._send(shard, f"w:{worker_id}"))
+
+    def hear(self, shard: int, message: str) -> None:
+        """A replica told of something: a ready node type, `e:<partition>`, `o:<partition>:<epoch>`, `w:<worker>`,
+        `c:<version of the configuration>`, or of an ad-hoc run: `r:<run>` has changed, `f:<run>` has ended."""
+        kind, _, rest = message.partition(":")
+        dispatcher = self._dispatchers[shard]
+        if not rest:
+            # Also without room: all of it may be offered to a claim that ran before this became ready.
+            dispatcher.look()
+        elif kind == "e":
+            self._feed.announce(shard, [int(rest)])
+        elif kind == "o":
+            partition, _, epoch = rest.partition(":")
+            self._feed.supersede(int(partition), int(epoch))
+        elif kind == "c":
+            self._begin(self._follow_config())
+        elif kind in ("r", "f"):
+            self._watch.tell(rest, over=kind == "f")
+        else:
+            worker = self._pool.get(rest)
+            if worker is not None:
+                dispatcher.remind(worker)
+
+    def tell_of_config(self, version: int) -> None:
+        """Tell other replicas that there is another configuration."""
+        self._begin(self._send(min(self._dispatchers), f"c:{version}"))
+
+    async def _follow_config(self) -> None:
+        try:
+            await self._load_config()
+        except Exception as error:
+            _log.warning("the configuration could not be read", error=repr(error))
+
+    async def _send(self, shard: int, message: str) -> None:
+        try:
+            await self._publish(shard, message)
+        except Exception as error:
+            _log.warning("other replicas were not told", message=message, error=repr(error))
+
+    async def _look(self) -> None:
+        """In case a wake-up was lost."""
+        for dispatcher in self._dispatchers.values():
+            dispatcher.look()
+
+    async def _ping(self) -> None:
+        """A worker that leaves pings unanswered gets nothing new."""
+        self._pings += 1
+        for worker in self._pool:
+            worker.unanswered_pings += 1
+            self._pool.refresh(worker)
+            worker.line.ping(self._pings)
+
+    async def _every(self, pause_s: float, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                await step()
+            except Exception as error:
+                _log.warning("a background step failed", step=repr(step), error=repr(error))
+
+    def _begin(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _Reaper:
+    """Takes back what lapsed; after a start or an outage only once workers had a whole lease to come back.
+
+    While no worker here holds anything, and nothing was found, it looks every third time only.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, pool: WorkerPool, lease_s: float) -> None:
+        self._dispatcher = dispatcher
+        self._pool = pool
+        self._rests = 0
+        self._lease_s = lease_s
+        self._holding_until = time.monotonic() + lease_s
+        self._away_since = 0.0
+
+    async def __call__(self) -> None:
+        if self._rests and not any(worker.held for worker in self._pool):
+            self._rests -= 1
+            return
+        dispatcher, tasks, now = self._dispatcher, self._dispatcher.shard.tasks, time.monotonic()
+        try:
+            effects = await (tasks.claim() if now < self._holding_until else tasks.reap())
+        except Exception:
+            self._away_since = self._away_since or now
+            raise
+        if self._away_since:
+            if now - self._away_since > _OUTAGE_S:
+                self._holding_until = now + self._lease_s
+            self._away_since = 0.0
+            dispatcher.recovered()
+        dispatcher.apply(effects)
+        self._rests = 0 if effects.results else 2
+        if effects.results:
+            _log.info("reaped", shard=dispatcher.shard.number, node_tasks=effects.results[:10])
+            dispatcher.look()

@@ -1,0 +1,1 @@
+"""Other services, as the node task manager sees them."""

@@ -1,0 +1,381 @@
+"""What the node task manager asks of its store and of its neighbours.
+
+Each store answers for one shard. Store errors (the store cannot be reached) come as the adapter's own exceptions and
+never look like an answer. Every method that changes node tasks takes `vacancies`: ready node tasks go to them in the
+same step, users in turn and oldest first, and are found in the effects.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tradewind.node_task_manager.domain.component import Component, RunSubmission, SubmitResult
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Termination, Vacancy
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A worker's new session, the nonces of named tokens that hold no lease, and what followed."""
+
+    session: int
+    lost: tuple[str, ...]
+    effects: Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What became of named leases: `lost` pairs nonces with the reason; assignments in `effects` are sent again."""
+
+    session_current: bool
+    lost: tuple[tuple[str, str], ...]
+    lease_deadline: int
+    effects: Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Answers to submissions in their order, and what followed."""
+
+    results: tuple[SubmitResult, ...]
+    effects: Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """How far the removal of a flow is."""
+
+    removed: int
+    done: bool
+    effects: Effects
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentEvent:
+    """Says that a component finished; `event_id` orders the events of a partition.
+
+    `outputs` pairs handles with what the component's only sink, `sink`, has emitted; there when that is at most 1 KiB.
+    """
+
+    event_id: str
+    partition: int
+    run: str
+    run_id: str
+    component: str
+    nodes: int
+    completed: int
+    failed: int
+    terminated: int
+    skipped: int
+    sinks: int
+    at: int
+    stop: StopMark | None = None
+    sink: str = ""
+    outputs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits of a type and user: how many stand in line, which is next, and how many limits hold back beside it."""
+
+    node_type: str
+    user_id: str
+    count: int
+    first: str
+    held_back: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running node task is: 0 to 100, and what it says."""
+
+    task_id: str
+    nonce: str
+    progress: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that a node logged; `at` in epoch ms."""
+
+    task_id: str
+    nonce: str
+    level: str
+    source: str
+    message: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLine:
+    """A line as it is kept."""
+
+    log_id: str
+    cycle: int
+    run: int
+    node_id: str
+    level: str
+    source: str
+    message: str
+    at: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An assignment with all that its worker needs: its node of the plan, and values by input handle."""
+
+    shard: int
+    assignment: Assignment
+    run: RunName
+    node: PlanNode
+    inputs: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class WorkerLine(Protocol):
+    """The way out to a connected worker; calls return at once and what they say is sent in order."""
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits to be read by the worker that no more work may be given to it."""
+        ...
+
+    async def writable(self) -> None:
+        """Return as soon as the line is not full, or is closed."""
+        ...
+
+    def assign(self, ready: Sequence[Ready]) -> None:
+        """Give node tasks."""
+        ...
+
+    def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
+        """Ask to stop node tasks."""
+        ...
+
+    def lose(self, shard: int, losses: Sequence[tuple[Held, str]]) -> None:
+        """Say that attempts hold no lease any more, and why."""
+        ...
+
+    def expect(self, sequence: int, parts: int) -> None:
+        """A message of the worker was heard: it has taken effect when its `parts` are acknowledged."""
+        ...
+
+    def acknowledge(self, sequence: int) -> None:
+        """A part of a message has taken effect; say so when all of it has, and all before it."""
+        ...
+
+    def resync(self) -> None:
+        """Ask for held tokens and recent outcomes once more: the store may have lost its last second."""
+        ...
+
+    def ping(self, number: int) -> None:
+        """Ask for a sign of life."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """End the stream: a newer one of the same worker is there."""
+        ...
+
+
+class WorkerDirectory(Protocol):
+    """Who is registered."""
+
+    async def knows(self, worker_id: str) -> bool:
+        """Say whether a worker is registered; True as well when nobody can tell."""
+        ...
+
+
+class NodeTypes(Protocol):
+    """What live workers can do."""
+
+    async def offered(self, node_type: str) -> bool | None:
+        """Say whether a live worker offers a node type; None when nobody can tell."""
+        ...
+
+
+class NodeTaskStore(Protocol):
+    """Node tasks of one shard, and all that changes them."""
+
+    async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
+        """Create runs. One that stands already is `duplicate`, another under its name `run_conflict`, one with plans
+        that were not saved `plan_unknown`, one begun before its flow was purged `flow_purged`; none of these changes
+        anything. A run with a stop mark begins stopped."""
+        ...
+
+    async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        """End attempts that hold their lease; an outcome that took effect before is fine. `results` holds for each
+        "" or why it was refused; a refused one changes nothing. Signals are delivered and successors released or
+        skipped, transitively."""
+        ...
+
+    async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        """Give ready node tasks to vacancies, and go on with what is `todo`."""
+        ...
+
+    async def open_session(
+        self, worker_id: str, incarnation: str, held: Sequence[Held], vacancies: Sequence[Vacancy] = ()
+    ) -> Session:
+        """Begin the worker's next session. Named node tasks whose lease stands stay with it; whatever else it had is
+        given back, and counts as lost when the incarnation is another one."""
+        ...
+
+    async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
+        """Renew named leases up to the attempt's own time limit. What the session was given over 2 s ago and the
+        worker does not name comes again as assignments; stops asked for come again as terminations."""
+        ...
+
+    async def give_back(
+        self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
+    ) -> Effects:
+        """Queue again the named node tasks of a worker, or all; refused ("replaced") when the session is not its
+        latest. Does not count as lost. A node task asked to stop becomes terminated."""
+        ...
+
+    async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        """Give back what outlived its lease (counting it as lost; the fourth time it fails), fail what outlived its
+        timeout or its wait for a worker, terminate what did not stop in time. `results` names them."""
+        ...
+
+    def configure(self, config: SystemConfig) -> None:
+        """Keep within these limits from now on; what began under others is not counted under new ones."""
+        ...
+
+    async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        """Look anew at all that limits held back: they have changed."""
+        ...
+
+    async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
+        """Put down a stop mark for a component ("" for the run), also when nothing is there yet; skip what has not
+        begun and ask what runs to stop. `results`: how many were skipped, how many asked."""
+        ...
+
+    async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
+        """Skip a node task that has not begun, ask a running one to stop; `results` is ("unknown",) without its run."""
+        ...
+
+    async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
+        """List a node task as dead letter no more; one that is not listed stays unlisted."""
+        ...
+
+    async def purge(self, flow_id: str) -> Purge:
+        """Remove a bounded part of a flow; late outcomes and submissions of it are refused from the first call on."""
+        ...
+
+    async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
+        """Keep progress (never falling within an attempt) and log lines of attempts that hold their lease or ended
+        by themselves; return how many were kept."""
+        ...
+
+
+class NodeTaskReader(Protocol):
+    """Looks at node tasks without changing them."""
+
+    async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
+        """Return node tasks in the order of `ids`; None for one without a record."""
+        ...
+
+    async def components(self, wanted: Sequence[tuple[RunName, str]]) -> list[Component | None]:
+        """Return components in the order of `wanted` (run, component id)."""
+        ...
+
+    async def component_ids(self, run: RunName) -> tuple[str, ...]:
+        """Return the ids of a run's components in the order of submission; none for an unknown run."""
+        ...
+
+    async def held_by(self, worker_id: str) -> list[str]:
+        """Return the ids of node tasks leased to a worker."""
+        ...
+
+    async def emitted(self, ids: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
+        """Return what node tasks emitted, by handle, in the order of `ids`; nothing for one without a record."""
+        ...
+
+    async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
+        """Return emitted values of (node task, handle) in order, None for one that is not there."""
+        ...
+
+    async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
+        """Return log lines after position `after` ("" for the first), oldest first."""
+        ...
+
+    async def run_lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
+        """Return log lines of an ad-hoc task or a batch, as `lines`."""
+        ...
+
+    async def dead_letters(self, user_id: str, after: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
+        """Return when (epoch ms) and which node tasks of a user were given up, the newest first; `after` is the last of
+        the page before. Given up are those that lost too many workers, and those that failed for good though they may
+        be tried more than once."""
+        ...
+
+    async def runs_of(
+        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int
+    ) -> list[tuple[int, str]]:
+        """Return when each `task` or `batch` of a user was submitted and the name of its run, the newest first; those
+        that follow `after`, which is one of them or was. A run is listed for as long as its records are kept."""
+        ...
+
+
+class QueueReader(Protocol):
+    """Counts what stands in queues."""
+
+    async def queues(self) -> list[Queue]:
+        """Return each queue that has something in it, by type and user."""
+        ...
+
+    async def running(self, limit: int) -> tuple[int, list[str]]:
+        """Return how many node tasks are leased, and the ids of up to `limit` of them."""
+        ...
+
+    async def held(self, limits: Sequence[str]) -> list[int]:
+        """Return how many hold a slot of each limit, `running` standing for a lease; of `rate:<type>` in how
+        many microseconds its bucket is full."""
+        ...
+
+    async def totals(self) -> dict[str, int]:
+        """Return how many node tasks have ended, by status, and how many failed by code, as `failed:<code>`."""
+        ...
+
+
+class ConfigStore(Protocol):
+    """Keeps the system's configuration."""
+
+    async def load(self) -> SystemConfig:
+        """Return the configuration, its default when none was ever written."""
+        ...
+
+    async def save(self, config: SystemConfig, expected: int) -> bool:
+        """Replace the one of version `expected`; False, and nothing is changed, when another one stands."""
+        ...
+
+
+class PlanStore(Protocol):
+    """Keeps plans by digest; equal digests are equal plans."""
+
+    async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
+        """Keep a plan while it is used and, unless `keep_ms` says else, for 30 d; saving it again is a no-op."""
+        ...
+
+    async def load(self, digest: str) -> Plan | None:
+        """Return a plan, or None when it is unknown."""
+        ...
+
+
+class EventLog(Protocol):
+    """Events of one shard for the scheduler, kept until they are acknowledged."""
+
+    async def subscribe(self, partition: int, epoch: int) -> bool:
+        """Raise the partition's epoch; False when a higher one is known."""
+        ...
+
+    async def read(self, after: dict[int, str], limit: int) -> list[ComponentEvent]:
+        """Return events of each partition after its position ("0" for the first kept), in order."""
+        ...
+
+    async def acknowledge(self, through: dict[int, str]) -> None:
+        """Forget each partition's events up to a position."""
+        ...

@@ -1,0 +1,107 @@
+"""What requests about ad-hoc tasks and batches must look like; every fault is listed with its path."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tradewind.api.node_task_manager.v1 import batch_pb2
+from tradewind.node_task_manager.domain.batch import MAX_ITEMS
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from tradewind.node_task_manager.rpc.mapping import is_duration, milliseconds
+from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import check_identifier
+
+MAX_PARAMETER_BYTES = 256 * 1024
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+_MAX_REQUEST_ID = 128
+_MAX_FAULTS = 100
+_SHORTEST_SILENCE_MS = 1000
+_raw = msgspec.json.Decoder(msgspec.Raw)
+
+
+def task(request: batch_pb2.SubmitTaskRequest) -> None:
+    """Raise InvalidInput with every fault."""
+    require(
+        [
+            *_common_faults("", request.user_id, request.node_type, request.request_id, request.options),
+            parameters_fault("parameters_json", request.parameters_json),
+        ]
+    )
+
+
+def head(message: batch_pb2.SubmitBatchRequest) -> None:
+    """Raise InvalidInput unless the first message of a batch says what the batch is."""
+    if not message.HasField("head"):
+        raise InvalidInput([Violation("head", "must be in the first message, with user_id, node_type and total")])
+    given = message.head
+    faults = list(_common_faults("head.", given.user_id, given.node_type, given.request_id, given.options))
+    if not 1 <= given.total <= MAX_ITEMS:
+        faults.append(Violation("head.total", f"must be 1 to {MAX_ITEMS}, is {given.total}"))
+    require(faults)
+
+
+def items(parameters: Sequence[str]) -> None:
+    """Raise InvalidInput with the faults of the items, at most 100 of them."""
+    faults: list[Violation] = []
+    for place, text in enumerate(parameters):
+        fault = parameters_fault(f"parameters_json[{place}]", text)
+        if fault is not None and len(faults) < _MAX_FAULTS:
+            faults.append(fault)
+    require(faults)
+
+
+def parameters_fault(path: str, text: str) -> Violation | None:
+    """Return what is wrong with the parameters in field `path`, None when they are a JSON object, or nothing."""
+    if not text:
+        return None
+    size = len(text.encode())
+    if size > MAX_PARAMETER_BYTES:
+        return Violation(path, f"must have at most {MAX_PARAMETER_BYTES} bytes, has {size}")
+    try:
+        value = _raw.decode(text)
+    except msgspec.DecodeError as error:
+        return Violation(path, f"is not JSON: {error}")
+    if not bytes(value).lstrip().startswith(b"{"):
+        return Violation(path, f"must be a JSON object, is {text[:40]}")
+    return None
+
+
+def task_run(task_id: str, user_id: str) -> RunName:
+    """Return the run that a task is. Raises InvalidInput unless this can be the id of one, and that of a user."""
+    faults = [check_identifier("user_id", user_id)]
+    try:
+        name = TaskName.parse(task_id)
+        if name.node_id or not name.run.ad_hoc:
+            raise ValueError(f'"{task_id}" is not task:<id>')
+    except ValueError as error:
+        require([Violation("task_id", str(error)), *faults])
+        raise
+    require(faults)
+    return name.run
+
+
+def require(faults: Iterable[Violation | None]) -> None:
+    """Raise InvalidInput when there are faults."""
+    found = [fault for fault in faults if fault is not None]
+    if found:
+        raise InvalidInput(found)
+
+
+def _common_faults(
+    prefix: str, user_id: str, node_type: str, request_id: str, options: batch_pb2.TaskOptions
+) -> Iterable[Violation | None]:
+    yield check_identifier(f"{prefix}user_id", user_id)
+    yield check_identifier(f"{prefix}node_type", node_type)
+    if len(request_id) > _MAX_REQUEST_ID:
+        yield Violation(f"{prefix}request_id", f"must have at most {_MAX_REQUEST_ID} characters, has {len(request_id)}")
+    for name in ("schedule_to_start", "start_to_close", "heartbeat_timeout", "total_timeout"):
+        if not is_duration(getattr(options, name)):
+            yield Violation(f"{prefix}options.{name}", "must be 0 to 100 years")
+    if 0 < milliseconds(options.heartbeat_timeout) < _SHORTEST_SILENCE_MS:
+        yield Violation(f"{prefix}options.heartbeat_timeout", "must be 0 for none, or at least 1 s")
+    if not LOWEST_PRIORITY <= options.priority <= HIGHEST_PRIORITY:
+        bounds = f"{LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
+        yield Violation(f"{prefix}options.priority", f"must be {bounds}, is {options.priority}")
+    yield from retry_faults(f"{prefix}options.retry", options.retry)

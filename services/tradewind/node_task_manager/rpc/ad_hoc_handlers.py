@@ -1,0 +1,194 @@
+"""The part of NodeTaskManagerService for ad-hoc tasks and batches: parse, call the use case, answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import batch_pb2 as pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
+from tradewind.node_task_manager.domain.batch import BatchProgress, batch_status
+from tradewind.node_task_manager.domain.component import Component, ComponentStatus
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.rpc import ad_hoc_checks, ad_hoc_mapping, checks, mapping
+from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc, Position
+from tradewind.node_task_manager.use_cases.look import Seen
+from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
+from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.streams import OpenStreams
+
+_MAX_ANSWER_BYTES = 2 * 1024 * 1024
+_MAX_REASON = 1024
+_MAX_BY = 128
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
+    """Ad-hoc tasks and batches."""
+
+    def __init__(self, submit: SubmitAdHoc, ad_hoc: AdHoc, watch: RunWatch, streams: OpenStreams) -> None:
+        self._submit_ad_hoc = submit
+        self._ad_hoc = ad_hoc
+        self._watch = watch
+        self._streams = streams
+
+    async def SubmitTask(self, request: pb2.SubmitTaskRequest, context: Context) -> pb2.SubmitTaskResponse:
+        ad_hoc_checks.task(request)
+        work = ad_hoc_mapping.task_work(request)
+        accepted = await self._submit_ad_hoc(work, require_worker=request.options.require_worker)
+        seen = await self._ad_hoc.task(str(accepted.run), request.user_id)
+        return pb2.SubmitTaskResponse(
+            task=mapping.node_task(seen, config=True), duplicate=accepted.duplicate, warnings=accepted.warnings
+        )
+
+    async def GetTask(self, request: pb2.GetTaskRequest, context: Context) -> pb2.GetTaskResponse:
+        ad_hoc_checks.task_run(request.task_id, request.user_id)
+        seen = await self._ad_hoc.task(request.task_id, request.user_id, outputs=request.include_outputs)
+        return pb2.GetTaskResponse(task=mapping.node_task(seen, config=True))
+
+    async def ListTasks(self, request: pb2.ListTasksRequest, context: Context) -> pb2.ListTasksResponse:
+        checks.identifiers(user_id=request.user_id)
+        after = page_position(request.page_token, Position)
+        statuses = ad_hoc_mapping.task_statuses(request.statuses)
+        seen, following = await self._ad_hoc.tasks(request.user_id, statuses, after, page_size_of(request.page_size))
+        return pb2.ListTasksResponse(
+            tasks=[mapping.node_task(each) for each in seen], next_page_token=page_token(following)
+        )
+
+    async def CancelTask(self, request: pb2.CancelTaskRequest, context: Context) -> pb2.CancelTaskResponse:
+        ad_hoc_checks.task_run(request.task_id, request.user_id)
+        seen = await self._ad_hoc.cancel_task(request.task_id, request.user_id, *_why(request))
+        return pb2.CancelTaskResponse(task=mapping.node_task(seen))
+
+    async def WatchTask(self, request: pb2.WatchTaskRequest, context: Context) -> None:  # type: ignore[override]
+        ad_hoc_checks.task_run(request.task_id, request.user_id)
+
+        async def read() -> Seen:
+            return await self._ad_hoc.task(request.task_id, request.user_id, outputs=request.include_outputs)
+
+        with self._streams.opened():
+            changes = self._watch.follow(request.task_id, read, _face, lambda seen: seen.task.status.terminal)
+            async with aclosing(changes):
+                async for seen in changes:
+                    await context.write(pb2.WatchTaskResponse(task=mapping.node_task(seen)))
+
+    async def SubmitBatch(
+        self, request_iterator: AsyncIterator[pb2.SubmitBatchRequest], context: Context
+    ) -> pb2.SubmitBatchResponse:
+        with self._streams.opened():
+            head, parameters = await _uploaded(request_iterator)
+        work = ad_hoc_mapping.batch_work(head, parameters)
+        accepted = await self._submit_ad_hoc(work, require_worker=head.options.require_worker)
+        batch = await self._ad_hoc.batch(accepted.run.batch_id, head.user_id)
+        return pb2.SubmitBatchResponse(
+            batch=ad_hoc_mapping.batch(batch), duplicate=accepted.duplicate, warnings=accepted.warnings
+        )
+
+    async def GetBatch(self, request: pb2.GetBatchRequest, context: Context) -> pb2.GetBatchResponse:
+        checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        batch = await self._ad_hoc.batch(request.batch_id, request.user_id)
+        reason = await self._ad_hoc.why_waiting(batch)
+        return pb2.GetBatchResponse(batch=ad_hoc_mapping.batch(batch), reason=reason)
+
+    async def ListBatches(self, request: pb2.ListBatchesRequest, context: Context) -> pb2.ListBatchesResponse:
+        checks.identifiers(user_id=request.user_id)
+        after = page_position(request.page_token, Position)
+        statuses = ad_hoc_mapping.batch_statuses(request.statuses)
+        batches, following = await self._ad_hoc.batches(
+            request.user_id, statuses, after, page_size_of(request.page_size)
+        )
+        return pb2.ListBatchesResponse(
+            batches=[ad_hoc_mapping.batch(each) for each in batches], next_page_token=page_token(following)
+        )
+
+    async def ListBatchResults(
+        self, request: pb2.ListBatchResultsRequest, context: Context
+    ) -> pb2.ListBatchResultsResponse:
+        checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        after = page_position(request.page_token, int) or 0
+        seen, following = await self._ad_hoc.results(
+            request.batch_id,
+            request.user_id,
+            after,
+            page_size_of(request.page_size),
+            _MAX_ANSWER_BYTES,
+            outputs=not request.omit_outputs,
+        )
+        return pb2.ListBatchResultsResponse(
+            items=[mapping.node_task(each, config=request.include_parameters) for each in seen],
+            next_page_token=page_token(following or None),
+        )
+
+    async def CancelBatch(self, request: pb2.CancelBatchRequest, context: Context) -> pb2.CancelBatchResponse:
+        checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        batch = await self._ad_hoc.cancel_batch(request.batch_id, request.user_id, *_why(request))
+        return pb2.CancelBatchResponse(batch=ad_hoc_mapping.batch(batch))
+
+    async def WatchBatch(self, request: pb2.WatchBatchRequest, context: Context) -> None:  # type: ignore[override]
+        checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+        run = str(RunName.of_batch(request.batch_id))
+
+        async def read() -> Component:
+            return await self._ad_hoc.batch(request.batch_id, request.user_id)
+
+        with self._streams.opened():
+            changes = self._watch.follow(run, read, _batch_face, lambda each: each.status is ComponentStatus.FINISHED)
+            async with aclosing(changes):
+                async for batch in changes:
+                    await context.write(pb2.WatchBatchResponse(batch=ad_hoc_mapping.batch(batch)))
+
+    async def ListTaskLogs(self, request: pb2.ListTaskLogsRequest, context: Context) -> pb2.ListTaskLogsResponse:
+        checks.log_position(request.after_log_id)
+        if request.task_id:
+            run = ad_hoc_checks.task_run(request.task_id, request.user_id)
+        else:
+            checks.identifiers(batch_id=request.batch_id, user_id=request.user_id)
+            run = RunName.of_batch(request.batch_id)
+        size = page_size_of(request.page_size)
+        lines = await self._ad_hoc.lines(run, request.user_id, request.after_log_id, size)
+        return pb2.ListTaskLogsResponse(logs=[mapping.log_line(line) for line in lines])
+
+
+async def _uploaded(messages: AsyncIterator[pb2.SubmitBatchRequest]) -> tuple[pb2.BatchHead, list[str]]:
+    """Read the parts of a batch. Raises InvalidInput, as soon as there is a fault, with all that are known by then."""
+    head: pb2.BatchHead | None = None
+    parameters: list[str] = []
+    size = 0
+    async for message in messages:
+        if head is None:
+            ad_hoc_checks.head(message)
+            head = message.head
+        elif message.HasField("head"):
+            raise InvalidInput([Violation("head", "must be in the first message only")])
+        parameters += message.parameters_json
+        size += sum(map(len, message.parameters_json))
+        if len(parameters) > head.total:
+            raise InvalidInput([Violation("head.total", f"says {head.total}, there are more items")])
+        if size > ad_hoc_checks.MAX_BATCH_BYTES:
+            limit = ad_hoc_checks.MAX_BATCH_BYTES // 1024 // 1024
+            raise InvalidInput([Violation("parameters_json", f"must have at most {limit} MiB in all")])
+    if head is None:
+        raise InvalidInput([Violation("head", "must be in the first message; there was none")])
+    if len(parameters) < head.total:
+        raise InvalidInput([Violation("head.total", f"says {head.total}, there are {len(parameters)} items")])
+    await asyncio.to_thread(ad_hoc_checks.items, parameters)
+    return head, parameters
+
+
+def _why(request: pb2.CancelTaskRequest | pb2.CancelBatchRequest) -> tuple[str, str]:
+    return request.reason[:_MAX_REASON] or "cancelled", request.by[:_MAX_BY] or request.user_id
+
+
+def _face(seen: Seen) -> object:
+    """What of a task is worth telling; not its lease."""
+    task = seen.task
+    return task.status, task.reason, seen.waits, task.attempt, task.worker_id, task.progress, task.message, task.stop
+
+
+def _batch_face(component: Component) -> object:
+    return batch_status(component), BatchProgress.of(component), component.stop

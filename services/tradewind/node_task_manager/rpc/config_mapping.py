@@ -1,0 +1,78 @@
+"""Protobuf on the outside, domain on the inside: the system's configuration."""
+
+import math
+from collections.abc import Iterator
+
+from tradewind.api.node_task_manager.v1 import config_pb2
+from tradewind.node_task_manager.domain.rates import Rate
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import check_identifier
+
+FIELDS = tuple(field.name for field in config_pb2.SystemConfig.DESCRIPTOR.fields)
+_NUMBERS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_concurrent_tasks")
+_MOST_TYPES = 200
+_MOST_WEIGHTS = 10_000
+_WEIGHTS = (0.01, 100.0)
+
+
+def config_message(config: SystemConfig) -> config_pb2.SystemConfig:
+    """The configuration."""
+    return config_pb2.SystemConfig(
+        **{name: getattr(config, name) for name in _NUMBERS},
+        max_running_per_node_type=config.max_running_per_node_type,
+        user_weights=config.user_weights,
+        rates={name: str(rate) for name, rate in config.rates.items()},
+    )
+
+
+def etag(config: SystemConfig) -> str:
+    """What changes with each write."""
+    return f"v{config.version}"
+
+
+def update(request: config_pb2.UpdateConfigRequest) -> tuple[SystemConfig, tuple[str, ...], int | None]:
+    """Parse what is to change, in which fields, and of which version. Raises InvalidInput with every fault."""
+    faults = [fault for fault in _faults(request) if fault is not None]
+    if faults:
+        raise InvalidInput(faults)
+    message = request.config
+    given = SystemConfig(
+        **{name: getattr(message, name) for name in _NUMBERS},
+        max_running_per_node_type=dict(message.max_running_per_node_type),
+        user_weights=dict(message.user_weights),
+        rates={name: Rate.parse(text) for name, text in message.rates.items()},
+    )
+    return given, tuple(request.update_mask.paths) or FIELDS, int(request.etag[1:]) if request.etag else None
+
+
+def _faults(request: config_pb2.UpdateConfigRequest) -> Iterator[Violation | None]:
+    message = request.config
+    for name in _NUMBERS:
+        if getattr(message, name) < 0:
+            yield Violation(f"config.{name}", f"must be at least 1, or 0 for no limit, is {getattr(message, name)}")
+    for node_type, most in message.max_running_per_node_type.items():
+        path = f"config.max_running_per_node_type[{node_type}]"
+        yield check_identifier(path, node_type)
+        if most < 1:
+            yield Violation(path, f"must be at least 1, is {most}; leave the type out for no limit")
+    for user_id, weight in message.user_weights.items():
+        path = f"config.user_weights[{user_id}]"
+        yield check_identifier(path, user_id)
+        if not (math.isfinite(weight) and _WEIGHTS[0] <= weight <= _WEIGHTS[1]):
+            yield Violation(path, f"must be a number from {_WEIGHTS[0]} to {_WEIGHTS[1]:g}, is {weight:g}")
+    for node_type, text in message.rates.items():
+        yield check_identifier(f"config.rates[{node_type}]", node_type)
+        try:
+            Rate.parse(text)
+        except ValueError as error:
+            yield Violation(f"config.rates[{node_type}]", str(error))
+    most_of = {"max_running_per_node_type": _MOST_TYPES, "user_weights": _MOST_WEIGHTS, "rates": _MOST_TYPES}
+    for name, most in most_of.items():
+        if len(getattr(message, name)) > most:
+            yield Violation(f"config.{name}", f"at most {most}, there are {len(getattr(message, name))}")
+    for at, name in enumerate(request.update_mask.paths):
+        if name not in FIELDS:
+            yield Violation(f"update_mask.paths[{at}]", f'no field "{name}"; there are {", ".join(FIELDS)}')
+    if request.etag and not (request.etag[0] == "v" and request.etag[1:].isdecimal() and request.etag.isascii()):
+        yield Violation("etag", "is not the etag of a configuration")

@@ -1,0 +1,59 @@
+"""The part of NodeTaskManagerService for dead letters: parse, call the use case, answer."""
+
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.rpc import checks, mapping
+from tradewind.node_task_manager.use_cases.ad_hoc import Position
+from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import check_identifier
+from tradewind.server.paging import page_position, page_size_of, page_token
+
+_MOST_REDRIVEN = 100
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class DeadLetterHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
+    """Dead letters."""
+
+    _dead_letters: DeadLetters
+
+    async def ListDeadLetters(
+        self, request: pb2.ListDeadLettersRequest, context: Context
+    ) -> pb2.ListDeadLettersResponse:
+        checks.identifiers(user_id=request.user_id)
+        after = page_position(request.page_token, Position)
+        seen, following = await self._dead_letters.page(request.user_id, after, page_size_of(request.page_size))
+        return pb2.ListDeadLettersResponse(
+            node_tasks=[mapping.node_task(each, history=True) for each in seen], next_page_token=page_token(following)
+        )
+
+    async def RedriveDeadLetters(
+        self, request: pb2.RedriveDeadLettersRequest, context: Context
+    ) -> pb2.RedriveDeadLettersResponse:
+        _check(request)
+        redriven = await self._dead_letters.redrive(request.user_id, request.node_task_ids)
+        return pb2.RedriveDeadLettersResponse(
+            redriven=[pb2.RedrivenTask(node_task_id=old, task_id=new) for old, new in redriven]
+        )
+
+
+def _check(request: pb2.RedriveDeadLettersRequest) -> None:
+    ids = request.node_task_ids
+    faults = [check_identifier("user_id", request.user_id)]
+    if not 1 <= len(ids) <= _MOST_REDRIVEN:
+        faults.append(Violation("node_task_ids", f"must name 1 to {_MOST_REDRIVEN}, there are {len(ids)}"))
+    for at, task_id in enumerate(ids[:_MOST_REDRIVEN]):
+        try:
+            TaskName.parse(task_id)
+        except ValueError as error:
+            faults.append(Violation(f"node_task_ids[{at}]", str(error)))
+    found = [fault for fault in faults if fault is not None]
+    if found:
+        raise InvalidInput(found)

@@ -1,0 +1,64 @@
+"""One scheduler's stream of events."""
+
+import re
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.node_task_manager.rpc import mapping
+from tradewind.node_task_manager.use_cases.events import EventFeed, Subscriber
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.streams import both
+
+_MAX_EVENTS = 500
+"""In one message: with the longest names and reasons that is about 1 MiB."""
+_EVENT_ID = re.compile(r"\d{1,18}-\d{1,18}", re.ASCII)
+
+
+class EventStream:
+    """Serves one ReceiveEvents call."""
+
+    def __init__(self, feed: EventFeed) -> None:
+        self._feed = feed
+        self._subscriber = Subscriber()
+
+    async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Read and write until either side ends. Raises InvalidInput for rubbish."""
+        try:
+            await both(self._read(context), self._write(context))
+        finally:
+            self._feed.unsubscribe(self._subscriber, list(self._subscriber.partitions))
+
+    async def _write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        while True:
+            events, ended = await self._feed.next(self._subscriber)
+            for first in range(0, len(events), _MAX_EVENTS):
+                piece = [mapping.event(shard, event) for shard, event in events[first : first + _MAX_EVENTS]]
+                await context.write(pb2.ReceiveEventsResponse(events=piece))
+            if ended:
+                await context.write(pb2.ReceiveEventsResponse(ended_partitions=ended))
+
+    async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        while (message := await context.read()) is not grpc.aio.EOF:
+            _check(message)
+            for wanted in message.subscribe:
+                await self._feed.subscribe(self._subscriber, wanted.partition, wanted.epoch)
+            self._feed.unsubscribe(self._subscriber, message.unsubscribe)
+            if message.acks:
+                acks = [(each.shard, each.partition, each.event_id) for each in message.acks]
+                await self._feed.acknowledge(self._subscriber, acks)
+
+
+def _check(message: pb2.ReceiveEventsRequest) -> None:
+    faults = []
+    for name in ("subscribe", "acks"):
+        for at, each in enumerate(getattr(message, name)):
+            if not 0 <= each.partition < PARTITIONS:
+                faults.append(Violation(f"{name}[{at}].partition", f"must be 0 to {PARTITIONS - 1}"))
+    for at, ack in enumerate(message.acks):
+        if not _EVENT_ID.fullmatch(ack.event_id):
+            faults.append(Violation(f"acks[{at}].event_id", "is not the id of an event"))
+    if faults:
+        raise InvalidInput(faults)

@@ -1,0 +1,245 @@
+"""NodeTaskManagerService: parse, call the use case, answer."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import config_pb2, queue_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.work import Held, Outcome
+from tradewind.node_task_manager.rpc import checks, config_mapping, mapping, queue_mapping, work_mapping
+from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
+from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
+from tradewind.node_task_manager.rpc.event_stream import EventStream
+from tradewind.node_task_manager.rpc.work_stream import WorkStream
+from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
+from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
+from tradewind.node_task_manager.use_cases.events import EventFeed
+from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
+from tradewind.node_task_manager.use_cases.stop import Stop
+from tradewind.node_task_manager.use_cases.submit import SubmitRuns
+from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
+from tradewind.node_task_manager.use_cases.system_config import FollowConfig
+from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
+from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.server.faults import FailedPrecondition
+from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.streams import OpenStreams
+
+_MAX_ANSWER_BYTES = 2 * 1024 * 1024
+_MAX_CLAIMED = 500
+_MAX_REASON = 1024
+_MAX_BY = 128
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers):
+    """The gRPC face of the node task manager."""
+
+    def __init__(
+        self,
+        *,
+        submit: SubmitRuns,
+        stop: Stop,
+        look: Look,
+        count_queues: CountQueues,
+        config: FollowConfig,
+        unary: UnaryWork,
+        connections: Connections,
+        notes: Notes,
+        feed: EventFeed,
+        streams: OpenStreams,
+        submit_ad_hoc: SubmitAdHoc,
+        ad_hoc: AdHoc,
+        watch: RunWatch,
+        dead_letters: DeadLetters,
+        shards: Collection[int],
+        lease_ms: int,
+        stop_grace_ms: int,
+    ) -> None:
+        super().__init__(submit_ad_hoc, ad_hoc, watch, streams)
+        self._dead_letters = dead_letters
+        self._submit = submit
+        self._stop = stop
+        self._look = look
+        self._count_queues = count_queues
+        self._config = config
+        self._unary = unary
+        self._connections = connections
+        self._notes = notes
+        self._feed = feed
+        self._shards = shards
+        self._lease_ms = lease_ms
+        self._stop_grace_ms = stop_grace_ms
+
+    async def SubmitComponents(
+        self, request: pb2.SubmitComponentsRequest, context: Context
+    ) -> pb2.SubmitComponentsResponse:
+        checks.submission(request)
+        runs = [mapping.run_submission(run) for run in request.runs]
+        results = await self._submit(runs, [mapping.plan(plan) for plan in request.plans])
+        return pb2.SubmitComponentsResponse(results=[mapping.submit_result(result) for result in results])
+
+    async def StopComponent(self, request: pb2.StopComponentRequest, context: Context) -> pb2.StopComponentResponse:
+        checks.stop(request)
+        skipped, terminating = await self._stop.component(
+            RunName(request.flow_id, request.cycle, request.run),
+            request.run_id,
+            request.user_id,
+            request.component_id,
+            reason=request.reason[:_MAX_REASON] or "stopped",
+            by=request.by[:_MAX_BY] or "system",
+            deadline_ms=mapping.milliseconds(request.deadline),
+        )
+        return pb2.StopComponentResponse(skipped=skipped, terminating=terminating)
+
+    async def TerminateNodeTask(
+        self, request: pb2.TerminateNodeTaskRequest, context: Context
+    ) -> pb2.TerminateNodeTaskResponse:
+        checks.task_id(request.node_task_id, request.user_id)
+        seen = await self._stop.node_task(
+            request.node_task_id,
+            request.user_id,
+            request.reason[:_MAX_REASON] or "stopped",
+            request.by[:_MAX_BY] or "system",
+        )
+        return pb2.TerminateNodeTaskResponse(node_task=mapping.node_task(seen))
+
+    async def PurgeFlow(self, request: pb2.PurgeFlowRequest, context: Context) -> pb2.PurgeFlowResponse:
+        checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
+        done, removed = await self._stop.purge(request.flow_id, request.user_id)
+        return pb2.PurgeFlowResponse(done=done, removed=removed)
+
+    async def GetComponents(self, request: pb2.GetComponentsRequest, context: Context) -> pb2.GetComponentsResponse:
+        checks.runs(request.runs)
+        found = []
+        for run in request.runs:
+            name = RunName(run.flow_id, run.cycle, run.run)
+            found += await self._look.components(name, run.user_id, run.component_ids)
+        return pb2.GetComponentsResponse(components=[mapping.component(each) for each in found])
+
+    async def GetNodeTask(self, request: pb2.GetNodeTaskRequest, context: Context) -> pb2.GetNodeTaskResponse:
+        checks.task_id(request.node_task_id, request.user_id)
+        seen = await self._look.node_task(request.node_task_id, request.user_id, outputs=request.include_outputs)
+        return pb2.GetNodeTaskResponse(node_task=mapping.node_task(seen, config=True))
+
+    async def GetNodeOutputs(self, request: pb2.GetNodeOutputsRequest, context: Context) -> pb2.GetNodeOutputsResponse:
+        checks.references(request.node_tasks)
+        wanted = [(each.node_task_id, each.user_id) for each in request.node_tasks]
+        found = await self._look.outputs(wanted, _MAX_ANSWER_BYTES)
+        return pb2.GetNodeOutputsResponse(node_tasks=[mapping.node_outputs(*each) for each in found])
+
+    async def ListNodeTasks(self, request: pb2.ListNodeTasksRequest, context: Context) -> pb2.ListNodeTasksResponse:
+        checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
+        after = page_position(request.page_token, int) or 0
+        seen, following = await self._look.node_tasks(
+            RunName(request.flow_id, request.cycle, request.run),
+            request.user_id,
+            after,
+            page_size_of(request.page_size),
+            _MAX_ANSWER_BYTES,
+            outputs=request.include_outputs,
+            only=request.node_ids,
+        )
+        signals = await self._look.signals(seen, request.user_id) if request.include_signals else []
+        return pb2.ListNodeTasksResponse(
+            node_tasks=[mapping.node_task(each) for each in seen],
+            signals=mapping.signals(signals),
+            next_page_token=page_token(following or None),
+        )
+
+    async def ListWorkerTasks(
+        self, request: pb2.ListWorkerTasksRequest, context: Context
+    ) -> pb2.ListWorkerTasksResponse:
+        checks.identifiers(worker_id=request.worker_id)
+        seen = await self._look.held_by(request.worker_id)
+        return pb2.ListWorkerTasksResponse(node_tasks=[mapping.node_task(each) for each in seen])
+
+    async def ListNodeLogs(self, request: pb2.ListNodeLogsRequest, context: Context) -> pb2.ListNodeLogsResponse:
+        checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
+        checks.log_position(request.after_log_id)
+        lines = await self._look.lines(
+            request.flow_id, request.cycle, request.user_id, request.after_log_id, page_size_of(request.page_size)
+        )
+        return pb2.ListNodeLogsResponse(logs=[mapping.log_line(line) for line in lines])
+
+    async def GetQueueStats(
+        self, request: queue_pb2.GetQueueStatsRequest, context: Context
+    ) -> queue_pb2.GetQueueStatsResponse:
+        named = {"user_id": request.user_id, "node_type": request.node_type}
+        checks.identifiers(**{name: value for name, value in named.items() if value})
+        return queue_mapping.queue_stats(await self._count_queues(request.user_id, request.node_type))
+
+    async def GetConfig(self, request: config_pb2.GetConfigRequest, context: Context) -> config_pb2.GetConfigResponse:
+        await self._config.load()
+        config = self._config.config
+        return config_pb2.GetConfigResponse(
+            config=config_mapping.config_message(config), etag=config_mapping.etag(config)
+        )
+
+    async def UpdateConfig(
+        self, request: config_pb2.UpdateConfigRequest, context: Context
+    ) -> config_pb2.UpdateConfigResponse:
+        config = await self._config.update(*config_mapping.update(request))
+        return config_pb2.UpdateConfigResponse(
+            config=config_mapping.config_message(config), etag=config_mapping.etag(config)
+        )
+
+    # These two write to the context instead of yielding, so that a write waits for nothing but the stream.
+    async def ReceiveEvents(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
+        with self._streams.opened():
+            await EventStream(self._feed).serve(context)
+
+    async def Work(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
+        with self._streams.opened():
+            await WorkStream(self._connections, self._notes, self._lease_ms, self._stop_grace_ms).serve(context)
+
+    async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
+        checks.claim(request)
+        limit = min(request.limit or 1, _MAX_CLAIMED)
+        ready = await self._unary.claim(request.worker_id, request.node_types, limit, _MAX_ANSWER_BYTES)
+        return pb2.ClaimNodeTasksResponse(assignments=[work_mapping.assignment(each) for each in ready])
+
+    async def RenewLeases(self, request: pb2.RenewLeasesRequest, context: Context) -> pb2.RenewLeasesResponse:
+        checks.identifiers(worker_id=request.worker_id)
+        checks.at_most("tokens", request.tokens, _MAX_CLAIMED)
+        held = work_mapping.held("tokens", request.tokens)
+        work_mapping.require_shards("tokens", held, self._shards)
+        lost, terminations, deadline = await self._unary.renew(request.worker_id, held)
+        return pb2.RenewLeasesResponse(
+            losses=_losses(lost),
+            terminations=[work_mapping.termination(shard, each, self._stop_grace_ms) for shard, each in terminations],
+            lease_deadline=mapping.timestamp(deadline),
+        )
+
+    async def CompleteNodeTasks(
+        self, request: pb2.CompleteNodeTasksRequest, context: Context
+    ) -> pb2.CompleteNodeTasksResponse:
+        checks.at_most("completions", request.completions, _MAX_CLAIMED)
+        outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
+        return pb2.CompleteNodeTasksResponse(losses=await self._ended("completions", outcomes))
+
+    async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
+        checks.at_most("failures", request.failures, _MAX_CLAIMED)
+        outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
+        return pb2.FailNodeTasksResponse(losses=await self._ended("failures", outcomes))
+
+    async def _ended(self, path: str, outcomes: Sequence[tuple[int, Outcome]]) -> list[work_pb2.LeaseLoss]:
+        work_mapping.require_shards(path, outcomes, self._shards)
+        lost = await self._unary.end(outcomes)
+        if len(outcomes) == 1 and lost:
+            (_, held, reason) = lost[0]
+            raise FailedPrecondition("LEASE_LOST", reason, f"node_tasks/{held.task_id}")
+        return _losses(lost)
+
+
+def _losses(lost: Sequence[tuple[int, Held, str]]) -> list[work_pb2.LeaseLoss]:
+    return [
+        work_pb2.LeaseLoss(token=work_mapping.token_text(shard, held), reason=reason) for shard, held, reason in lost
+    ]

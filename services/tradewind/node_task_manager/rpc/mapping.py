@@ -1,0 +1,302 @@
+"""Protobuf on the outside, domain on the inside: node tasks, components, plans and events."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_manager_service_pb2, node_task_pb2
+from tradewind.node_task_manager.domain.component import (
+    Component,
+    ComponentStatus,
+    RunSubmission,
+    SubmitOutcome,
+    SubmitResult,
+)
+from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
+from tradewind.node_task_manager.domain.plan import (
+    SCHEDULE_TO_START_MS,
+    START_TO_CLOSE_MS,
+    FailurePolicy,
+    Plan,
+    PlanEdge,
+    PlanNode,
+    RunIf,
+)
+from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
+from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
+from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
+from tradewind.server.partitions import partition_of
+
+_RUN_IF = {
+    node_task_pb2.RUN_IF_ANY_SUCCEEDED: RunIf.ANY_SUCCEEDED,
+    node_task_pb2.RUN_IF_ALL_DONE: RunIf.ALL_DONE,
+}
+_POLICY = {
+    node_task_pb2.FAILURE_POLICY_FAIL_FAST: FailurePolicy.FAIL_FAST,
+    node_task_pb2.FAILURE_POLICY_CONTINUE: FailurePolicy.CONTINUE,
+}
+_WHEN_FULL = {
+    node_task_pb2.WHEN_FULL_DROP_NEW: WhenFull.DROP_NEW,
+    node_task_pb2.WHEN_FULL_CANCEL_OLDEST: WhenFull.CANCEL_OLDEST,
+    node_task_pb2.WHEN_FULL_KEEP_NEWEST: WhenFull.KEEP_NEWEST,
+}
+_OUTCOME = {
+    SubmitOutcome.ACCEPTED: component_pb2.SUBMIT_OUTCOME_ACCEPTED,
+    SubmitOutcome.DUPLICATE: component_pb2.SUBMIT_OUTCOME_DUPLICATE,
+    SubmitOutcome.PLAN_UNKNOWN: component_pb2.SUBMIT_OUTCOME_PLAN_UNKNOWN,
+    SubmitOutcome.RUN_CONFLICT: component_pb2.SUBMIT_OUTCOME_RUN_CONFLICT,
+    SubmitOutcome.EVENTS_FULL: component_pb2.SUBMIT_OUTCOME_REFUSED,
+    SubmitOutcome.FLOW_PURGED: component_pb2.SUBMIT_OUTCOME_REFUSED,
+    SubmitOutcome.QUEUE_FULL: component_pb2.SUBMIT_OUTCOME_REFUSED,
+}
+_LAST_SECOND = 253_402_300_799
+_LONGEST_S = 100 * 366 * 24 * 3600
+_REFUSED = {
+    SubmitOutcome.EVENTS_FULL: ("QUEUE_FULL", 1),
+    SubmitOutcome.QUEUE_FULL: ("QUEUE_FULL", 5),
+    SubmitOutcome.FLOW_PURGED: ("FLOW_DELETING", 0),
+}
+
+
+def timestamp(ms: int) -> Timestamp | None:
+    """Return epoch milliseconds as a Timestamp, None for 0."""
+    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000) if ms else None
+
+
+def milliseconds(value: Timestamp | Duration) -> int:
+    """Return a Timestamp or Duration in whole milliseconds."""
+    return value.seconds * 1000 + value.nanos // 1_000_000
+
+
+def is_instant(value: Timestamp) -> bool:
+    """Say whether a Timestamp is within what stores and clients can hold: 1970 to 9999."""
+    return 0 <= value.seconds <= _LAST_SECOND and 0 <= value.nanos < 1_000_000_000
+
+
+def is_duration(value: Duration) -> bool:
+    """Say whether a Duration is within what stores can hold: up to 100 years, not negative."""
+    return 0 <= value.seconds <= _LONGEST_S and 0 <= value.nanos < 1_000_000_000
+
+
+def plan(message: component_pb2.Plan) -> Plan:
+    """Parse a plan."""
+    return Plan(
+        message.digest,
+        tuple(_plan_node(node) for node in message.nodes),
+        tuple(PlanEdge(e.source, e.source_handle, e.target, e.target_handle) for e in message.edges),
+        _POLICY.get(message.failure_policy, FailurePolicy.SKIP_DOWNSTREAM),
+        message.max_running,
+    )
+
+
+def _plan_node(node: component_pb2.PlanNode) -> PlanNode:
+    return PlanNode(
+        node.node_id,
+        node.node_type,
+        node.config_json,
+        _RUN_IF.get(node.run_if, RunIf.ALL_SUCCEEDED),
+        milliseconds(node.schedule_to_start) if node.HasField("schedule_to_start") else SCHEDULE_TO_START_MS,
+        milliseconds(node.start_to_close) if node.HasField("start_to_close") else START_TO_CLOSE_MS,
+        retry=retry_policy(node),
+        heartbeat_ms=milliseconds(node.heartbeat_timeout),
+        total_ms=milliseconds(node.total_timeout),
+        priority=node.priority,
+        concurrency=_concurrency(node.concurrency) if node.HasField("concurrency") else None,
+    )
+
+
+def _concurrency(message: node_task_pb2.Concurrency) -> Concurrency:
+    return Concurrency(message.key, message.max, _WHEN_FULL.get(message.when_full, WhenFull.WAIT))
+
+
+def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
+    """Parse a submission."""
+    return RunSubmission(
+        run=RunName(message.flow_id, message.cycle, message.run),
+        run_id=message.run_id,
+        user_id=message.user_id,
+        components=tuple((part.component_id, part.plan_digest) for part in message.components),
+        partition=partition_of(message.flow_id),
+        inputs_json=message.inputs_json,
+        traceparent=message.traceparent[:256],
+        planned_ms=milliseconds(message.planned_time),
+        begun_ms=milliseconds(message.begun_at),
+    )
+
+
+def submit_result(result: SubmitResult) -> component_pb2.SubmitResult:
+    """Answer to a submission."""
+    reason, delay_s = _REFUSED.get(result.outcome, ("", 0))
+    return component_pb2.SubmitResult(
+        outcome=_OUTCOME[result.outcome],
+        unknown_plans=result.unknown_plans,
+        existing_run_id=result.existing_run_id,
+        reason=reason,
+        retry_delay=Duration(seconds=delay_s) if delay_s else None,
+    )
+
+
+def stop_mark(mark: StopMark | None) -> node_task_pb2.StopMark | None:
+    """Who asked for a stop."""
+    return node_task_pb2.StopMark(reason=mark.reason, by=mark.by, at=timestamp(mark.at)) if mark else None
+
+
+def task_error(error: TaskError | None) -> node_task_pb2.NodeTaskError | None:
+    """Why a node task failed."""
+    if error is None:
+        return None
+    return node_task_pb2.NodeTaskError(
+        code=error.code,
+        message=error.message,
+        type=error.type,
+        traceback=error.traceback,
+        final_reason=error.final,
+    )
+
+
+def component(found: Component) -> component_pb2.Component:
+    """A component of a run."""
+    finished = found.status is ComponentStatus.FINISHED
+    return component_pb2.Component(
+        flow_id=found.run.flow_id,
+        cycle=found.run.cycle,
+        run=found.run.run,
+        run_id=found.run_id,
+        component_id=found.component_id,
+        status=component_pb2.COMPONENT_STATUS_FINISHED if finished else component_pb2.COMPONENT_STATUS_RUNNING,
+        counts=node_task_pb2.StatusCounts(
+            completed=found.completed, failed=found.failed, terminated=found.terminated, skipped=found.skipped
+        ),
+        node_count=found.nodes,
+        sinks_completed=found.sinks_completed,
+        stop=stop_mark(found.stop),
+        submitted_at=timestamp(found.submitted_at),
+        finished_at=timestamp(found.finished_at),
+    )
+
+
+def event(shard: int, found: ComponentEvent) -> component_pb2.Event:
+    """An event for the scheduler."""
+    flow_id, cycle, run = found.run.split(":")
+    finished = component_pb2.Component(
+        flow_id=flow_id,
+        cycle=int(cycle),
+        run=int(run),
+        run_id=found.run_id,
+        component_id=found.component,
+        status=component_pb2.COMPONENT_STATUS_FINISHED,
+        counts=node_task_pb2.StatusCounts(
+            completed=found.completed, failed=found.failed, terminated=found.terminated, skipped=found.skipped
+        ),
+        node_count=found.nodes,
+        sinks_completed=found.sinks,
+        stop=stop_mark(found.stop),
+        finished_at=timestamp(found.at),
+    )
+    outputs = [node_task_pb2.Output(handle=handle, value_json=value) for handle, value in found.outputs]
+    return component_pb2.Event(
+        event_id=found.event_id,
+        partition=found.partition,
+        shard=shard,
+        component_finished=component_pb2.ComponentFinished(component=finished, sink=found.sink, outputs=outputs),
+    )
+
+
+def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> node_task_pb2.NodeTask:
+    """A node task with what stands around it."""
+    task, run = seen.task, TaskName.parse(seen.task.task_id).run
+    node = seen.plan.nodes[task.index]
+    failed = task.status is NodeTaskStatus.FAILED
+    return node_task_pb2.NodeTask(
+        node_task_id=task.task_id,
+        flow_id=run.flow_id,
+        cycle=run.cycle,
+        run=run.run,
+        run_id=seen.component.run_id,
+        component_id=task.component_id,
+        node_id=node.node_id,
+        node_type=node.node_type,
+        user_id=seen.component.user_id,
+        status=node_task_pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{task.status.upper()}"),
+        reason=task.reason or _why_delayed(task, node) or seen.waits,
+        error=task_error(task.error) if failed else None,
+        attempt=task.attempt,
+        worker_id=task.worker_id,
+        progress=task.progress,
+        message=task.message,
+        registered_at=timestamp(task.registered_at),
+        ready_at=timestamp(task.ready_at),
+        started_at=timestamp(task.started_at),
+        ended_at=timestamp(task.ended_at),
+        updated_at=timestamp(task.updated_at),
+        lease_deadline=timestamp(task.lease_deadline),
+        outputs=[node_task_pb2.Output(handle=handle, value_json=value) for handle, value in task.outputs],
+        emitted_handles=task.emitted,
+        config_json=node.config_json if config else "",
+        stop=stop_mark(task.stop),
+        failures=task.failures,
+        max_attempts=node.retry.attempts if node.retry else 1,
+        retry_at=timestamp(task.retry_at),
+        last_error=None if failed else task_error(task.error),
+        history=[_past_attempt(each) for each in task.history] if config or history else (),
+    )
+
+
+def _past_attempt(past: PastAttempt) -> node_task_pb2.PastAttempt:
+    return node_task_pb2.PastAttempt(
+        attempt=past.attempt,
+        worker_id=past.worker_id,
+        began_at=timestamp(past.began),
+        ended_at=timestamp(past.ended),
+        code=past.how,
+    )
+
+
+def _why_delayed(task: NodeTask, node: PlanNode) -> str:
+    """What a node task waits for between attempts, "" when it does not."""
+    if not task.retry_at or task.error is None or node.retry is None:
+        return ""
+    at = datetime.fromtimestamp(task.retry_at / 1000, UTC).strftime("%H:%M:%S")
+    why = f"{task.error.type or task.error.code}: {task.error.message}".partition("\n")[0][:200]
+    return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last failed: {why}"
+
+
+def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_manager_service_pb2.NodeTaskOutputs:
+    """What a node task emitted."""
+    return node_task_manager_service_pb2.NodeTaskOutputs(
+        node_task_id=task_id,
+        outputs=[node_task_pb2.Output(handle=handle, value_json=value) for handle, value in outputs],
+    )
+
+
+def signals(found: Iterable[SeenSignal]) -> list[node_task_pb2.Signal]:
+    """What went along edges."""
+    return [
+        node_task_pb2.Signal(
+            source=each.source,
+            source_handle=each.edge.source_handle,
+            target=each.target,
+            target_handle=each.edge.target_handle,
+            status=node_task_pb2.SignalStatus.Value(f"SIGNAL_STATUS_{each.status.upper()}"),
+        )
+        for each in found
+    ]
+
+
+def log_line(line: StoredLine) -> node_task_pb2.NodeLog:
+    """A line that a node logged."""
+    return node_task_pb2.NodeLog(
+        log_id=line.log_id,
+        cycle=line.cycle,
+        run=line.run,
+        node_id=line.node_id,
+        level=line.level,
+        source=line.source,
+        message=line.message,
+        created_at=timestamp(line.at),
+        attempt=line.attempt,
+    )

@@ -1,0 +1,113 @@
+"""What is to go out on a worker's stream, gathered into few messages until the stream can take them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.node_task_manager.domain.work import Held, Termination
+from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.rpc import work_mapping as mapping
+
+MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+MAX_WAITING_BYTES = 4 * MAX_MESSAGE_BYTES
+
+
+class OutgoingLine:
+    """A WorkerLine; `relieved` is called when it was full and is not any more."""
+
+    def __init__(self, stop_grace_ms: int, relieved: Callable[[], None]) -> None:
+        self._stop_grace_ms = stop_grace_ms
+        self._relieved = relieved
+        self._messages: deque[work_pb2.WorkResponse] = deque()
+        self._sizes: deque[int] = deque()
+        self._waiting = 0
+        self._wake = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._unacknowledged: deque[list[int]] = deque()
+        self.closed_for = ""
+
+    @property
+    def full(self) -> bool:
+        return self._waiting > MAX_WAITING_BYTES
+
+    async def writable(self) -> None:
+        await self._writable.wait()
+
+    def assign(self, ready: Sequence[Ready]) -> None:
+        for each in ready:
+            message = mapping.assignment(each)
+            self._room_for(message.ByteSize()).assignments.append(message)
+
+    def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
+        for each in terminations:
+            message = mapping.termination(shard, each, self._stop_grace_ms)
+            self._room_for(message.ByteSize()).terminations.append(message)
+
+    def lose(self, shard: int, losses: Sequence[tuple[Held, str]]) -> None:
+        for held, reason in losses:
+            message = work_pb2.LeaseLoss(token=mapping.token_text(shard, held), reason=reason)
+            self._room_for(message.ByteSize()).losses.append(message)
+
+    def expect(self, sequence: int, parts: int) -> None:
+        self._unacknowledged.append([sequence, parts])
+        if not parts:
+            self._acknowledge_heads()
+
+    def acknowledge(self, sequence: int) -> None:
+        for waiting in self._unacknowledged:
+            if waiting[0] == sequence and waiting[1]:
+                waiting[1] -= 1
+                break
+        self._acknowledge_heads()
+
+    def _acknowledge_heads(self) -> None:
+        through = 0
+        while self._unacknowledged and not self._unacknowledged[0][1]:
+            through = self._unacknowledged.popleft()[0]
+        if through:
+            self._room_for(0).acknowledged_sequence = through
+
+    def resync(self) -> None:
+        self._room_for(0).resync = True
+
+    def ping(self, number: int) -> None:
+        self._room_for(0).ping = number
+
+    def close(self, reason: str) -> None:
+        self.closed_for = reason
+        self._wake.set()
+        self._writable.set()
+
+    def say(self, **fields: Any) -> None:
+        """Send fields of a response."""
+        self._room_for(0).MergeFrom(work_pb2.WorkResponse(**fields))
+
+    async def next(self) -> work_pb2.WorkResponse | None:
+        """Return the next message as soon as there is one; None once the line is closed and empty."""
+        while not self._messages:
+            if self.closed_for:
+                return None
+            self._wake.clear()
+            await self._wake.wait()
+        was_full = self.full
+        self._waiting -= self._sizes.popleft()
+        if was_full and not self.full:
+            self._writable.set()
+            self._relieved()
+        return self._messages.popleft()
+
+    def _room_for(self, size: int) -> work_pb2.WorkResponse:
+        """Return the message that `size` more bytes belong into, so that none grows beyond 2 MiB."""
+        if self._messages and self._sizes[-1] + size <= MAX_MESSAGE_BYTES:
+            self._sizes[-1] += size
+        else:
+            self._messages.append(work_pb2.WorkResponse())
+            self._sizes.append(size)
+        self._waiting += size
+        if self.full and not self.closed_for:
+            self._writable.clear()
+        self._wake.set()
+        return self._messages[-1]

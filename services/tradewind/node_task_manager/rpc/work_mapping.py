@@ -1,0 +1,127 @@
+"""Protobuf on the outside, domain on the inside: what passes to and from workers."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.node_task_manager.domain.names import Token
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
+from tradewind.node_task_manager.ports import Line, Progress, Ready
+from tradewind.node_task_manager.rpc.mapping import is_instant, milliseconds, stop_mark, timestamp
+from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
+from tradewind.server.faults import InvalidInput, Violation
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+_LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
+_json = msgspec.json.Decoder(msgspec.Raw)
+
+
+def token(path: str, text: str) -> Token:
+    """Parse a token. Raises InvalidInput."""
+    try:
+        return Token.parse(text)
+    except ValueError as error:
+        raise InvalidInput([Violation(path, str(error))]) from None
+
+
+def held(path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
+    """Parse tokens into (shard, held). Raises InvalidInput."""
+    parsed = [token(f"{path}[{at}]", text) for at, text in enumerate(tokens)]
+    return [(each.shard, Held(each.task_id, each.attempt, each.nonce)) for each in parsed]
+
+
+def require_shards(path: str, items: Iterable[tuple[int, object]], known: Collection[int]) -> None:
+    """Raise InvalidInput unless the tokens of all items, each behind its shard, name shards that are here."""
+    for shard, _ in items:
+        if shard not in known:
+            raise InvalidInput([Violation(path, f"a token names shard {shard}, which is not here")])
+
+
+def token_text(shard: int, of: Held) -> str:
+    """Return the token of a lease."""
+    return f"{shard}~{of.task_id}~{of.attempt}~{of.nonce}"
+
+
+def completion(at: int, message: work_pb2.NodeTaskCompletion) -> tuple[int, Outcome]:
+    """Parse a completion into (shard, outcome); outputs that are no JSON or too large make it a failure."""
+    parsed = token(f"completions[{at}].token", message.token)
+    outputs = tuple((output.handle, output.value_json) for output in message.outputs)
+    error = _output_fault(outputs)
+    kind = OutcomeKind.FAILED if error else OutcomeKind.COMPLETED
+    return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, () if error else outputs, error)
+
+
+def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
+    size = 0
+    for handle, value in outputs:
+        size += len(value)
+        try:
+            _json.decode(value)
+        except msgspec.DecodeError as error:
+            return TaskError("INVALID_OUTPUT", f'output "{handle}" is not JSON: {error}')
+    if size > MAX_OUTPUT_BYTES:
+        return TaskError("OUTPUT_TOO_LARGE", f"the outputs together are {size} bytes, the limit is {MAX_OUTPUT_BYTES}")
+    return None
+
+
+def failure(at: int, message: work_pb2.NodeTaskFailure) -> tuple[int, Outcome]:
+    """Parse a failure into (shard, outcome)."""
+    parsed = token(f"failures[{at}].token", message.token)
+    kind = OutcomeKind.TERMINATED if message.terminated else OutcomeKind.FAILED
+    error = TaskError(
+        message.error.code[:64] or "NODE_ERROR",
+        message.error.message[:4096],
+        message.error.type[:256],
+        message.error.traceback[:16384],
+    )
+    return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, (), error, retry_wish(message))
+
+
+def progress(at: int, message: work_pb2.NodeTaskProgress) -> tuple[int, Progress]:
+    """Parse progress into (shard, progress)."""
+    parsed = token(f"progress[{at}].token", message.token)
+    reached = min(100, max(0, message.progress))
+    return parsed.shard, Progress(parsed.task_id, parsed.nonce, reached, message.message[:1024])
+
+
+def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
+    """Parse a log line into (shard, line)."""
+    parsed = token(f"logs[{at}].token", message.token)
+    level = message.level.upper() if message.level.upper() in _LEVELS else "INFO"
+    created = milliseconds(message.created_at) if is_instant(message.created_at) else 0
+    return parsed.shard, Line(parsed.task_id, parsed.nonce, level, "node", message.message[:8192], created)
+
+
+def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
+    """A node task for a worker."""
+    given, run, node = ready.assignment, ready.run, ready.node
+    return work_pb2.NodeTaskAssignment(
+        token=f"{ready.shard}~{given.task_id}~{given.attempt}~{given.nonce}",
+        node_task_id=given.task_id,
+        flow_id=run.flow_id,
+        cycle=run.cycle,
+        run=run.run,
+        run_id=given.run_id,
+        component_id=given.component_id,
+        node_id=node.node_id,
+        node_type=node.node_type,
+        attempt=given.attempt,
+        config_json=node.config_json,
+        inputs=[work_pb2.Input(handle=handle, values_json=values) for handle, values in ready.inputs],
+        run_inputs_json=given.run_inputs,
+        deadline=timestamp(given.deadline_ms),
+        traceparent=given.traceparent,
+        user_id=given.user_id,
+        planned_time=timestamp(given.planned_ms),
+    )
+
+
+def termination(shard: int, asked: Termination, grace_ms: int) -> work_pb2.NodeTaskTermination:
+    """A node task that a worker is to stop."""
+    message = work_pb2.NodeTaskTermination(
+        token=token_text(shard, Held(asked.task_id, asked.attempt, asked.nonce)), stop=stop_mark(asked.stop)
+    )
+    message.grace.FromMilliseconds(grace_ms)
+    return message

@@ -1,0 +1,116 @@
+"""One worker's stream: what comes in goes to the use cases, what is to go out is written as fast as it is read."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.node_task_manager.domain.work import Held
+from tradewind.node_task_manager.rpc import work_mapping as mapping
+from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
+from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.server.faults import FailedPrecondition, InvalidInput, Violation
+from tradewind.server.identifiers import check_identifier
+from tradewind.server.streams import both
+
+_MAX_CAPACITY = 10_000
+_MAX_NODE_TYPES = 500
+_MAX_INCARNATION = 128
+
+
+class WorkStream:
+    """Serves one Work call."""
+
+    def __init__(self, connections: Connections, notes: Notes, lease_ms: int, stop_grace_ms: int) -> None:
+        self._connections = connections
+        self._notes = notes
+        self._lease_ms = lease_ms
+        self._line = OutgoingLine(stop_grace_ms, self._relieved)
+        self._worker: ConnectedWorker | None = None
+
+    async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Read and write until either side ends. Raises InvalidInput for rubbish, FailedPrecondition when replaced."""
+        try:
+            await both(self._read(context), self._write(context))
+            if self._line.closed_for and self._worker is not None:
+                raise FailedPrecondition("SESSION_REPLACED", self._line.closed_for, f"workers/{self._worker.worker_id}")
+        finally:
+            self._line.close("the stream has ended")
+            if self._worker is not None:
+                self._connections.close(self._worker)
+
+    async def _write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        while (message := await self._line.next()) is not None:
+            await context.write(message)
+
+    async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        hello = await context.read()
+        if hello is grpc.aio.EOF:
+            return
+        worker = await self._greet(hello)
+        while (message := await context.read()) is not grpc.aio.EOF:
+            await self._hear(worker, message)
+
+    async def _greet(self, message: work_pb2.WorkRequest) -> ConnectedWorker:
+        hello = message.hello
+        if not message.HasField("hello"):
+            raise InvalidInput([Violation("hello", "the first message of a Work stream must say hello")])
+        violations = [check_identifier("hello.worker_id", hello.worker_id)]
+        violations += [check_identifier(f"hello.node_types[{at}]", name) for at, name in enumerate(hello.node_types)]
+        if len(hello.node_types) > _MAX_NODE_TYPES:
+            violations = [
+                Violation("hello.node_types", f"at most {_MAX_NODE_TYPES}, there are {len(hello.node_types)}")
+            ]
+        if len(hello.incarnation) > _MAX_INCARNATION:
+            violations.append(Violation("hello.incarnation", f"must have at most {_MAX_INCARNATION} characters"))
+        if not 0 <= hello.capacity <= _MAX_CAPACITY:
+            violations.append(Violation("hello.capacity", f"must be 0 to {_MAX_CAPACITY}, is {hello.capacity}"))
+        if faults := [violation for violation in violations if violation is not None]:
+            raise InvalidInput(faults)
+        held = self._held("hello.held_tokens", hello.held_tokens)
+        capacity = 0 if message.draining else hello.capacity
+        worker = ConnectedWorker(hello.worker_id, hello.incarnation, tuple(hello.node_types), capacity, self._line)
+        self._worker = worker
+        await self._connections.open(worker, held, self._welcome)
+        return worker
+
+    def _welcome(self, session: int) -> None:
+        welcome = work_pb2.WorkerWelcome(session=session)
+        welcome.lease.FromMilliseconds(self._lease_ms)
+        welcome.renew_interval.FromMilliseconds(self._lease_ms // 3)
+        self._line.say(welcome=welcome)
+
+    async def _hear(self, worker: ConnectedWorker, message: work_pb2.WorkRequest) -> None:
+        if message.HasField("hello"):
+            raise InvalidInput([Violation("hello", "only the first message may say hello")])
+        outcomes = [mapping.completion(at, each) for at, each in enumerate(message.completions)]
+        outcomes += [mapping.failure(at, each) for at, each in enumerate(message.failures)]
+        shards = self._connections.shards
+        mapping.require_shards("completions and failures", outcomes, shards)
+        given_back = self._held("give_back_tokens", message.give_back_tokens)
+        renewed = self._held("held_tokens", message.held_tokens) if message.renew else None
+        if message.progress or message.logs:
+            progress = [mapping.progress(at, each) for at, each in enumerate(message.progress)]
+            lines = [mapping.line(at, each) for at, each in enumerate(message.logs)]
+            mapping.require_shards("progress", progress, shards)
+            mapping.require_shards("logs", lines, shards)
+            self._notes.take(progress, lines)
+        if message.draining or message.capacity or message.pong:
+            if message.draining or message.capacity:
+                worker.capacity = 0 if message.draining else min(message.capacity, _MAX_CAPACITY)
+            if message.pong:
+                worker.unanswered_pings = 0
+            self._connections.refresh(worker)
+        await self._connections.hear(worker, message.sequence, outcomes, given_back, renewed)
+
+    def _held(self, path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
+        held = mapping.held(path, tokens)
+        mapping.require_shards(path, held, self._connections.shards)
+        return held
+
+    def _relieved(self) -> None:
+        if self._worker is not None:
+            self._connections.refresh(self._worker)

@@ -1,0 +1,41 @@
+"""What the node task manager can be told."""
+
+from pydantic import Field
+
+from tradewind.server.settings import CommonSettings
+
+
+class NodeTaskManagerSettings(CommonSettings):
+    """Settings of the node task manager."""
+
+    port: int = Field(7703, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    registry_address: str = Field(
+        "127.0.0.1:7702", description="Where the registry is asked who a worker is; none takes every worker."
+    )
+    node_task_manager_shards: int = Field(
+        1, ge=1, le=1024, description="How many shards users are spread over; fixed once there is data."
+    )
+    node_task_manager_lease_seconds: float = Field(
+        30.0,
+        ge=0.3,
+        le=3600,
+        description="A lease lapses this long after its last renewal; renewed three times as often.",
+    )
+    node_task_manager_stop_grace_seconds: float = Field(
+        10.0, ge=0.1, le=600, description="How long a node has to end after a stop before it is closed without it."
+    )
+    node_task_manager_retries_per_minute: int = Field(
+        10,
+        ge=0,
+        le=1_000_000,
+        description="How many further attempts of failed nodes a flow may have within a minute, whatever else it does.",
+    )
+    node_task_manager_retry_percent: int = Field(
+        20,
+        ge=0,
+        le=100,
+        description="How many further attempts in a hundred begun a flow may have, where that is more.",
+    )
+    node_task_manager_stream_grace_seconds: float = Field(
+        2.0, ge=0, le=60, description="How long a worker has to come back before what it held is given to others."
+    )

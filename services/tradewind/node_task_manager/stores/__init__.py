@@ -1,0 +1,1 @@
+"""Where node tasks are kept: Redis, and memory as its executable specification."""

@@ -1,0 +1,129 @@
+r"""Every key of the node task manager.
+
+All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any of them. `<run>` is
+`<flow_id>:<cycle>:<run>`, or `task:<id>` or `batch:<id>` outside any flow; the only node of a task adds nothing to it.
+
+| key | kind | holds | until |
+| --- | --- | --- | --- |
+| `plan:<digest>` | hash | structure and configs of a component | 30 d after its last use, ad hoc 25 h |
+| `run:<run>` | hash | run_id, inputs, components, how many of several are open | 24 h from its end |
+| `component:<run>:<component>` | hash | counts of nodes, what nodes need to know | 24 h from the end of its run |
+| `node_tasks:<run>:<node>` | hash | status, lease, signals (`in:<edge>`), outputs (`out:<handle>`) | as above |
+| `stop:<run>[:<component>]` | string | who stopped it, why, when | deadline of the cycle and 1 h |
+| `flow_runs:<flow>` | zset | components to be purged with it, by when they expire | 30 d after the last submission |
+| `purged:<flow>` | string | when the flow was purged | 1 h |
+| `node_tasks_list` | zset | node tasks by creation | those of more than 24 h ago are swept by `reap` |
+| `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
+| `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
+| `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
+| `delayed` | zset | failed node tasks by when their next attempt may begin | empties itself |
+| `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |
+| `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
+| `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |
+| `blocked:<limit>\|<type>:<user>:<most>` | zset | ready node tasks that wait for a limit | empties itself |
+| `blocked_by:<limit>` | set | the groups of those that wait for a limit | empties itself |
+| `blocked_of` | zset | the same groups, by user | empties itself |
+| `parked` | zset | users at their limit, with the types they have queues of | empties itself |
+| `bucket:<type>` | string | when the bucket of a rate is full again, in us | a minute after that |
+| `slots:<limit>` | zset | node tasks that hold a slot, by when they began | empties itself |
+| `system:config` | hash | limits of the system and their version | kept, one |
+| `user_weights` | hash | what users' turns count | kept, one |
+| `inflight` | zset | running node tasks by lease deadline | empties itself |
+| `worker_tasks:<worker>` | zset | node tasks of a worker by lease deadline | empties itself |
+| `worker_session:<worker>` | string | number of its latest stream | 8 d after it was last heard |
+| `worker_incarnation:<worker>` | string | process behind its latest stream | 8 d after it was last heard |
+| `queue:stats` | hash | how many node tasks ended, by status, and failed by code | kept, one |
+| `todo` | list | work that a script handed on | empties itself |
+| `events:<partition>` | stream | events for the scheduler | acknowledged |
+| `events_epoch:<partition>` | string | highest epoch of a subscription | kept, one per partition |
+| `logs:<ad-hoc run>` | stream | what its nodes logged, newest 10 000 lines | 24 h after the last |
+| `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `reap` |
+| `ended_runs` | zset | ended tasks and batches by when they expire | as above |
+| `told:<run>` | string | those who watch a task or batch were told just now | 100 ms |
+| `logs:<flow>:<cycle>` | stream | what nodes logged, newest 10 000 lines | newest 5 cycles, 8 d |
+| `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
+| `wake` | channel | a type has ready node tasks, a partition events, a worker a stop, a run or the config a change | |
+
+What belongs to a run that is open has no time to live, nor has its plan: it is the scheduler's to end or purge.
+"""
+
+from tradewind.server.redis.acl import AclUser
+
+ACL = AclUser("node_task_manager", patterns=("trading_flow:{s*",), channels=("trading_flow:{s*",))
+
+
+class Keys:
+    """Builds the keys of one shard."""
+
+    def __init__(self, prefix: str, shard: int) -> None:
+        self.base = f"{prefix}:{{s{shard}}}:"
+        self.wake = self.base + "wake"
+
+    def plan(self, digest: str) -> str:
+        return f"{self.base}plan:{digest}"
+
+    def run(self, run: str) -> str:
+        return f"{self.base}run:{run}"
+
+    def component(self, run: str, component_id: str) -> str:
+        return f"{self.base}component:{run}:{component_id}"
+
+    def node_task(self, task_id: str) -> str:
+        return f"{self.base}node_tasks:{task_id}"
+
+    def worker_tasks(self, worker_id: str) -> str:
+        return f"{self.base}worker_tasks:{worker_id}"
+
+    def inflight(self) -> str:
+        return f"{self.base}inflight"
+
+    def dead_letters(self, user_id: str) -> str:
+        return f"{self.base}dead_letters:{user_id}"
+
+    def ready_types(self) -> str:
+        return f"{self.base}ready_types"
+
+    def ring(self, node_type: str) -> str:
+        return f"{self.base}ring:{node_type}"
+
+    def ready(self, node_type: str, user_id: str) -> str:
+        return f"{self.base}ready:{node_type}:{user_id}"
+
+    def totals(self) -> str:
+        return f"{self.base}queue:stats"
+
+    def slots(self, limit: str) -> str:
+        return f"{self.base}slots:{limit}"
+
+    def bucket(self, node_type: str) -> str:
+        return f"{self.base}bucket:{node_type}"
+
+    def parked(self) -> str:
+        return f"{self.base}parked"
+
+    def blocked_of(self) -> str:
+        return f"{self.base}blocked_of"
+
+    def blocked(self, group: str) -> str:
+        return f"{self.base}blocked:{group}"
+
+    def system_config(self) -> str:
+        return f"{self.base}system:config"
+
+    def user_weights(self) -> str:
+        return f"{self.base}user_weights"
+
+    def events(self, partition: int) -> str:
+        return f"{self.base}events:{partition}"
+
+    def events_epoch(self, partition: int) -> str:
+        return f"{self.base}events_epoch:{partition}"
+
+    def logs(self, flow_id: str, cycle: int) -> str:
+        return f"{self.base}logs:{flow_id}:{cycle}"
+
+    def run_logs(self, run: str) -> str:
+        return f"{self.base}logs:{run}"
+
+    def user_runs(self, user_id: str, kind: str) -> str:
+        return f"{self.base}user_runs:{user_id}:{kind}"

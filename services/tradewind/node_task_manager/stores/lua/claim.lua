@@ -1,0 +1,349 @@
+--!include when_full
+-- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
+local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
+local claims, carried, inputs_of_runs = 0, 0, {}
+
+local function current_vacancies()
+  local open = {}
+  for _, vacancy in ipairs(args.vacancies) do
+    if vacancy.session == 0 or call('GET', base .. 'worker_session:' .. vacancy.worker_id) == tostring(vacancy.session) then
+      open[#open + 1] = vacancy
+    else
+      effects.stale_workers[#effects.stale_workers + 1] = vacancy.worker_id
+    end
+  end
+  return open
+end
+
+-- Vacancies by node type.
+local function takers_of(open)
+  local takers = {}
+  for _, vacancy in ipairs(open) do
+    for _, node_type in ipairs(vacancy.node_types) do
+      local taking = takers[node_type]
+      if taking then taking[#taking + 1] = vacancy else takers[node_type] = {vacancy} end
+    end
+  end
+  return takers
+end
+
+-- When each of the types that have both takers and waiting node tasks was served last.
+local function served_at(takers)
+  local types, served = {}, {}
+  for node_type in pairs(takers) do types[#types + 1] = node_type end
+  for first = 1, #types, 1000 do
+    local last = math.min(first + 999, #types)
+    for i, at in ipairs(call('ZMSCORE', base .. 'ready_types', unpack(types, first, last))) do
+      if at then served[types[first + i - 1]] = tonumber(at) end
+    end
+  end
+  return served
+end
+
+local function roomiest(vacancies)
+  local best
+  for _, vacancy in ipairs(vacancies) do
+    if vacancy.credits > 0 and (not best or vacancy.credits > best.credits) then best = vacancy end
+  end
+  return best
+end
+
+local function room(vacancies)
+  local sum = 0
+  for _, vacancy in ipairs(vacancies) do sum = sum + vacancy.credits end
+  return sum
+end
+
+-- Values of the live edges into a node, in the order of the plan; none when they are too many or too large together.
+local function inputs_of(record, entry)
+  local inputs, into, size = {}, entry.into, 0
+  if entry.inputs == 0 then return inputs, false end
+  if not into then return inputs, true end
+  local names = {}
+  for i = 1, #into do names[i] = 'in:' .. into[i] end
+  local stored = not record.created and call('HMGET', record.key, unpack(names))
+  for i = 1, #into do
+    local value = record[names[i]] or stored and stored[i]
+    if value then
+      inputs[#inputs + 1] = {into[i], value}
+      size = size + #value
+    end
+  end
+  if size > INPUT_BYTES then return {}, true end
+  carried = carried + size
+  return inputs, false
+end
+
+-- The inputs of the run, which entry nodes get.
+local function inputs_of_run(run)
+  local inputs = inputs_of_runs[run]
+  if inputs == nil then
+    inputs = call('HGET', base .. 'run:' .. run, 'inputs')
+    inputs_of_runs[run] = inputs
+  end
+  if inputs then carried = carried + #inputs end
+  return inputs
+end
+
+local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_at)
+  local inputs, outside = inputs_of(record, entry)
+  effects.assignments[#effects.assignments + 1] = {worker_id = worker_id, task_id = record.id, nonce = nonce,
+    attempt = attempt, component_id = comp.id, plan = comp.plan, index = record.index, run_id = comp.run_id,
+    user_id = comp.user_id, inputs = inputs, inputs_outside = outside, traceparent = comp.traceparent or nil,
+    run_inputs = entry.inputs == 0 and inputs_of_run(comp.run) or nil, planned_ms = comp.planned, deadline_ms = close_at}
+end
+
+local function assign(record, comp, vacancy)
+  local entry = node(comp.plan, record.index)
+  take_slots(record, entry, comp)
+  local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
+  local close_at = entry.close > 0 and time + entry.close or 0
+  if entry.total then
+    local total_at = tonumber(more(record).total_at)
+    close_at = close_at > 0 and math.min(close_at, total_at) or total_at
+  end
+  local deadline = time + limits.lease
+  if close_at > 0 then deadline = math.min(deadline, close_at + limits.stop_grace) end
+  if entry.beat then
+    note(record, 'beat', entry.beat)
+    note(record, 'beat_by', time + entry.beat)
+    deadline = math.min(deadline, time + entry.beat)
+  end
+  record.status = 'running'
+  changed(comp, 1)
+  set(record, 'attempt', attempt)
+  set(record, 'nonce', nonce)
+  set(record, 'worker_id', vacancy.worker_id)
+  set(record, 'started_at', stamp)
+  if close_at > 0 or attempt > 1 then note(record, 'close_at', close_at) end
+  if attempt > 1 then note(record, 'progress', 0) end
+  if entry.retry then count_attempt(comp) end
+  put('inflight', record.id, deadline)
+  put('worker_tasks:' .. vacancy.worker_id, record.id, deadline)
+  -- Only what was ready before this script waits there.
+  if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
+  vacancy.credits = vacancy.credits - 1
+  hand_over(record, comp, entry, vacancy.worker_id, attempt, nonce, close_at)
+end
+
+-- What a turn costs a user: the less the greater the user's weight, which matters only where others wait as well.
+local weights = {}
+local function turn_cost(user)
+  if not limits.weighted then return TURN end
+  if not weights[user] then
+    weights[user] = tonumber(call('HGET', base .. 'user_weights', user) or 1)
+  end
+  return math.floor(TURN / weights[user] + 0.5)
+end
+
+-- Takes up to `wanted` of the first node tasks of the user whose turn it is, with their ranks; none of one who is at the
+-- limit and is parked, and false when the type has none left. Also the user, and what each costs of the user's turns.
+local function take_turn(node_type, wanted)
+  local ring = base .. 'ring:' .. node_type
+  local users = call('ZRANGE', ring, 0, 1)
+  if #users == 0 then return false end
+  local user, open = users[1], room_of_user(users[1])
+  local taken, left, count = {}, true, #users == 1 and math.min(wanted, HEADS, open) or 1
+  if open <= 0 then
+    call('ZADD', base .. 'parked', 0, user .. ':' .. node_type)
+  else
+    local queue = base .. 'ready:' .. node_type .. ':' .. user
+    taken = call('ZPOPMIN', queue, count)
+    left = #taken < 2 * count or call('EXISTS', queue) == 0
+  end
+  if left then
+    call('ZREM', ring, user)
+    if #users == 1 then call('ZREM', base .. 'ready_types', node_type) end
+    return taken
+  end
+  return taken, user, #users == 1 and TURN or turn_cost(user)
+end
+
+-- Gives a node task to a vacancy, unless a limit of its own is full; true when it did.
+local held_back, next_token = {}, nil
+local function assign_within_limits(record, comp, vacancies, rank)
+  local entry = node(comp.plan, record.index)
+  local own = own_limits(entry, comp)
+  for i = 1, own and #own or 0 do
+    if held_of(own[i][1]) >= own[i][2] then
+      held_back[entry.type] = (held_back[entry.type] or 0) + 1
+      hold_back(record, entry, comp, own[i], rank)
+      return false
+    end
+  end
+  assign(record, comp, roomiest(vacancies))
+  return true
+end
+
+local function serve(node_type, vacancies)
+  local wanted = math.min(room(vacancies), room_of_type(node_type))
+  while wanted > 0 and claims > 0 and carried < CLAIM_BYTES and (held_back[node_type] or 0) < HEADS do
+    local taken, user, cost = take_turn(node_type, wanted)
+    if not taken then return end
+    local given = 0
+    for i = 1, #taken, 2 do
+      claims = claims - 1
+      local record = task(taken[i])
+      local comp = record and record.status == 'pending' and component_of(record)
+      -- A component that is being stopped leaves its node tasks to the stop.
+      if comp and not comp.stop and assign_within_limits(record, comp, vacancies, taken[i + 1]) then given = given + 1 end
+    end
+    wanted = wanted - given
+    if user and given > 0 then call('ZINCRBY', base .. 'ring:' .. node_type, given * cost, user) end
+  end
+  if call('ZSCORE', base .. 'ready_types', node_type) then
+    call('ZADD', base .. 'ready_types', time, node_type)
+    -- What a limit holds back is looked for again when a slot of it comes free.
+    local wait = token_in(node_type)
+    if wait and wait > 0 then next_token = math.min(next_token or wait, wait) end
+    if room_of_type(node_type) > 0 then effects.ready_types[#effects.ready_types + 1] = node_type end
+  end
+end
+
+-- The queues of each type that has takers, had none waiting, and only grew here; all the others are written.
+local function fresh_queues(takers, served)
+  local fresh, shrunk, rest = {}, {}, {}
+  for _, queue in pairs(queues) do shrunk[queue.type] = shrunk[queue.type] or #queue.removed > 0 or queue.rejoins end
+  for _, queue in pairs(queues) do
+    local node_type = queue.type
+    if shrunk[node_type] or served[node_type] or not takers[node_type] then
+      rest[#rest + 1] = queue
+      if takers[node_type] then served[node_type] = served[node_type] or time end
+    elseif fresh[node_type] then
+      table.insert(fresh[node_type], queue)
+    else
+      fresh[node_type] = {queue}
+    end
+  end
+  write_queues(rest)
+  return fresh
+end
+
+local function earlier(a, b)
+  local first, second = tonumber(records[a].rank), tonumber(records[b].rank)
+  return first < second or (first == second and a < b)
+end
+
+-- Node tasks that became ready here go straight to vacancies when all of their type find room: users in turn, each one's
+-- in the order in which a queue would have them. The others are queued; true when there are any.
+local function hand_out(node_type, fresh, vacancies)
+  local count, longest, bound = 0, 0, limits.bounded or limits.weighted
+  for _, queue in ipairs(fresh) do
+    count, longest = count + #queue.added / 2, math.max(longest, #queue.added)
+    bound = bound or queue.bound
+  end
+  -- Whose turn it is when limits hold back some, and by which weight, the queues know.
+  if count > math.min(room(vacancies), claims, room_of_type(node_type)) or bound and #fresh > 1 then
+    write_queues(fresh)
+    return true
+  end
+  if #fresh > 1 then table.sort(fresh, function(a, b) return a.user < b.user end) end
+  local lists, left = {}, false
+  for i, queue in ipairs(fresh) do
+    local ids = {}
+    for at = 2, #queue.added, 2 do ids[#ids + 1] = queue.added[at] end
+    if #ids > 1 then table.sort(ids, queue.ranked and earlier or nil) end
+    lists[i], queue.added = ids, {}
+  end
+  for at = 1, longest / 2 do
+    for i, queue in ipairs(fresh) do
+      local record = lists[i][at] and records[lists[i][at]]
+      if record and record.status == 'pending' then
+        if record.comp.stop or carried >= CLAIM_BYTES or room_of_user(queue.user) <= 0 then
+          table.insert(queue.added, record.rank)
+          table.insert(queue.added, record.id)
+          left = true
+        else
+          claims = claims - 1
+          assign_within_limits(record, record.comp, vacancies, record.rank)
+        end
+      end
+    end
+  end
+  if left then write_queues(fresh) end
+  return left
+end
+
+-- Node tasks that became ready here and found no taker wait for one, some with a time limit; other processes are told.
+local function leave_waiting()
+  local told = {}
+  for _, queue in pairs(queues) do
+    for i = 2, #queue.added, 2 do
+      local record = records[queue.added[i]]
+      if record.status == 'pending' then
+        if record.start_by then put('start_deadlines', record.id, record.start_by) end
+        if not told[queue.type] then
+          told[queue.type] = true
+          call('PUBLISH', base .. 'wake', queue.type)
+        end
+      end
+    end
+    if queue.rejoins and not told[queue.type] then
+      told[queue.type] = true
+      call('PUBLISH', base .. 'wake', queue.type)
+    end
+  end
+  queues = {}
+end
+
+-- Types of which more may run since this script, and that it did not serve to the end, are others' to take from.
+local function tell_of_room()
+  if limits.running and leases < 0 and leased and leased >= limits.running then
+    for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, HEADS - 1)) do loosened[#loosened + 1] = node_type end
+  end
+  for _, node_type in ipairs(loosened) do
+    if room_of_type(node_type) > 0 and call('ZSCORE', base .. 'ready_types', node_type) then
+      call('PUBLISH', base .. 'wake', node_type)
+    end
+  end
+end
+
+-- Serves the types that have takers, the one served longest ago first.
+local function claim()
+  claims = math.max(budget, LEAST_CLAIMS)
+  reopen()
+  local takers = takers_of(current_vacancies())
+  local served = served_at(takers)
+  local fresh = fresh_queues(takers, served)
+  local types = {}
+  for node_type in pairs(served) do types[#types + 1] = node_type end
+  for node_type in pairs(fresh) do
+    types[#types + 1] = node_type
+    served[node_type] = time
+  end
+  if #types > 1 then
+    table.sort(types, function(a, b) return served[a] < served[b] or (served[a] == served[b] and a < b) end)
+  end
+  for _, node_type in ipairs(types) do
+    local vacancies, new = takers[node_type], fresh[node_type]
+    if not new or hand_out(node_type, new, vacancies) then serve(node_type, vacancies) end
+  end
+  leave_waiting()
+  tell_of_room()
+end
+
+-- The end of every script that changes node tasks.
+local function conclude()
+  settle()
+  local due_in, more_due = wake_delayed()
+  claim()
+  local more = next(owed) or #work > 0 or #finished > 0
+  if more then
+    -- What claiming skipped has consequences, and so has what it put aside: the next script gives those out.
+    settle()
+    for limit, count in pairs(owed) do freed[limit] = (freed[limit] or 0) + count end
+    reopen()
+    write_queues(queues)
+    leave_waiting()
+  end
+  local first = write_delayed()
+  write_budgets()
+  write_all()
+  write_dead_letters()
+  write_changed()
+  write_rates()
+  effects.due_in = math.min(due_in or first or -1, first or due_in or -1)
+  if next_token and (effects.due_in < 0 or next_token < effects.due_in) then effects.due_in = next_token end
+  effects.todo = (drained and 0 or call('LLEN', base .. 'todo')) + ((more_due or more) and 1 or 0)
+  return effects
+end

@@ -1,0 +1,46 @@
+-- Ends attempts: stores outputs or errors, delivers signals, releases or skips successors, and gives what is ready to
+-- vacancies. An attempt that does not hold its lease changes nothing.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, outcomes {task_id, attempt, nonce, kind,
+-- outputs, error, wish {after_ms, none}}. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
+--!include claim
+local function lost(record, outcome)
+  if not record then return 'no such node task' end
+  if TERMINAL[record.status] then
+    if record.nonce == outcome.nonce then return '' end
+    return 'the node task is ' .. record.status
+  end
+  -- A store that lost its last second does not know the attempt that its worker went on with.
+  if (record.attempt or 0) < outcome.attempt and record.status ~= 'registered' then return nil end
+  if record.nonce ~= outcome.nonce or record.status ~= 'running' then
+    if outcome.kind == 'failed' and has_failed(record, outcome.nonce) then return '' end
+    return 'the lease lapsed; this is attempt ' .. outcome.attempt .. ', the latest is ' .. (record.attempt or 0)
+  end
+end
+
+budget = budget - #args.outcomes
+for i, outcome in ipairs(args.outcomes) do
+  local record = task(outcome.task_id)
+  local refused = lost(record, outcome)
+  local comp = not refused and component_of(record)
+  if not comp then
+    effects.results[i] = refused or 'the run is gone'
+  else
+    effects.results[i] = ''
+    if record.status == 'pending' then dequeue(record, comp) else release_lease(record) end
+    if record.nonce ~= outcome.nonce then
+      set(record, 'nonce', outcome.nonce)
+      set(record, 'attempt', outcome.attempt)
+    end
+    if outcome.kind == 'failed' then
+      fail_attempt(record, comp, outcome.error, outcome.wish)
+    elseif outcome.kind == 'completed' then
+      record.outputs = outcome.outputs
+      for _, output in ipairs(outcome.outputs) do note(record, 'out:' .. output[1], output[2]) end
+      finish(record, comp, 'completed')
+    else
+      finish(record, comp, 'terminated',
+        record.stop and cmsgpack.unpack(record.stop).reason or outcome.error and outcome.error.message)
+    end
+  end
+end
+return cmsgpack.pack(conclude())

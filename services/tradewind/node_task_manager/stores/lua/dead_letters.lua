@@ -1,0 +1,27 @@
+--!include release
+-- What became of attempts that did not succeed, kept with the node task; and the node tasks that were given up.
+local HISTORY, DEAD_LETTERS = 20, 10000
+local buried = {}
+
+local function remember(record, how)
+  local past = more(record).history and cmsgpack.unpack(record.history) or {}
+  past[#past + 1] = {attempt = record.attempt or 0, worker_id = record.worker_id or '', began = tonumber(record.started_at or 0),
+    ended = time, how = how}
+  if #past > HISTORY then table.remove(past, 1) end
+  set(record, 'history', cmsgpack.pack(past))
+end
+
+local function bury(record, comp)
+  local key = 'dead_letters:' .. comp.user_id
+  put(key, record.id, time)
+  buried[key] = true
+end
+
+-- The newest of each user stay, as long as their runs may.
+local function write_dead_letters()
+  for key in pairs(buried) do
+    call('ZREMRANGEBYSCORE', base .. key, '-inf', time - limits.run_retention)
+    call('ZREMRANGEBYRANK', base .. key, 0, -1 - DEAD_LETTERS)
+    call('PEXPIRE', base .. key, limits.run_retention)
+  end
+end

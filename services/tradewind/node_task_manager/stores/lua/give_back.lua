@@ -1,0 +1,54 @@
+--!include claim
+-- Taking node tasks from a worker and queueing them again.
+local GIVE_BACKS = 500
+
+local function fail(record, comp, code, message)
+  note(record, 'error', cmsgpack.pack({code = code, message = message}))
+  set(record, 'nonce', '')
+  count_failure(code)
+  finish(record, comp, 'failed')
+end
+
+-- Puts a running node task back; `lost` counts against it, and too many losses fail it.
+local function give_back(record, lost)
+  local comp = component_of(record)
+  release_lease(record)
+  set(record, 'nonce', '')
+  if not comp then return end
+  if record.stop then
+    return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)
+  end
+  if lost then
+    set(record, 'lost', (tonumber(more(record).lost) or 0) + 1)
+    remember(record, 'WORKER_LOST')
+    if record.lost > limits.losses then
+      bury(record, comp)
+      return fail(record, comp, 'WORKER_LOST', 'the worker was lost ' .. record.lost .. ' times while it ran, the last was ' .. record.worker_id)
+    end
+  end
+  enqueue(record, comp)
+end
+
+-- Gives back what a worker holds, but for the node tasks in the set `kept`; true when that is more than one script does.
+local function give_back_all(worker_id, kept, lost)
+  local left = GIVE_BACKS
+  for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. worker_id, 0, -1)) do
+    if not kept[id] then
+      if left == 0 then return true end
+      left = left - 1
+      local record = task(id)
+      if record and record.status == 'running' and record.worker_id == worker_id then
+        give_back(record, lost)
+      else
+        take('worker_tasks:' .. worker_id, id)
+      end
+    end
+  end
+  return false
+end
+
+local function set_of(items)
+  local members = {}
+  for _, item in ipairs(items) do members[item] = true end
+  return members
+end

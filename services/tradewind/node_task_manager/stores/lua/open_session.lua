@@ -1,0 +1,27 @@
+-- Opens the next session of a worker: it keeps the node tasks it names, everything else it held is given back.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, worker_id, incarnation, held {task_id,
+-- attempt, nonce}, kept {task ids: named as well, and renewed by later calls}.
+-- Returns {session, lost {nonces}, effects, same (whether the incarnation is the one before), more (whether there is more
+-- to give back)}.
+--!include leases
+--!include give_back
+local key, process = base .. 'worker_session:' .. args.worker_id, base .. 'worker_incarnation:' .. args.worker_id
+local session = call('INCR', key)
+local same = call('GETSET', process, args.incarnation) == args.incarnation
+call('PEXPIRE', key, limits.run_retention)
+call('PEXPIRE', process, limits.run_retention)
+local kept, lost = set_of(args.kept), {}
+for _, held in ipairs(args.held) do
+  local record = task(held.task_id)
+  if holds(record, held) then
+    kept[held.task_id] = true
+    extend(record)
+    -- While its worker was away nothing could be heard of it.
+    local beat = tonumber(more(record).beat)
+    if beat then heard_of(record, beat) end
+  elseif why_lost(record, held) then
+    lost[#lost + 1] = held.nonce
+  end
+end
+local more_left = give_back_all(args.worker_id, kept, not same)
+return cmsgpack.pack({session = session, lost = lost, effects = conclude(), same = same, more = more_left})

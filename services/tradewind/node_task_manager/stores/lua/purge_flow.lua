@@ -1,0 +1,88 @@
+-- Removes a flow in bounded steps and leaves a tombstone: a run begun before it is refused from then on. What is open of
+-- it is gone for everybody else from the first step on.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, flow_id.
+-- Returns {removed, done, effects}; running node tasks are told to their workers as terminations.
+--!include claim
+call('SET', base .. 'purged:' .. args.flow_id, time, 'PX', limits.tombstone)
+call('UNLINK', base .. 'retries:flow:' .. args.flow_id)
+local index, removed = base .. 'flow_runs:' .. args.flow_id, 0
+local mark = cmsgpack.pack({reason = 'the flow was deleted', by = 'system', at = time})
+
+-- A component in status "purged" is there for this script only.
+local function mark_purged(key)
+  local v = call('HMGET', key, 'status', 'plan')
+  if v[1] == 'running' then close_plan(v[2], 1) end
+  if v[1] then call('HSET', key, 'status', 'purged') end
+end
+
+-- Open components come first.
+for _, name in ipairs(call('ZRANGEBYSCORE', index, 'inf', 'inf')) do
+  mark_purged(base .. 'component:' .. name)
+  call('ZADD', index, '-inf', name)
+end
+
+local function drop(id, comp)
+  local record = task(id)
+  if not record then return end
+  if record.status == 'pending' then dequeue(record, comp) end
+  if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
+  if record.status == 'running' then
+    release_lease(record)
+    tell_to_stop(record, mark)
+  end
+  take('node_tasks_list', id)
+  call('UNLINK', record.key)
+  records[id] = false
+  removed = removed + 1
+end
+
+-- A run of several components stays until the last of them is removed.
+local function drop_run(run, parts)
+  if parts and call('HINCRBY', run, 'removed', 1) < tonumber(parts) then
+    call('PEXPIRE', run, limits.retention)
+  else
+    call('UNLINK', run)
+  end
+end
+
+-- Removes a component as far as the budget goes, `purged` being the place of the next node; true when all of it is gone.
+local function drop_component(run, id)
+  local key = base .. 'component:' .. run .. ':' .. id
+  local v = call('HMGET', key, 'nodes', 'user_id', 'plan', 'parts', 'purged')
+  if v[1] then
+    local comp, ids, before = {run = run, user_id = v[2], plan = v[3]}, nil, nil
+    for place = tonumber(v[5]) or 0, tonumber(v[1]) - 1 do
+      if budget <= 0 then
+        call('HSET', key, 'status', 'purged', 'purged', place)
+        return false
+      end
+      budget = budget - 1
+      if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
+      drop(task_of(run, ids[place - before]), comp)
+    end
+    drop_run(base .. 'run:' .. run, v[4])
+    removed = removed + 1
+  end
+  call('UNLINK', key, base .. 'stop:' .. run, base .. 'stop:' .. run .. ':' .. id)
+  return true
+end
+
+while budget > 0 do
+  local name = call('ZRANGE', index, 0, 0)[1]
+  if not name then break end
+  budget = budget - 1
+  if drop_component(string.match(name, '^(.+):([^:]+)$')) then call('ZREM', index, name) end
+end
+local done = call('EXISTS', index) == 0
+if done then
+  local logs = base .. 'flow_logs:' .. args.flow_id
+  for _, cycle in ipairs(call('ZRANGE', logs, 0, -1)) do
+    call('UNLINK', base .. 'logs:' .. args.flow_id .. ':' .. cycle)
+  end
+  call('UNLINK', logs)
+end
+reopen()
+write_queues(queues)
+leave_waiting()
+write_all()
+return cmsgpack.pack({removed = removed, done = done, effects = effects})

@@ -1,0 +1,70 @@
+-- Ends what ran out: leases, attempts past their time, stops that were not obeyed, waits for a worker; and forgets in the
+-- list of node tasks what was created longer ago than ended ones are kept.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies. Returns Effects; results name the node tasks.
+--!include give_back
+local AT_ONCE, FORGOTTEN = 250, 5000
+
+-- The error of the clock that ended an attempt, nil when that was the lease.
+local function which_ran_out(record, entry)
+  local close_at, beat_by = tonumber(more(record).close_at) or 0, tonumber(record.beat_by)
+  local attempt = 'attempt ' .. record.attempt
+  if entry.total and tonumber(record.total_at) <= time then
+    return {code = 'TOTAL_TIMEOUT', message = attempt .. ' ran when the total time of ' .. entry.total .. ' ms was over'}
+  elseif close_at > 0 and close_at <= time then
+    return {code = 'TIMEOUT', message = attempt .. ' took longer than its timeout of '
+      .. (close_at - tonumber(record.started_at)) .. ' ms on worker ' .. record.worker_id}
+  elseif entry.beat and beat_by <= time then
+    return {code = 'HEARTBEAT_TIMEOUT', message = attempt .. ' gave no sign of life for ' .. entry.beat .. ' ms on worker '
+      .. record.worker_id}
+  end
+end
+
+local function reap(record)
+  local comp = component_of(record)
+  local ran_out = comp and not record.stop and which_ran_out(record, node(comp.plan, record.index))
+  if not ran_out then return give_back(record, true) end
+  if ran_out.code == 'HEARTBEAT_TIMEOUT' then
+    tell_to_stop(record, cmsgpack.pack({reason = ran_out.message, by = 'system', at = time}))
+  end
+  release_lease(record)
+  set(record, 'nonce', '')
+  fail_attempt(record, comp, ran_out)
+end
+
+for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
+  local record = task(id)
+  if record and record.status == 'running' then
+    effects.results[#effects.results + 1] = id
+    reap(record)
+  else
+    take('inflight', id)
+  end
+end
+for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
+  local record = task(id)
+  local comp = record and record.status == 'pending' and component_of(record)
+  if comp then
+    local entry = node(comp.plan, record.index)
+    local total_at = entry.total and tonumber(more(record).total_at)
+    if total_at and total_at <= time then
+      effects.results[#effects.results + 1] = id
+      dequeue(record, comp)
+      fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. entry.total .. ' ms')
+    elseif held_up(record, entry, comp) then
+      -- It waits for a limit, not for a worker.
+      call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)
+    else
+      effects.results[#effects.results + 1] = id
+      dequeue(record, comp)
+      fail(record, comp, 'START_TIMEOUT', 'no worker that offers "' .. entry.type .. '" took it within ' .. entry.start .. ' ms')
+    end
+  else
+    take('start_deadlines', id)
+  end
+end
+budget = budget - #effects.results
+local list = base .. 'node_tasks_list'
+local old = call('ZCOUNT', list, '-inf', time - limits.retention)
+if old > 0 then call('ZREMRANGEBYRANK', list, 0, math.min(old, FORGOTTEN) - 1) end
+unlist_expired(AT_ONCE)
+return cmsgpack.pack(conclude())

@@ -1,0 +1,46 @@
+-- Keeps what running node tasks say of themselves: progress, which is a sign of life as well, and log lines. Those without
+-- a lease are passed over.
+-- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message}, lines {task_id,
+-- nonce, level, source, message, at}. Returns the number of entries kept.
+--!include clocks
+local kept = 0
+local function holder(entry)
+  local record = task(entry.task_id)
+  if record and record.nonce == entry.nonce then return record end
+end
+
+for _, entry in ipairs(args.progress) do
+  local record = holder(entry)
+  if record and record.status == 'running' then
+    kept = kept + 1
+    local before = call('HMGET', record.key, 'progress', 'beat')
+    if before[2] then heard_of(record, tonumber(before[2])) end
+    if tonumber(before[1] or 0) <= entry.progress then
+      call('HSET', record.key, 'progress', entry.progress, 'message', entry.message)
+      if string.find(entry.task_id, '^task:[^:]+$') then call('PUBLISH', base .. 'wake', 'r:' .. entry.task_id) end
+    end
+  end
+end
+
+for _, line in ipairs(args.lines) do
+  local record = holder(line)
+  if record then
+    kept = kept + 1
+    local flow, cycle, run, node_id = string.match(line.task_id, '^(.-):(.-):(.-):(.+)$')
+    local of = flow and flow .. ':' .. cycle or run_of(line.task_id)
+    local stream, index = base .. 'logs:' .. of, base .. 'flow_logs:' .. (flow or '')
+    call('XADD', stream, 'MAXLEN', '~', limits.log_lines, '*', 'l', cmsgpack.pack({cycle = tonumber(cycle) or 0,
+      run = tonumber(run) or 0, node_id = node_id or string.match(line.task_id, '^batch:[^:]+:(.+)$') or '', level = line.level,
+      source = line.source, message = line.message, at = line.at, attempt = tonumber(record.attempt)}))
+    call('PEXPIRE', stream, flow and limits.run_retention or limits.retention)
+    if flow and call('ZADD', index, 'NX', cycle, cycle) == 1 then
+      call('PEXPIRE', index, limits.run_retention)
+      for _, old in ipairs(call('ZRANGE', index, 0, -1 - limits.log_cycles)) do
+        call('UNLINK', base .. 'logs:' .. flow .. ':' .. old)
+        call('ZREM', index, old)
+      end
+    end
+  end
+end
+write_all()
+return cmsgpack.pack(kept)

@@ -1,0 +1,176 @@
+-- Records of node tasks and components, read once and written once per script.
+-- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits.
+local call = redis.call
+local base, limits, time = args.base, args.limits, now(args.now)
+local stamp = string.format('%.0f', time)
+local records, plans, components, budget = {}, {}, {}, limits.records
+local effects = {assignments = {}, terminations = {}, partitions = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
+
+-- Lists of a plan (ids, entries, edges out of a node) are kept in pieces of this many, as redis_plans.py writes them.
+local PIECE = 500
+local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
+-- What every change needs of a node task is read at once, the rest by `more`.
+local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
+  'history'}
+
+-- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
+local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
+local function run_of(task) return string.match(task, '^task:[^:]+$') or (string.match(task, '^(.+):[^:]+$')) end
+
+-- The record of a node task, or false. Numbers it lacks are nil, texts false.
+local function task(id)
+  local record = records[id]
+  if record == nil then
+    local key = base .. 'node_tasks:' .. id
+    local v = call('HMGET', key, 'status', 'component_id', 'index', 'attempt', 'nonce', 'worker_id', 'stop', 'waiting', 'live',
+      'slots', 'blocked')
+    record = v[1] and {id = id, key = key, changes = {}, n = 0, status = v[1], component_id = v[2], index = tonumber(v[3]),
+      attempt = tonumber(v[4]), nonce = v[5], worker_id = v[6], stop = v[7], waiting = tonumber(v[8]), live = tonumber(v[9]), slots = v[10], blocked = v[11]}
+    records[id] = record
+  end
+  return record
+end
+
+local function more(record)
+  if not record.whole then
+    record.whole = true
+    local values = call('HMGET', record.key, unpack(MORE))
+    for i = 1, #MORE do
+      if record[MORE[i]] == nil then record[MORE[i]] = values[i] end
+    end
+  end
+  return record
+end
+
+-- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal,
+-- `parts` the components of its run when there are several; it is `early` when a node ended before its signals came.
+local function component(run, id)
+  local key = base .. 'component:' .. run .. ':' .. id
+  local comp = components[key]
+  if comp == nil then
+    local v = call('HMGET', key, 'status', 'run_id', 'user_id', 'plan', 'nodes', 'policy', 'partition', 'stop', 'traceparent',
+      'planned', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'parts', 'early')
+    comp = v[1] and v[1] ~= 'purged' and {id = id, run = run, key = key, changes = {}, n = 0, status = v[1], run_id = v[2],
+      user_id = v[3], plan = v[4], nodes = tonumber(v[5]), policy = v[6], partition = tonumber(v[7]), stop = v[8],
+      traceparent = v[9], planned = tonumber(v[10]), completed = tonumber(v[11]) or 0, failed = tonumber(v[12]) or 0,
+      terminated = tonumber(v[13]) or 0, skipped = tonumber(v[14]) or 0, sinks = tonumber(v[15]) or 0, parts = v[16],
+      early = v[17]}
+    if comp then comp.open = comp.nodes - comp.completed - comp.failed - comp.terminated - comp.skipped end
+    components[key] = comp
+  end
+  return comp
+end
+
+local function component_of(record) return record.comp or component(run_of(record.id), record.component_id) end
+
+-- Changes are kept as the arguments of one HSET; the last of several for a field counts. The status, the counts of a
+-- component and the signals of a node task are written from the record itself. `note` is for what is not read again.
+local function note(record, field, value)
+  local n, changes = record.n, record.changes
+  changes[n + 1] = field
+  changes[n + 2] = value
+  record.n = n + 2
+end
+
+local function set(record, field, value)
+  record[field] = value
+  note(record, field, value)
+end
+
+local COUNTS = {'completed', 'failed', 'terminated', 'skipped', 'sinks'}
+
+local function write_record(record)
+  note(record, 'status', record.status)
+  if record.signalled then
+    note(record, 'waiting', record.waiting)
+    note(record, 'live', record.live)
+  elseif record.counted then
+    for i = 1, #COUNTS do
+      if record[COUNTS[i]] > 0 then note(record, COUNTS[i], record[COUNTS[i]]) end
+    end
+  end
+  local changes, n = record.changes, record.n
+  if n <= 1000 then
+    call('HSET', record.key, unpack(changes, 1, n))
+  else
+    for first = 1, n, 1000 do call('HSET', record.key, unpack(changes, first, math.min(first + 999, n))) end
+  end
+end
+
+-- A node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent when there
+-- are more than a piece of them), out (the first piece of {handle, target, place}), start, close (ms).
+local function node(plan, index)
+  local known = plans[plan]
+  if not known then known = {} plans[plan] = known end
+  local entry = known[index]
+  if not entry then
+    entry = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, 'n:' .. index))
+    known[index] = entry
+  end
+  return entry
+end
+
+-- The items of a list of a plan (`ids`, `entries`, `out:<place>`) from place `at` (from 0) on: the piece they are in, and
+-- what to take from the place of each to find it there.
+local function piece_of(plan, list, at)
+  local number = math.floor(at / PIECE)
+  local field, known = list .. ':' .. number, plans[plan]
+  if not known then known = {} plans[plan] = known end
+  local piece = known[field]
+  if not piece then
+    piece = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, field))
+    known[field] = piece
+  end
+  return piece, number * PIECE - 1
+end
+
+local function in_pieces(command, key, items)
+  local n = #items
+  if n > 0 and n <= 1000 then return call(command, key, unpack(items)) end
+  for first = 1, n, 1000 do call(command, key, unpack(items, first, math.min(first + 999, n))) end
+end
+
+-- Members of sorted sets, taken out and put in at the end, in this order.
+local added, removed = {}, {}
+
+local function put(key, member, score)
+  local items = added[key]
+  if not items then items = {} added[key] = items end
+  local n = #items
+  items[n + 1] = score
+  items[n + 2] = member
+end
+
+local function take(key, member)
+  local items = removed[key]
+  if not items then items = {} removed[key] = items end
+  items[#items + 1] = member
+end
+
+local function write_sets()
+  for key, items in pairs(removed) do in_pieces('ZREM', base .. key, items) end
+  for key, items in pairs(added) do in_pieces('ZADD', base .. key, items) end
+end
+
+-- Keys of what has ended, to get their time to live once all is written.
+local expiring = {}
+
+-- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
+local totals = {}
+local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
+  SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
+  TOTAL_TIMEOUT = true, WORKER_LOST = true,
+  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true}
+
+local function count_failure(code)
+  local name = 'failed:' .. (CODES[code] and code or 'OTHER')
+  totals[name] = (totals[name] or 0) + 1
+end
+
+local function write_all()
+  for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
+  for _, record in pairs(records) do if record and (record.n > 0 or record.signalled) then write_record(record) end end
+  for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_record(comp) end end
+  write_sets()
+  for _, key in ipairs(expiring) do call('PEXPIRE', key, limits.retention) end
+end

@@ -1,0 +1,416 @@
+--!include slots
+-- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
+local work, finished, queues = {}, {}, {}
+local TURN = 1000000
+
+-- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next.
+local function later(kind, comp, index, offset, source)
+  work[#work + 1] = {kind, comp, index, offset, source}
+end
+
+local function packed(item)
+  local comp = item[2]
+  return cmsgpack.pack({item[1], comp.run, comp.id, comp.run_id, item[3], item[4]})
+end
+
+-- The item that `packed` wrote, or nil when its component is gone, or another one has its name.
+local function unpacked(text)
+  local item = cmsgpack.unpack(text)
+  local comp = component(item[2], item[3])
+  if comp and comp.run_id == item[4] then return {item[1], comp, item[5], item[6]} end
+end
+
+local function queue_of(node_type, user)
+  local name = node_type .. ':' .. user
+  local queue = queues[name]
+  if not queue then
+    queue = {key = base .. 'ready:' .. name, type = node_type, user = user, added = {}, removed = {}}
+    queues[name] = queue
+  end
+  return queue
+end
+
+local function enqueue(record, comp)
+  local entry = node(comp.plan, record.index)
+  changed(comp, record.status == 'running' and -1 or 0)
+  record.status = 'pending'
+  note(record, 'ready_at', stamp)
+  record.comp = comp
+  record.start_by = entry.start > 0 and time + entry.start
+  if entry.total then
+    if not more(record).total_at then set(record, 'total_at', time + entry.total) end
+    record.start_by = math.min(record.start_by or math.huge, tonumber(record.total_at))
+  end
+  -- A higher priority stands where one would that has waited longer.
+  record.rank = entry.ahead and string.format('%.0f', time - entry.ahead) or stamp
+  local queue = queue_of(entry.type, comp.user_id)
+  local items = queue.added
+  local n = #items
+  items[n + 1] = record.rank
+  items[n + 2] = record.id
+  queue.ranked = queue.ranked or entry.ahead ~= nil
+  queue.bound = queue.bound or entry.flow_max or entry.key
+end
+
+-- Puts up to `count` of a group that a limit held back into their queue again; returns how many.
+local function readmit_group(limit, group, count)
+  local node_type, user = string.match(group, '^([^:]+):([^:]+):')
+  local key = base .. 'blocked:' .. limit .. '|' .. group
+  local back = call('ZPOPMIN', key, count)
+  for i = 1, #back, 2 do
+    local record, queue = task(back[i]), queue_of(node_type, user)
+    set(record, 'blocked', '')
+    record.rank, record.comp = back[i + 1], component_of(record)
+    table.insert(queue.added, back[i + 1])
+    table.insert(queue.added, back[i])
+    queue.ranked, queue.bound = true, true
+  end
+  if call('EXISTS', key) == 0 then forget_group(limit, group) end
+  return #back / 2
+end
+
+-- Puts back up to `count` of each group that a limit held back and now has room for.
+local function readmit(limit, count)
+  for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
+    if tonumber(string.match(group, '%d+$')) > held_of(limit) then readmit_group(limit, group, count) end
+  end
+end
+
+local function unpark(user, node_type)
+  call('ZREM', base .. 'parked', user .. ':' .. node_type)
+  queue_of(node_type, user).rejoins = true
+end
+
+-- Lets in what limits held back that have room now.
+local loosened = {}
+local function reopen()
+  local now_free = freed
+  freed = {}
+  for limit, count in pairs(now_free) do
+    local kind, rest = string.match(limit, '^(%a+):(.+)$')
+    if kind == 'user' then
+      if room_of_user(rest) > 0 then
+        for _, member in ipairs(call('ZRANGE', base .. 'parked', '[' .. rest .. ':', '(' .. rest .. ';', 'BYLEX')) do
+          unpark(string.match(member, '^(.+):(.+)$'))
+        end
+      end
+    elseif kind == 'type' then
+      loosened[#loosened + 1] = rest
+    else
+      readmit(limit, count)
+    end
+  end
+end
+
+-- Takes out what waits, be it in a queue or for its next attempt.
+local function dequeue(record, comp)
+  local entry = node(comp.plan, record.index)
+  if not withdraw(record, entry, comp) then
+    local items = queue_of(entry.type, comp.user_id).removed
+    items[#items + 1] = record.id
+  end
+  take('start_deadlines', record.id)
+  if entry.retry then
+    take('delayed', record.id)
+    set(record, 'retry_at', 0)
+  end
+end
+
+-- Users whose queue was emptied leave the ring of its type; then those that have node tasks now join half a turn
+-- behind its head: nobody gains or loses turns by having had none, not even one who has a single one again and again.
+local function write_queues(changed)
+  local emptied, heads = {}, {}
+  for _, queue in pairs(changed) do
+    in_pieces('ZADD', queue.key, queue.added)
+    in_pieces('ZREM', queue.key, queue.removed)
+    queue.empty = #queue.removed > 0 and call('EXISTS', queue.key) == 0
+    if queue.empty then
+      call('ZREM', base .. 'ring:' .. queue.type, queue.user)
+      emptied[queue.type] = true
+    end
+  end
+  for _, queue in pairs(changed) do
+    if #queue.added > 0 and not queue.empty or queue.rejoins and call('EXISTS', queue.key) == 1 then
+      local ring = base .. 'ring:' .. queue.type
+      local head = heads[queue.type]
+      if head == nil then
+        head = call('ZRANGE', ring, 0, 0, 'WITHSCORES')[2] or false
+        heads[queue.type] = head
+        if not head then call('ZADD', base .. 'ready_types', 'NX', time, queue.type) end
+      end
+      call('ZADD', ring, 'NX', head and head + TURN / 2 or 0, queue.user)
+    end
+  end
+  for node_type in pairs(emptied) do
+    if call('EXISTS', base .. 'ring:' .. node_type) == 0 then call('ZREM', base .. 'ready_types', node_type) end
+  end
+end
+
+local function release_lease(record)
+  free_slots(record)
+  take('inflight', record.id)
+  take('worker_tasks:' .. record.worker_id, record.id)
+end
+
+local function tell_to_stop(record, mark)
+  effects.terminations[#effects.terminations + 1] = {worker_id = record.worker_id, task_id = record.id,
+    attempt = record.attempt, nonce = record.nonce, stop = cmsgpack.unpack(mark)}
+end
+
+local function request_stop(record, mark)
+  if record.stop then return end
+  set(record, 'stop', mark)
+  put('inflight', record.id, time + limits.stop_grace)
+  tell_to_stop(record, mark)
+end
+
+local function stop_component(comp, mark)
+  if comp.stop or comp.status == 'finished' then return end
+  set(comp, 'stop', mark)
+  changed(comp, 0)
+  later('stop', comp, 0, 0)
+end
+
+-- A run that has ended gets its time to live, with all that belongs to it.
+local function expire_run(comp)
+  local run, ids = base .. 'run:' .. comp.run, {comp.id}
+  if comp.parts then
+    -- A run that is being purged is gone already, and its parts go with it.
+    if call('EXISTS', run) == 0 or call('HINCRBY', run, 'open', -1) > 0 then return end
+    ids = cmsgpack.unpack(call('HGET', run, 'components'))
+  end
+  expiring[#expiring + 1] = run
+  if comp.partition == NO_PARTITION then
+    expire_listed(comp)
+    return later('expire', comp, 0, 0)
+  end
+  local index = base .. 'flow_runs:' .. string.match(comp.run, '^[^:]+')
+  for _, id in ipairs(ids) do
+    call('ZADD', index, 'XX', time + limits.retention, comp.run .. ':' .. id)
+    local part = id == comp.id and comp or component(comp.run, id)
+    if part then later('expire', part, 0, 0) end
+  end
+end
+
+-- What a component's only sink has just emitted goes along with the event, when it is small.
+local function remember_answer(comp, entry, outputs)
+  if not outputs then return end
+  local size = 0
+  for _, output in ipairs(outputs) do size = size + #output[2] end
+  if size <= limits.answer_bytes then comp.sink, comp.outputs = entry.id, outputs end
+end
+
+-- The one way into a terminal status. Of a component that is stopped nothing is delivered: the stop reaches every node.
+local function finish(record, comp, status, reason)
+  local entry = node(comp.plan, record.index)
+  changed(comp, record.status == 'running' and -1 or 0)
+  record.status = status
+  record.ended = true
+  note(record, 'ended_at', stamp)
+  if reason then note(record, 'reason', reason) end
+  comp[status] = comp[status] + 1
+  totals[status] = (totals[status] or 0) + 1
+  comp.open = comp.open - 1
+  comp.counted = true
+  if entry.outputs == 0 then
+    if status == 'completed' then
+      comp.sinks = comp.sinks + 1
+      if entry.only_sink then remember_answer(comp, entry, record.outputs) end
+    end
+  elseif not comp.stop then
+    later('deliver', comp, record.index, 1, record)
+  end
+  if status == 'failed' and comp.policy == 'fail_fast' then
+    stop_component(comp, cmsgpack.pack({reason = 'node "' .. entry.id .. '" failed and the flow fails fast', by = 'system', at = time}))
+  end
+  if comp.open == 0 then
+    finished[#finished + 1] = comp
+    expire_run(comp)
+  end
+end
+
+local function create(comp, id, entry, index)
+  local record = {id = id, key = base .. 'node_tasks:' .. id, status = 'registered', component_id = comp.id, index = index,
+    waiting = entry.inputs, live = 0, whole = true, created = true, n = 6,
+    changes = {'component_id', comp.id, 'index', index, 'registered_at', stamp}}
+  records[id] = record
+  put('node_tasks_list', id, stamp)
+  return record
+end
+
+local function wanted(run_if, edges, live)
+  if run_if == 'all_succeeded' then return live == edges end
+  return run_if == 'all_done' or live > 0
+end
+
+-- The value that the source emitted by a handle, or false.
+local function emitted(source, handle)
+  if source.outputs then
+    for _, output in ipairs(source.outputs) do
+      if output[1] == handle then return output[2] end
+    end
+    return false
+  end
+  local field = 'out:' .. handle
+  if source[field] == nil then source[field] = call('HGET', source.key, field) end
+  return source[field]
+end
+
+local function why_dead(source, entry, handle)
+  if source.status == 'completed' then return 'node "' .. entry.id .. '" did not emit "' .. handle .. '"' end
+  if source.status == 'failed' then return 'node "' .. entry.id .. '" failed' end
+  return 'node "' .. entry.id .. '" was ' .. source.status
+end
+
+local function deliver_edge(comp, source, entry, edge)
+  local target = node(comp.plan, edge[2])
+  local id = task_of(comp.run, target.id)
+  -- What waits for one signal has no record before it, unless somebody terminated it early.
+  local record = (target.inputs > 1 or comp.early) and task(id) or create(comp, id, target, edge[2])
+  if record.status ~= 'registered' then return end
+  local value = source.status == 'completed' and emitted(source, edge[1])
+  record.waiting = (record.waiting or target.inputs) - 1
+  record.signalled = target.inputs > 1
+  if value or (source.status == 'failed' and comp.policy == 'continue') then
+    record.live = (record.live or 0) + 1
+    if value then
+      set(record, 'in:' .. edge[3], #value <= limits.signal_bytes and value or '@')
+    end
+  elseif not more(record).dead then
+    set(record, 'dead', why_dead(source, entry, edge[1]))
+  end
+  if record.waiting > 0 then return end
+  if wanted(target.run_if, target.inputs, record.live or 0) then
+    enqueue(record, comp)
+  else
+    finish(record, comp, 'skipped', more(record).dead)
+  end
+end
+
+-- Each of these does as much as the budget allows and returns the offset at which to go on, or nil.
+local WORK = {}
+
+function WORK.deliver(comp, offset, index, source)
+  if comp.stop then return end
+  local entry = node(comp.plan, index)
+  local piece, before = entry.out, -1
+  source = source or task(task_of(comp.run, entry.id))
+  for place = offset, entry.outputs do
+    if budget <= 0 then return place end
+    budget = budget - 1
+    if place > PIECE and (place == offset or place % PIECE == 1) then
+      piece, before = piece_of(comp.plan, 'out:' .. index, place - 1)
+    end
+    deliver_edge(comp, source, entry, piece[place - 1 - before])
+  end
+end
+
+function WORK.entries(comp, offset, entries)
+  if comp.stop then return end
+  local piece, before
+  for at = offset, entries - 1 do
+    if budget <= 0 then return at end
+    budget = budget - 1
+    if not piece or at % PIECE == 0 then piece, before = piece_of(comp.plan, 'entries', at) end
+    local place = piece[at - before]
+    local entry = node(comp.plan, place)
+    local id = task_of(comp.run, entry.id)
+    if not (comp.early and task(id)) then enqueue(create(comp, id, entry, place), comp) end
+  end
+end
+
+function WORK.stop(comp, offset)
+  if comp.open == 0 then return end
+  local reason = cmsgpack.unpack(comp.stop).reason
+  local ids, before
+  for place = offset, comp.nodes - 1 do
+    if budget <= 0 then return place end
+    budget = budget - 1
+    if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
+    local id = task_of(comp.run, ids[place - before])
+    local record = task(id) or create(comp, id, node(comp.plan, place), place)
+    if record.status == 'running' then
+      request_stop(record, comp.stop)
+    elseif not TERMINAL[record.status] then
+      if record.status == 'pending' then dequeue(record, comp) end
+      finish(record, comp, 'skipped', reason)
+    end
+  end
+end
+
+function WORK.expire(comp, offset)
+  local prefix, ids, before = base .. 'node_tasks:', nil, nil
+  if offset == 0 then expiring[#expiring + 1] = comp.key end
+  for place = offset, comp.nodes - 1 do
+    if budget <= 0 then return place end
+    budget = budget - 1
+    if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
+    expiring[#expiring + 1] = prefix .. task_of(comp.run, ids[place - before])
+  end
+end
+
+local function leave(items, from)
+  local left = {}
+  for at = from, #items do left[#left + 1] = packed(items[at]) end
+  in_pieces('RPUSH', base .. 'todo', left)
+end
+
+-- Does the work of this script, then what earlier ones left, as far as the budget goes; the rest is left to later ones.
+local drained
+local function work_off()
+  local todo, at, own = base .. 'todo', 1, true
+  drained = false
+  while budget > 0 do
+    local item = own and work[at]
+    local popped = not item and call('LPOP', todo)
+    if popped then
+      budget = budget - 1
+      own, item = false, unpacked(popped)
+    else
+      own, item = true, work[at]
+      if not item then
+        drained = true
+        break
+      end
+      at = at + 1
+    end
+    local offset = item and WORK[item[1]](item[2], item[4], item[3], item[5])
+    if offset then
+      item[4] = offset
+      if popped then call('LPUSH', todo, packed(item)) else at = at - 1 end
+    end
+  end
+  leave(work, at)
+  work = {}
+end
+
+local function announce(comp)
+  comp.status = 'finished'
+  set(comp, 'finished_at', stamp)
+  if comp.partition == NO_PARTITION then return end
+  call('XADD', base .. 'events:' .. comp.partition, '*', 'finished', cmsgpack.pack({run = comp.run, component = comp.id,
+    run_id = comp.run_id, nodes = comp.nodes, completed = comp.completed, failed = comp.failed, terminated = comp.terminated,
+    skipped = comp.skipped, sinks = comp.sinks, at = time, sink = comp.sink, outputs = comp.outputs,
+    stop = comp.stop and cmsgpack.unpack(comp.stop) or nil}))
+  effects.partitions[#effects.partitions + 1] = comp.partition
+end
+
+-- A plan gets its time to live when nothing uses it any more; that of a run outside flows goes soon after the run.
+local function close_plan(plan, count, ad_hoc)
+  if call('HINCRBY', base .. 'plan:' .. plan, 'open', -count) <= 0 then
+    local ttl = ad_hoc and limits.retention + limits.tombstone or limits.plan_retention
+    call('PEXPIRE', base .. 'plan:' .. plan, ttl)
+  end
+end
+
+local function settle()
+  work_off()
+  local closed, ad_hoc = {}, {}
+  for _, comp in ipairs(finished) do
+    announce(comp)
+    closed[comp.plan] = (closed[comp.plan] or 0) + 1
+    ad_hoc[comp.plan] = comp.partition == NO_PARTITION
+  end
+  for plan, count in pairs(closed) do close_plan(plan, count, ad_hoc[plan]) end
+  finished = {}
+end

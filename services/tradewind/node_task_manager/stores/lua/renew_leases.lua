@@ -1,0 +1,41 @@
+-- Renews the leases that a worker names, says which it has lost, tells again of stops, and sends again what was given to
+-- it a while ago and it does not name.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), worker_id, session (0: any), held
+-- {task_id, attempt, nonce}, named {further task ids} or nil when nothing is to be sent again.
+-- Returns {session_current, lost {[nonce, why]}, lease_deadline, effects}.
+--!include leases
+local RESENT = 500
+local lost, named = {}, {}
+local session, process = base .. 'worker_session:' .. args.worker_id, base .. 'worker_incarnation:' .. args.worker_id
+local current = args.session == 0 or call('GET', session) == tostring(args.session)
+if current then
+  for _, held in ipairs(args.held) do
+    local record = task(held.task_id)
+    if holds(record, held) then
+      named[held.task_id] = true
+      extend(record)
+    else
+      local why = why_lost(record, held)
+      if why then lost[#lost + 1] = {held.nonce, why} end
+    end
+  end
+end
+if current and args.session ~= 0 and args.named then
+  call('PEXPIRE', session, limits.run_retention)
+  call('PEXPIRE', process, limits.run_retention)
+  for _, id in ipairs(args.named) do named[id] = true end
+  for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do
+    local record = not named[id] and task(id)
+    if record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
+      and tonumber(more(record).started_at) + limits.unnamed <= time then
+      local comp = component_of(record)
+      if comp then
+        hand_over(record, comp, node(comp.plan, record.index), record.worker_id, record.attempt, record.nonce,
+          tonumber(record.close_at) or 0)
+      end
+    end
+    if #effects.assignments == RESENT then break end
+  end
+end
+write_all()
+return cmsgpack.pack({session_current = current, lost = lost, lease_deadline = time + limits.lease, effects = effects})

@@ -1,0 +1,154 @@
+--!include ad_hoc
+-- Slots: what bounds how many node tasks run at once. A limit is `user:<user>`, `type:<type>`, `flow:<flow>`,
+-- `adhoc:<user>` or `key:<user>:<key>`; how many hold one is the size of its set `slots:<limit>`, never a counter. All that
+-- hold a lease are bounded by `limits.running`. A user at the limit is parked: out of the rings. What another limit holds
+-- back stands in `blocked:<limit>|<type>:<user>:<most>`, and when a slot comes free one of each such group goes back.
+local HUGE = math.huge
+local held, freed, owed, leases = {}, {}, {}, 0
+
+-- How many hold a slot as things stand in this script; the sets are written at its end.
+local function held_of(limit)
+  local count = held[limit]
+  if not count then
+    count = call('ZCARD', base .. 'slots:' .. limit)
+    held[limit] = count
+  end
+  return count
+end
+
+local leased
+local function running_now()
+  if not leased then leased = call('ZCARD', base .. 'inflight') end
+  return leased + leases
+end
+
+-- When (in us) the bucket of a type's rate is full again: that is all there is to know of it. Each that begins puts it off.
+local full_at, spent = {}, {}
+local function full_at_of(node_type)
+  if not full_at[node_type] then
+    full_at[node_type] = math.max(time * 1000, tonumber(call('GET', base .. 'bucket:' .. node_type) or 0))
+  end
+  return full_at[node_type]
+end
+
+local function spend(node_type)
+  local rate = limits.type_rates and limits.type_rates[node_type]
+  if rate then
+    full_at[node_type] = full_at_of(node_type) + rate[1]
+    spent[node_type] = true
+  end
+end
+
+-- In how many ms a type has a token again, 0 when it has one, nil when it has no rate.
+local function token_in(node_type)
+  local rate = limits.type_rates and limits.type_rates[node_type]
+  return rate and math.max(0, math.ceil((full_at_of(node_type) + rate[1] - rate[2]) / 1000 - time))
+end
+
+local SPARE_MS = 60000
+local function write_rates()
+  for node_type in pairs(spent) do
+    call('SET', base .. 'bucket:' .. node_type, string.format('%.0f', full_at[node_type]), 'PX',
+      string.format('%.0f', math.ceil(full_at[node_type] / 1000 - time) + SPARE_MS))
+  end
+end
+
+-- How many more node tasks of a type may run by the limits on all and on their type.
+local function room_of_type(node_type)
+  local room = limits.running and limits.running - running_now() or HUGE
+  local most, rate = limits.type_running and limits.type_running[node_type], limits.type_rates and limits.type_rates[node_type]
+  if rate then room = math.min(room, math.floor((time * 1000 + rate[2] - full_at_of(node_type)) / rate[1])) end
+  return most and math.min(room, most - held_of('type:' .. node_type)) or room
+end
+
+local function room_of_user(user)
+  return limits.user_running and limits.user_running - held_of('user:' .. user) or HUGE
+end
+
+-- The limits that hold back single node tasks, with how many each lets run; nil or false when there are none.
+local function own_limits(entry, comp)
+  if not (entry.flow_max or entry.key or limits.flow_running or limits.adhoc) then return nil end
+  -- Nodes without a key are under the same limits as all others of their component.
+  if comp.own_limits ~= nil and not entry.key then return comp.own_limits end
+  local found, flow = {}, string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
+  if flow then
+    local most = math.min(entry.flow_max or HUGE, limits.flow_running or HUGE)
+    if most < HUGE then found[1] = {'flow:' .. flow, most} end
+  elseif limits.adhoc then
+    found[1] = {'adhoc:' .. comp.user_id, limits.adhoc}
+  end
+  if not entry.key then
+    comp.own_limits = #found > 0 and found
+    return comp.own_limits
+  end
+  found[#found + 1] = {'key:' .. comp.user_id .. ':' .. entry.key, entry.key_max}
+  return found
+end
+
+local function take_slot(record, limit)
+  held[limit] = held_of(limit) + 1
+  put('slots:' .. limit, record.id, stamp)
+  return limit
+end
+
+-- Takes a slot of every limit that a node task runs under, and notes which: to let go of them takes no config.
+local function take_slots(record, entry, comp)
+  leases = leases + 1
+  spend(entry.type)
+  local names, own = nil, own_limits(entry, comp)
+  if limits.user_running then names = take_slot(record, 'user:' .. comp.user_id) end
+  if limits.type_running and limits.type_running[entry.type] then
+    names = (names and names .. ' ' or '') .. take_slot(record, 'type:' .. entry.type)
+  end
+  if own then
+    for i = 1, #own do names = (names and names .. ' ' or '') .. take_slot(record, own[i][1]) end
+  end
+  if names or record.slots then set(record, 'slots', names or '') end
+end
+
+local function free_slots(record)
+  leases = leases - 1
+  if not record.slots or record.slots == '' then return end
+  for limit in string.gmatch(record.slots, '%S+') do
+    held[limit] = held_of(limit) - 1
+    freed[limit] = (freed[limit] or 0) + 1
+    take('slots:' .. limit, record.id)
+  end
+  -- Of a node task that does not run, what it notes of slots means nothing.
+  record.slots = ''
+end
+
+-- Whether a limit, and not the want of a worker, keeps a ready node task waiting.
+local function held_up(record, entry, comp)
+  return record.blocked and record.blocked ~= '' or room_of_type(entry.type) <= 0 or room_of_user(comp.user_id) <= 0
+end
+
+local function forget_group(limit, group)
+  call('SREM', base .. 'blocked_by:' .. limit, group)
+  call('ZREM', base .. 'blocked_of', string.match(group, ':([^:]+):') .. '|' .. limit .. '|' .. group)
+end
+
+-- Puts a ready node task aside until `limit`, of which `most` may run, has room; `rank` is its place in the queue.
+local function block(record, entry, comp, limit, most, rank)
+  local group = entry.type .. ':' .. comp.user_id .. ':' .. most
+  set(record, 'blocked', limit .. '|' .. group)
+  call('ZADD', base .. 'blocked:' .. record.blocked, rank, record.id)
+  call('SADD', base .. 'blocked_by:' .. limit, group)
+  call('ZADD', base .. 'blocked_of', 0, comp.user_id .. '|' .. record.blocked)
+  if record.start_by then call('ZADD', base .. 'start_deadlines', record.start_by, record.id) end
+  -- It made room for another under the rest of its limits.
+  for _, other in ipairs(own_limits(entry, comp)) do
+    if other[1] ~= limit then owed[other[1]] = (owed[other[1]] or 0) + 1 end
+  end
+end
+
+-- Takes out a ready node task that is not to run, blocked or about to be let in: then it makes room for another one.
+local function withdraw(record, entry, comp)
+  if record.blocked and record.blocked ~= '' then
+    call('ZREM', base .. 'blocked:' .. record.blocked, record.id)
+    set(record, 'blocked', '')
+    return true
+  end
+  for _, limit in ipairs(own_limits(entry, comp) or {}) do freed[limit[1]] = (freed[limit[1]] or 0) + 1 end
+  return false
+end

@@ -1,0 +1,29 @@
+-- Puts down a stop mark for a run or a component and stops what is there of it.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, run, run_id, component ("" for all), reason, by,
+-- mark_ms (how long the mark stays). Returns Effects; results: the number skipped by this script, then that terminating.
+--!include claim
+local at = base .. 'stop:' .. args.run .. (args.component == '' and '' or ':' .. args.component)
+local packed_mark = call('GET', at)
+local mark = packed_mark and cmsgpack.unpack(packed_mark)
+if not mark or mark.run_id ~= args.run_id then
+  mark = {run_id = args.run_id, reason = args.reason, by = args.by, at = time}
+  call('SET', at, cmsgpack.pack(mark), 'PX', args.mark_ms)
+end
+local standing = call('HMGET', base .. 'run:' .. args.run, 'run_id', 'components')
+if standing[1] == args.run_id then
+  local stop = cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})
+  for _, id in ipairs(cmsgpack.unpack(standing[2])) do
+    local comp = (args.component == '' or args.component == id) and component(args.run, id)
+    if comp then stop_component(comp, stop) end
+  end
+end
+settle()
+local skipped, terminating = 0, 0
+for id, record in pairs(records) do
+  if record and record.ended and record.status == 'skipped' and run_of(id) == args.run then skipped = skipped + 1 end
+end
+for _, termination in ipairs(effects.terminations) do
+  if run_of(termination.task_id) == args.run then terminating = terminating + 1 end
+end
+effects.results = {tostring(skipped), tostring(terminating)}
+return cmsgpack.pack(conclude())

@@ -1,0 +1,128 @@
+-- Creates runs: their components, and node tasks for their entry nodes; the rest comes to be as signals arrive.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, runs {run, flow_id, cycle, run_id, user_id,
+-- components {[id, digest]}, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent,
+-- planned_ms, begun_ms, node_type}.
+-- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
+--!include claim
+local backlog, results, known_plans, opened, indexes = {}, {}, {}, {}, {}
+local queued, waiting_types = {}, nil
+
+local function plan_facts(digest)
+  if known_plans[digest] == nil then
+    local facts = call('HGET', base .. 'plan:' .. digest, 'facts')
+    known_plans[digest] = facts and cmsgpack.unpack(facts)
+  end
+  return known_plans[digest]
+end
+
+-- How many ready node tasks of a user wait, those that were submitted here included.
+local function queued_of(user)
+  if not queued[user] then
+    local count = 0
+    waiting_types = waiting_types or call('ZRANGE', base .. 'ready_types', 0, -1)
+    local types = {}
+    for _, node_type in ipairs(waiting_types) do types[node_type] = true end
+    if limits.bounded then
+      for _, member in ipairs(call('ZRANGE', base .. 'parked', '[' .. user .. ':', '(' .. user .. ';', 'BYLEX')) do
+        types[string.match(member, ':(.+)$')] = true
+      end
+    end
+    for node_type in pairs(types) do count = count + call('ZCARD', base .. 'ready:' .. node_type .. ':' .. user) end
+    for _, group in ipairs(call('ZRANGE', base .. 'blocked_of', '[' .. user .. '|', '(' .. user .. '}', 'BYLEX')) do
+      count = count + call('ZCARD', base .. 'blocked:' .. string.match(group, '^[^|]*|(.+)$'))
+    end
+    queued[user] = count
+  end
+  return queued[user]
+end
+
+-- Why a run of a flow is not taken.
+local function flow_refusal(run)
+  local purged = call('GET', base .. 'purged:' .. run.flow_id)
+  if purged and run.begun_ms <= tonumber(purged) then return {outcome = 'flow_purged'} end
+  local events = base .. 'events:' .. run.partition
+  backlog[events] = backlog[events] or call('XLEN', events)
+  if backlog[events] >= limits.events then return {outcome = 'events_full'} end
+end
+
+local function refusal(run)
+  local standing = call('HGET', base .. 'run:' .. run.run, 'run_id')
+  if standing == run.run_id then return {outcome = 'duplicate'} end
+  if standing then return {outcome = 'run_conflict', existing_run_id = standing} end
+  if run.partition ~= NO_PARTITION then
+    local refused = flow_refusal(run)
+    if refused then return refused end
+  end
+  local unknown = {}
+  for _, part in ipairs(run.components) do
+    if not plan_facts(part[2]) then unknown[#unknown + 1] = part[2] end
+  end
+  if #unknown > 0 then return {outcome = 'plan_unknown', unknown_plans = unknown} end
+  local coming = queued_of(run.user_id)
+  for _, part in ipairs(run.components) do coming = coming + plan_facts(part[2]).entries end
+  if coming > limits.user_queue then return {outcome = 'queue_full'} end
+  queued[run.user_id] = coming
+end
+
+-- The stop mark that is meant for this very run, of two that may be there.
+local function stop_mark(run, stopped, id)
+  for _, text in ipairs({stopped or '', call('GET', base .. 'stop:' .. run.run .. ':' .. id) or ''}) do
+    local mark = text ~= '' and cmsgpack.unpack(text)
+    if mark and mark.run_id == run.run_id then return cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at}) end
+  end
+end
+
+local function begin_component(run, id, digest, stopped)
+  local facts, key = plan_facts(digest), base .. 'component:' .. run.run .. ':' .. id
+  local comp = {id = id, run = run.run, key = key, changes = {}, n = 0, status = 'running', open = facts.nodes, completed = 0,
+    failed = 0, terminated = 0, skipped = 0, sinks = 0}
+  components[key] = comp
+  set(comp, 'run_id', run.run_id)
+  set(comp, 'user_id', run.user_id)
+  set(comp, 'plan', digest)
+  set(comp, 'nodes', facts.nodes)
+  set(comp, 'policy', facts.policy)
+  set(comp, 'partition', run.partition)
+  set(comp, 'submitted_at', stamp)
+  set(comp, 'planned', run.planned_ms)
+  if #run.components > 1 then set(comp, 'parts', #run.components) end
+  if run.node_type ~= '' then set(comp, 'node_type', run.node_type) end
+  if run.traceparent ~= '' then set(comp, 'traceparent', run.traceparent) end
+  opened[digest] = (opened[digest] or 0) + 1
+  changed(comp, 0)
+  local mark = stop_mark(run, stopped, id)
+  if mark then stop_component(comp, mark) else later('entries', comp, facts.entries, 0) end
+end
+
+local function begin(run)
+  local ids, index = {}, {}
+  local stopped = call('GET', base .. 'stop:' .. run.run)
+  for i, part in ipairs(run.components) do
+    ids[i] = part[1]
+    index[2 * i - 1], index[2 * i] = 'inf', run.run .. ':' .. part[1]
+    begin_component(run, part[1], part[2], stopped)
+  end
+  local key = base .. 'run:' .. run.run
+  call('HSET', key, 'run_id', run.run_id, 'components', cmsgpack.pack(ids), 'open', #ids)
+  inputs_of_runs[run.run] = run.inputs_json ~= '' and run.inputs_json
+  if run.inputs_json ~= '' then call('HSET', key, 'inputs', run.inputs_json) end
+  if run.partition == NO_PARTITION then
+    list_run(run.user_id, run.run)
+  else
+    local name = base .. 'flow_runs:' .. run.flow_id
+    in_pieces('ZADD', name, index)
+    indexes[name] = true
+  end
+  return {outcome = 'accepted'}
+end
+
+for i, run in ipairs(args.runs) do results[i] = refusal(run) or begin(run) end
+-- A plan in use has no time to live.
+for digest, count in pairs(opened) do
+  if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then call('PERSIST', base .. 'plan:' .. digest) end
+end
+for name in pairs(indexes) do
+  call('ZREMRANGEBYSCORE', name, 0, time)
+  call('PEXPIRE', name, limits.plan_retention)
+end
+return cmsgpack.pack({results = results, effects = conclude()})

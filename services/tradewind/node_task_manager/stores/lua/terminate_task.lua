@@ -1,0 +1,24 @@
+-- Stops one node task: skipped when it has not begun, asked to stop when it runs.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, task_id, component (where its node is), index,
+-- reason, by. Returns Effects; results: "" or "unknown".
+--!include claim
+local comp = component(run_of(args.task_id), args.component)
+if not comp then
+  effects.results[1] = 'unknown'
+  return cmsgpack.pack(effects)
+end
+local record = task(args.task_id)
+if not record then
+  record = create(comp, args.task_id, node(comp.plan, args.index), args.index)
+  set(comp, 'early', 1)
+end
+local mark = cmsgpack.pack({reason = args.reason, by = args.by, at = time})
+effects.results[1] = ''
+if record.status == 'running' then
+  request_stop(record, mark)
+elseif not TERMINAL[record.status] then
+  if record.status == 'pending' then dequeue(record, comp) end
+  set(record, 'stop', mark)
+  finish(record, comp, 'skipped', args.reason)
+end
+return cmsgpack.pack(conclude())

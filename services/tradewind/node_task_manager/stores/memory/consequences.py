@@ -1,0 +1,469 @@
+"""What follows from a change in memory: signals, skips, stops, queues, claims, the end of a component."""
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tradewind.node_task_manager.domain.component import Component, ComponentStatus
+from tradewind.node_task_manager.domain.concurrency import WhenFull
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.node_task import (
+    KNOWN_CODES,
+    NodeTask,
+    NodeTaskStatus,
+    PastAttempt,
+    StopMark,
+    TaskError,
+)
+from tradewind.node_task_manager.domain.plan import FailurePolicy
+from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.work import Assignment, Effects, Termination, Vacancy
+from tradewind.node_task_manager.ports import ComponentEvent
+from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
+from tradewind.node_task_manager.stores.memory.events import MemoryEvents
+from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
+from tradewind.node_task_manager.stores.memory.queues import HEADS
+from tradewind.node_task_manager.stores.memory.records import Private
+from tradewind.node_task_manager.stores.memory.retries import wait_ms, why_final
+
+MANY_INPUTS = 500
+INPUT_BYTES = 256 * 1024
+HISTORY = 20
+
+
+@dataclass
+class Turn:
+    """What one call has brought about so far."""
+
+    assignments: list[Assignment] = field(default_factory=list)
+    terminations: list[Termination] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
+    ready_types: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    due_in: int = -1
+    tokens: list[int] = field(default_factory=list)
+    """In how many ms types whose rate keeps node tasks waiting may have one begin."""
+    work: deque[tuple[tuple[str, str], str | None]] = field(default_factory=deque)
+    """Ended node tasks whose signals are to be delivered, and (None) components to be stopped."""
+    owed: Counter[str] = field(default_factory=Counter)
+    """Limits of node tasks that other limits held back: there is room for another one under them."""
+
+    def effects(self) -> Effects:
+        return Effects(
+            tuple(self.assignments),
+            tuple(self.terminations),
+            tuple(self.partitions),
+            tuple(self.ready_types),
+            tuple(self.stale),
+            0,
+            tuple(self.results),
+            self.due_in,
+        )
+
+
+class MemoryConsequences(MemoryLimiting, MemoryEvents):
+    """Carries on what a change has begun; each call's Turn collects what it brings about."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        MemoryLimiting.__init__(self, limits, clock)
+        MemoryEvents.__init__(self)
+        self._totals: Counter[str] = Counter()
+        self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
+        self._sessions: dict[str, int] = {}
+        self._numbers = itertools.count(1)
+
+    def _create(self, owner: tuple[str, str], place: int) -> NodeTask:
+        component = self._components[owner]
+        plan = self._plans[component.plan]
+        task = NodeTask(
+            task_id=component.run.task_id(plan.nodes[place].node_id),
+            status=NodeTaskStatus.REGISTERED,
+            component_id=component.component_id,
+            index=place,
+            waiting=len(plan.inputs[place]),
+            registered_at=self._clock(),
+        )
+        self._tasks[task.task_id] = task
+        self._private[task.task_id] = Private()
+        return task
+
+    def _enqueue(self, task: NodeTask) -> None:
+        node, user = self._node(task), self._components[self._owner(task)].user_id
+        private = self._private[task.task_id]
+        self._tasks[task.task_id] = replace(task, status=NodeTaskStatus.PENDING, ready_at=self._clock())
+        self._queues.put(node.node_type, user, task.task_id, node.schedule_to_start_ms, node.priority)
+        if node.total_ms:
+            private.total_at = private.total_at or self._clock() + node.total_ms
+            start_by = self._queues.waits.get(task.task_id, private.total_at)
+            self._queues.waits[task.task_id] = min(start_by, private.total_at)
+
+    def _dequeue(self, task: NodeTask) -> NodeTask:
+        """Take out what waits, be it in a queue, for a limit or for its next attempt."""
+        self._delayed.pop(task.task_id, None)
+        return replace(super()._dequeue(task), retry_at=0)
+
+    def _fail_attempt(self, task: NodeTask, error: TaskError, wish: RetryWish | None, turn: Turn) -> None:
+        """End an attempt that did not succeed: the node task is delayed, or failed for good."""
+        policy = self._node(task).retry
+        task = self._release(task)
+        if policy and policy.attempts > 1 and not task.stop and not self._components[self._owner(task)].stop:
+            task = self._remembering(replace(task, failures=task.failures + 1), error.code)
+            at = self._clock() + wait_ms(task, policy, wish)
+            final = why_final(task, policy, error, wish, at, self._private[task.task_id].total_at)
+            final = final or self._budgets.refuse(self._spender(task))
+            if not final:
+                self._delayed[task.task_id] = at
+                self._private[task.task_id].settled = task.nonce
+                self._tasks[task.task_id] = replace(
+                    task, status=NodeTaskStatus.PENDING, nonce="", error=error, retry_at=at
+                )
+                return
+            error = replace(error, final=final)
+            self._dead[task.task_id] = self._clock()
+        self._finish(replace(task, error=error), NodeTaskStatus.FAILED, "", turn)
+
+    def _remembering(self, task: NodeTask, how: str) -> NodeTask:
+        """Add what became of its latest attempt to the history of a node task."""
+        past = PastAttempt(task.attempt, task.worker_id, task.started_at, self._clock(), how)
+        return replace(task, history=(*task.history, past)[-HISTORY:])
+
+    def _spender(self, task: NodeTask) -> str:
+        """Whose further attempts a node task's are: its flow's, or its user's when it belongs to none."""
+        run = self._owner(task)[0]
+        if run.count(":") == 2:
+            return f'flow "{run.partition(":")[0]}"'
+        return f'user "{self._components[self._owner(task)].user_id}"'
+
+    def _wake_delayed(self) -> None:
+        for at, task_id in sorted((at, task_id) for task_id, at in self._delayed.items()):
+            if at <= self._clock():
+                del self._delayed[task_id]
+                self._enqueue(replace(self._tasks[task_id], retry_at=0))
+
+    def _hold(self, task: NodeTask) -> None:
+        """Renew a lease; no renewal outlasts the attempt's other clocks."""
+        private = self._private[task.task_id]
+        till = self._clock() + self._limits.lease_ms
+        if private.close_at:
+            till = min(till, private.close_at + self._limits.stop_grace_ms)
+        if private.beat_by:
+            till = min(till, private.beat_by)
+        self._leases[task.task_id] = till
+
+    def _heard_of(self, task: NodeTask) -> None:
+        """Take a sign of life: the time that the attempt may be silent begins anew."""
+        beat = self._node(task).heartbeat_ms
+        if beat and not task.stop:
+            self._private[task.task_id].beat_by = self._clock() + beat
+            self._hold(task)
+
+    def _extend(self, task: NodeTask, turn: Turn) -> None:
+        """Renew a lease; one that is to stop is told so again."""
+        if task.stop:
+            turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, task.stop))
+        else:
+            self._hold(task)
+
+    def _request_stop(self, task: NodeTask, mark: StopMark, turn: Turn) -> None:
+        if task.stop is None:
+            self._tasks[task.task_id] = replace(task, stop=mark)
+            self._leases[task.task_id] = self._clock() + self._limits.stop_grace_ms
+            turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
+
+    def _give_back(self, task: NodeTask, *, lost: bool, turn: Turn) -> None:
+        task = replace(self._release(task), nonce="")
+        if task.stop:
+            self._finish(task, NodeTaskStatus.TERMINATED, task.stop.reason, turn)
+            return
+        task = replace(task, lost=task.lost + lost)
+        if lost:
+            task = self._remembering(task, "WORKER_LOST")
+        if lost and task.lost > self._limits.losses:
+            self._dead[task.task_id] = self._clock()
+            message = f"the worker was lost {task.lost} times while it ran, the last was {task.worker_id}"
+            self._fail(task, "WORKER_LOST", message, turn)
+        else:
+            self._enqueue(task)
+
+    def _fail(self, task: NodeTask, code: str, message: str, turn: Turn) -> None:
+        self._finish(
+            replace(self._release(task), nonce="", error=TaskError(code, message)), NodeTaskStatus.FAILED, "", turn
+        )
+
+    def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, turn: Turn) -> None:
+        """End a node task; what follows from it is done by `_settle`."""
+        owner = self._owner(task)
+        self._close(task, status, reason)
+        turn.work.append((owner, task.task_id))
+        policy = self._runs[owner[0]].policy[owner[1]]
+        if status is NodeTaskStatus.FAILED and policy is FailurePolicy.FAIL_FAST:
+            name = self._node(task).node_id
+            self._stop_component(
+                owner, StopMark(f'node "{name}" failed and the flow fails fast', "system", self._clock()), turn
+            )
+
+    def _settle(self, turn: Turn) -> None:
+        """Do what follows, in the order in which it came up: deliver signals of ended node tasks, stop components.
+
+        Of a component that is stopped nothing is delivered: the stop reaches every node.
+        """
+        touched = []
+        while turn.work:
+            owner, task_id = turn.work.popleft()
+            if owner not in touched:
+                touched.append(owner)
+            if task_id is None:
+                self._stop_nodes(owner, turn)
+            elif self._components[owner].stop is None:
+                source = self._tasks[task_id]
+                for at in self._plan(source).outputs[source.index]:
+                    self._deliver(owner, source, at, turn)
+        for owner in touched:
+            self._announce(owner, turn)
+
+    def _close(self, task: NodeTask, status: NodeTaskStatus, reason: str) -> None:
+        owner = self._owner(task)
+        self._tasks[task.task_id] = replace(task, status=status, ended_at=self._clock(), reason=reason or task.reason)
+        self._totals[status] += 1
+        if task.error is not None and status is NodeTaskStatus.FAILED:
+            self._totals[f"failed:{task.error.code if task.error.code in KNOWN_CODES else 'OTHER'}"] += 1
+        component = self._components[owner]
+        sink = not self._plan(task).outputs[task.index]
+        match status:
+            case NodeTaskStatus.COMPLETED:
+                sinks = component.sinks_completed + sink
+                component = replace(component, completed=component.completed + 1, sinks_completed=sinks)
+            case NodeTaskStatus.FAILED:
+                component = replace(component, failed=component.failed + 1)
+            case NodeTaskStatus.TERMINATED:
+                component = replace(component, terminated=component.terminated + 1)
+            case _:
+                component = replace(component, skipped=component.skipped + 1)
+        self._components[owner] = component
+
+    def _deliver(self, owner: tuple[str, str], source: NodeTask, at: int, turn: Turn) -> None:
+        """Send the signal of an edge."""
+        edge = self._plan(source).edges[at]
+        component = self._components[owner]
+        node = self._plan(source).nodes[edge.target]
+        target = self._tasks.get(component.run.task_id(node.node_id)) or self._create(owner, edge.target)
+        if target.status is not NodeTaskStatus.REGISTERED:
+            return
+        value = dict(source.outputs).get(edge.source_handle) if source.status is NodeTaskStatus.COMPLETED else None
+        carries_on = self._runs[owner[0]].policy[owner[1]] is FailurePolicy.CONTINUE
+        live = value is not None or (source.status is NodeTaskStatus.FAILED and carries_on)
+        target = replace(target, waiting=target.waiting - 1, live=target.live + live)
+        private = self._private[target.task_id]
+        if value is not None:
+            kept = value if len(value.encode()) <= self._limits.signal_bytes else "@"
+            target = replace(target, inputs=(*target.inputs, (at, kept)))
+        elif not live:
+            private.dead = private.dead or _why_dead(source, self._node(source).node_id, edge.source_handle)
+        self._tasks[target.task_id] = target
+        if target.waiting:
+            return
+        if node.run_if.wants(len(self._plan(source).inputs[edge.target]), target.live):
+            self._enqueue(target)
+        else:
+            self._finish(target, NodeTaskStatus.SKIPPED, private.dead, turn)
+
+    def _stop_component(self, owner: tuple[str, str], mark: StopMark, turn: Turn) -> None:
+        component = self._components[owner]
+        if component.stop is None and component.status is ComponentStatus.RUNNING:
+            self._components[owner] = replace(component, stop=mark)
+            turn.work.append((owner, None))
+
+    def _stop_nodes(self, owner: tuple[str, str], turn: Turn) -> None:
+        component = self._components[owner]
+        mark = component.stop
+        assert mark is not None
+        for place, node in enumerate(self._plans[component.plan].nodes):
+            task = self._tasks.get(component.run.task_id(node.node_id)) or self._create(owner, place)
+            if task.status is NodeTaskStatus.RUNNING:
+                self._request_stop(task, mark, turn)
+            elif not task.status.terminal:
+                if task.status is NodeTaskStatus.PENDING:
+                    task = self._dequeue(task)
+                self._finish(task, NodeTaskStatus.SKIPPED, mark.reason, turn)
+
+    def _announce(self, owner: tuple[str, str], turn: Turn) -> None:
+        component = self._components[owner]
+        if component.open or component.status is ComponentStatus.FINISHED:
+            return
+        component = replace(component, status=ComponentStatus.FINISHED, finished_at=self._clock())
+        self._components[owner] = component
+        if component.run.ad_hoc:
+            return
+        partition = self._runs[owner[0]].submission.partition
+        turn.partitions.append(partition)
+        self.append(
+            ComponentEvent(
+                event_id=f"{self._clock()}-{next(self._numbers)}",
+                partition=partition,
+                run=owner[0],
+                run_id=component.run_id,
+                component=owner[1],
+                nodes=component.nodes,
+                completed=component.completed,
+                failed=component.failed,
+                terminated=component.terminated,
+                skipped=component.skipped,
+                sinks=component.sinks_completed,
+                at=self._clock(),
+                stop=component.stop,
+                **self._answer(component),
+            )
+        )
+
+    def _answer(self, component: Component) -> dict[str, Any]:
+        """Return what the only sink has emitted, when it is small."""
+        plan = self._plans[component.plan]
+        if plan.only_sink < 0:
+            return {}
+        node_id = plan.nodes[plan.only_sink].node_id
+        sink = self._tasks[component.run.task_id(node_id)]
+        small = sum(len(value.encode()) for _, value in sink.outputs) <= self._limits.answer_bytes
+        if sink.status is not NodeTaskStatus.COMPLETED or not small:
+            return {}
+        return {"sink": node_id, "outputs": sink.outputs}
+
+    def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
+        self._settle(turn)
+        self._wake_delayed()
+        self._reopen()
+        self._queues.tidy()
+        self._claim(vacancies, turn)
+        # What claiming skipped has consequences, and so has what it put aside: the next call gives those out.
+        self._settle(turn)
+        self._slots.freed += turn.owed
+        self._reopen()
+        self._queues.tidy()
+        turn.due_in = min((*(at - self._clock() for at in self._delayed.values()), *turn.tokens), default=-1)
+
+    def _claim(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
+        open_ = [v for v in vacancies if v.session in (0, self._sessions.get(v.worker_id))]
+        turn.stale += [v.worker_id for v in vacancies if v not in open_]
+        credits = {at: v.credits for at, v in enumerate(open_)}
+        types = sorted({node_type for v in open_ for node_type in v.node_types} & self._queues.served.keys())
+        for node_type in sorted(types, key=lambda at: (self._queues.served[at], at)):
+            takers = [at for at, v in enumerate(open_) if node_type in v.node_types]
+            self._serve(node_type, takers, open_, credits, turn)
+
+    def _serve(
+        self, node_type: str, takers: list[int], open_: list[Vacancy], credits: dict[int, int], turn: Turn
+    ) -> None:
+        held_back = 0
+        while held_back < HEADS:
+            wanted = min(sum(credits[at] for at in takers), self._room_of_type(node_type))
+            if wanted <= 0:
+                break
+            next_turn = self._queues.turn(node_type)
+            if next_turn is None:
+                return
+            user, alone = next_turn
+            room = self._room_of_user(user)
+            if room <= 0:
+                self._queues.park(node_type, user)
+                continue
+            given = 0
+            for task_id, rank in self._queues.take(node_type, user, min(wanted, HEADS, room) if alone else 1):
+                limit = self._full(self._tasks[task_id])
+                if limit is not None:
+                    self._hold_back(self._tasks[task_id], limit, rank, turn)
+                    held_back += 1
+                    continue
+                at = max(takers, key=lambda taker: credits[taker])
+                credits[at] -= 1
+                given += 1
+                self._assign(self._tasks[task_id], open_[at].worker_id, turn)
+            self._queues.end_turn(node_type, user, given, self._config.weight(user))
+        if node_type in self._queues.served:
+            self._queues.served[node_type] = self._clock()
+            if wait := self._token_in(node_type):
+                turn.tokens.append(wait)
+            if self._room_of_type(node_type) > 0:
+                turn.ready_types.append(node_type)
+
+    def _hold_back(self, task: NodeTask, limit: tuple[str, int], rank: int, turn: Turn) -> None:
+        """Do about a ready node task that a limit of its own holds back what its key says."""
+        action, reason = self._when_full(task, limit)
+        newer = f"{reason}: {task.task_id} is newer"
+        if action is WhenFull.DROP_NEW:
+            self._skip(task, reason, turn)
+            return
+        group = (limit[0], self._node(task).node_type, self._user(task), limit[1])
+        skipped: list[str] = []
+        if action is WhenFull.KEEP_NEWEST:
+            skipped = self._slots.waiting(group)
+        elif action is WhenFull.CANCEL_OLDEST:
+            oldest = self._oldest_holder(limit[0])
+            if oldest is not None:
+                self._request_stop(oldest, StopMark(newer, "system", self._clock()), turn)
+            else:
+                skipped = self._slots.waiting(group)[:1]
+        for task_id in skipped:
+            self._slots.unblock(task_id)
+            self._skip(replace(self._tasks[task_id], blocked=""), newer, turn)
+        turn.owed.update(self._block(task, limit, rank))
+
+    def _skip(self, task: NodeTask, reason: str, turn: Turn) -> None:
+        self._queues.waits.pop(task.task_id, None)
+        self._finish(task, NodeTaskStatus.SKIPPED, reason, turn)
+
+    def _assign(self, task: NodeTask, worker_id: str, turn: Turn) -> None:
+        now, node = self._clock(), self._node(task)
+        self._queues.waits.pop(task.task_id, None)
+        private = self._private[task.task_id]
+        ends = [now + node.start_to_close_ms] if node.start_to_close_ms else []
+        private.close_at = min(ends + ([private.total_at] if node.total_ms else []), default=0)
+        private.beat_by = now + node.heartbeat_ms if node.heartbeat_ms else 0
+        task = replace(
+            task,
+            status=NodeTaskStatus.RUNNING,
+            attempt=task.attempt + 1,
+            nonce=f"n{next(self._numbers):x}",
+            worker_id=worker_id,
+            started_at=now,
+            progress=0,
+        )
+        task = self._take_slots(task)
+        self._tasks[task.task_id] = task
+        self._hold(task)
+        if node.retry and node.retry.attempts > 1:
+            self._budgets.begin(self._spender(task))
+        turn.assignments.append(self._assignment(task))
+
+    def _assignment(self, task: NodeTask) -> Assignment:
+        run = self._runs[self._owner(task)[0]].submission
+        edges = len(self._plan(task).inputs[task.index])
+        outside = edges > MANY_INPUTS or sum(len(value.encode()) for _, value in task.inputs) > INPUT_BYTES
+        return Assignment(
+            worker_id=task.worker_id,
+            task_id=task.task_id,
+            nonce=task.nonce,
+            attempt=task.attempt,
+            component_id=task.component_id,
+            plan=self._plan(task).digest,
+            index=task.index,
+            run_id=run.run_id,
+            user_id=run.user_id,
+            inputs=() if outside else tuple(sorted(task.inputs)),
+            inputs_outside=outside,
+            run_inputs="" if edges else run.inputs_json,
+            traceparent=run.traceparent,
+            planned_ms=run.planned_ms,
+            deadline_ms=self._private[task.task_id].close_at,
+        )
+
+
+def _why_dead(source: NodeTask, node_id: str, handle: str) -> str:
+    match source.status:
+        case NodeTaskStatus.COMPLETED:
+            return f'node "{node_id}" did not emit "{handle}"'
+        case NodeTaskStatus.FAILED:
+            return f'node "{node_id}" failed'
+        case _:
+            return f'node "{node_id}" was {source.status}'

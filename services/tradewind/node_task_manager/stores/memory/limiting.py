@@ -1,0 +1,147 @@
+"""Limits in memory: who may run, who is held back, and what is done about a full key."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tradewind.node_task_manager.domain.concurrency import WhenFull
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.stores.memory.queues import MemoryQueues
+from tradewind.node_task_manager.stores.memory.records import MemoryRecords
+from tradewind.node_task_manager.stores.memory.slots import MemorySlots
+
+UNBOUND = 10**9
+
+
+class MemoryLimiting(MemoryRecords):
+    """Keeps what runs within its limits."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        super().__init__(limits, clock)
+        self._queues = MemoryQueues(clock)
+        self._slots = MemorySlots()
+        self._config = SystemConfig()
+        self._full_at: dict[str, int] = {}
+
+    def configure(self, config: SystemConfig) -> None:
+        self._config = config
+
+    def _room_of_type(self, node_type: str) -> int:
+        config = self._config
+        room = config.max_running - len(self._leases) if config.max_running else UNBOUND
+        most, rate = config.max_running_per_node_type.get(node_type), config.rates.get(node_type)
+        if rate:
+            room = min(room, (self._clock() * 1000 + rate.period_us - self._bucket(node_type)) // rate.interval_us)
+        return min(room, most - self._slots.held(f"type:{node_type}")) if most else room
+
+    def _bucket(self, node_type: str) -> int:
+        """When, in microseconds, the bucket of a type's rate is full again; each that begins puts it off."""
+        return max(self._clock() * 1000, self._full_at.get(node_type, 0))
+
+    def _token_in(self, node_type: str) -> int:
+        """In how many ms a type has a token again, 0 when it has one or needs none."""
+        rate = self._config.rates.get(node_type)
+        if rate is None:
+            return 0
+        early = self._bucket(node_type) + rate.interval_us - rate.period_us - self._clock() * 1000
+        return max(0, -(-early // 1000))
+
+    def _room_of_user(self, user: str) -> int:
+        most = self._config.max_running_per_user
+        return most - self._slots.held(f"user:{user}") if most else UNBOUND
+
+    def _own_limits(self, task: NodeTask) -> list[tuple[str, int]]:
+        """The limits that hold back single node tasks, with how many each lets run."""
+        plan, user, node = self._plan(task), self._user(task), self._node(task)
+        run = TaskName.parse(task.task_id).run
+        if run.ad_hoc:
+            name, bounds = f"adhoc:{user}", [self._config.max_concurrent_tasks]
+        else:
+            name, bounds = f"flow:{run.flow_id}", [plan.max_running, self._config.max_running_per_flow]
+        found = [(name, min(most for most in bounds if most))] if any(bounds) else []
+        if node.concurrency:
+            found.append((f"key:{user}:{node.concurrency.key}", node.concurrency.most))
+        return found
+
+    def _user(self, task: NodeTask) -> str:
+        return self._components[self._owner(task)].user_id
+
+    def _take_slots(self, task: NodeTask) -> NodeTask:
+        """Give a node task the slots that it needs."""
+        user, node_type = self._user(task), self._node(task).node_type
+        names = [limit for limit, _ in self._own_limits(task)]
+        if self._config.max_running_per_user:
+            names.append(f"user:{user}")
+        if self._config.max_running_per_node_type.get(node_type):
+            names.append(f"type:{node_type}")
+        rate = self._config.rates.get(node_type)
+        if rate:
+            self._full_at[node_type] = self._bucket(node_type) + rate.interval_us
+        self._slots.take(task.task_id, names)
+        return replace(task, slots=tuple(sorted(names)))
+
+    def _release(self, task: NodeTask) -> NodeTask:
+        """Take back lease and slots of a node task, if it has any."""
+        self._leases.pop(task.task_id, None)
+        self._slots.free(task.task_id, task.slots)
+        return replace(task, slots=())
+
+    def _dequeue(self, task: NodeTask) -> NodeTask:
+        """Take out a ready node task, blocked or not; one about to be let in makes room for another."""
+        if task.blocked:
+            self._slots.unblock(task.task_id)
+            self._queues.waits.pop(task.task_id, None)
+        else:
+            self._queues.drop(self._node(task).node_type, self._user(task), task.task_id)
+            self._slots.freed.update(limit for limit, _ in self._own_limits(task))
+        return replace(task, blocked="")
+
+    def _held_up(self, task: NodeTask) -> bool:
+        """Whether a limit, and not the want of a worker, keeps a ready node task waiting."""
+        full = self._room_of_type(self._node(task).node_type) <= 0 or self._room_of_user(self._user(task)) <= 0
+        return bool(task.blocked) or full
+
+    def _reopen(self) -> None:
+        """Let in what limits held back that have room now."""
+        freed, self._slots.freed = self._slots.freed, type(self._slots.freed)()
+        for limit, count in freed.items():
+            kind, _, rest = limit.partition(":")
+            if kind == "user":
+                if self._room_of_user(rest) > 0:
+                    self._queues.unpark(rest)
+            elif kind != "type":
+                self._let_in(self._slots.readmit(limit, count))
+
+    def _let_in(self, back: list[tuple[tuple[str, str, str, int], str, int]]) -> None:
+        for (_, node_type, user, _), task_id, rank in back:
+            self._tasks[task_id] = replace(self._tasks[task_id], blocked="")
+            self._queues.put_back(node_type, user, task_id, rank)
+
+    def _full(self, task: NodeTask) -> tuple[str, int] | None:
+        return next((limit for limit in self._own_limits(task) if self._slots.held(limit[0]) >= limit[1]), None)
+
+    def _block(self, task: NodeTask, limit: tuple[str, int], rank: int) -> list[str]:
+        """Put a node task aside; returns the other limits, for which it has made room."""
+        group = (limit[0], self._node(task).node_type, self._user(task), limit[1])
+        self._private[task.task_id].judged = True
+        self._tasks[task.task_id] = replace(task, blocked=limit[0])
+        self._slots.block(group, task.task_id, rank)
+        return [name for name, _ in self._own_limits(task) if name != limit[0]]
+
+    def _when_full(self, task: NodeTask, limit: tuple[str, int]) -> tuple[WhenFull, str]:
+        """What is to be done about a node task that a limit holds back, each being judged once."""
+        concurrency = self._node(task).concurrency
+        if concurrency is None or not limit[0].startswith("key:") or self._private[task.task_id].judged:
+            return WhenFull.WAIT, ""
+        reason = (
+            f'key "{concurrency.key}" has {limit[1]} of {limit[1]} running and when_full is {concurrency.when_full}'
+        )
+        return concurrency.when_full, reason
+
+    def _oldest_holder(self, limit: str) -> NodeTask | None:
+        """The one that has run longest under a limit, of those that are not stopping."""
+        running = [self._tasks[task_id] for task_id in self._slots.holders(limit)]
+        running = [task for task in running if task.status is NodeTaskStatus.RUNNING and task.stop is None]
+        return min(running, key=lambda task: (task.started_at, task.task_id), default=None)

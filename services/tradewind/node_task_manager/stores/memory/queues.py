@@ -1,0 +1,109 @@
+"""Ready node tasks of one shard in memory: by type and user, users in turn, each one's by priority and age."""
+
+import math
+from collections.abc import Callable, Iterator
+
+from tradewind.node_task_manager.domain.plan import PRIORITY_MS
+
+HEADS = 32
+TURN = 1_000_000
+"""What a turn costs a user of weight 1; whole numbers, so that sums are exact."""
+
+
+class MemoryQueues:
+    """The queues; `clock` returns epoch ms."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._queues: dict[str, dict[str, dict[str, int]]] = {}
+        self._turns: dict[str, dict[str, int]] = {}
+        self._joining: list[tuple[str, str]] = []
+        self._parked: set[tuple[str, str]] = set()
+        self.served: dict[str, int] = {}
+        """The types that have node tasks waiting, and when each was served last."""
+        self.waits: dict[str, int] = {}
+        """When the wait of a node task is over, by its id."""
+
+    def put(self, node_type: str, user: str, task_id: str, wait_ms: int, priority: int) -> None:
+        """Queue a node task; 0 for one that may wait for ever. One step of priority is worth a minute of waiting."""
+        now = self._clock()
+        self._queues.setdefault(node_type, {}).setdefault(user, {})[task_id] = now - priority * PRIORITY_MS
+        self._joining.append((node_type, user))
+        if wait_ms:
+            self.waits[task_id] = now + wait_ms
+
+    def drop(self, node_type: str, user: str, task_id: str) -> None:
+        """Take out a node task."""
+        self._queues[node_type][user].pop(task_id, None)
+        self.waits.pop(task_id, None)
+
+    def queued(self, user: str) -> int:
+        """Return how many node tasks of a user wait."""
+        return sum(len(queues.get(user, ())) for queues in self._queues.values())
+
+    def heads(self) -> Iterator[tuple[str, str, int, str]]:
+        """Yield each queue with something in it: type, user, how many, and which is first."""
+        for node_type, queues in sorted(self._queues.items()):
+            for user, queue in sorted(queues.items()):
+                if queue:
+                    yield node_type, user, len(queue), _ordered(queue)[0]
+
+    def put_back(self, node_type: str, user: str, task_id: str, rank: int) -> None:
+        """Queue a node task again where it stood."""
+        self._queues.setdefault(node_type, {}).setdefault(user, {})[task_id] = rank
+        self._joining.append((node_type, user))
+
+    def park(self, node_type: str, user: str) -> None:
+        """Pass over a user who is at the limit, until unparked or new node tasks come."""
+        self._parked.add((node_type, user))
+        del self._turns[node_type][user]
+        self.tidy()
+
+    def unpark(self, user: str) -> None:
+        """Let a user take turns again."""
+        back = [each for each in self._parked if each[1] == user]
+        self._parked.difference_update(back)
+        self._joining += back
+
+    def unpark_all(self) -> None:
+        """Let every user take turns again."""
+        for _, user in list(self._parked):
+            self.unpark(user)
+
+    def tidy(self) -> None:
+        """Users whose queue was emptied leave the ring of its type; then those that have node tasks now join half a
+        turn behind its head: nobody gains or loses turns by having had none, not even one who has a single one again
+        and again."""
+        for node_type, queues in self._queues.items():
+            turns = self._turns.setdefault(node_type, {})
+            for user in [user for user in turns if not queues.get(user)]:
+                del turns[user]
+            place = min(turns.values()) + TURN // 2 if turns else 0
+            for user in [user for at, user in self._joining if at == node_type and queues.get(user)]:
+                turns.setdefault(user, place)
+            if turns:
+                self.served.setdefault(node_type, self._clock())
+            else:
+                self.served.pop(node_type, None)
+        self._joining = []
+
+    def turn(self, node_type: str) -> tuple[str, bool] | None:
+        """Return the user whose turn it is, and whether nobody else waits; None when the type has none left."""
+        turns = self._turns.get(node_type)
+        if not turns:
+            return None
+        return min(turns, key=lambda user: (turns[user], user)), len(turns) == 1
+
+    def take(self, node_type: str, user: str, count: int) -> list[tuple[str, int]]:
+        """Take out the first of a user's node tasks, with their places in the queue."""
+        queue = self._queues[node_type][user]
+        return [(task_id, queue.pop(task_id)) for task_id in _ordered(queue)[:count]]
+
+    def end_turn(self, node_type: str, user: str, taken: int, weight: float) -> None:
+        """Count the turns that a user took: the less the greater the user's weight."""
+        self._turns[node_type][user] += taken * math.floor(TURN / weight + 0.5)
+        self.tidy()
+
+
+def _ordered(queue: dict[str, int]) -> list[str]:
+    return sorted(queue, key=lambda task_id: (queue[task_id], task_id))

@@ -1,0 +1,26 @@
+"""Failed attempts in memory that are followed by another."""
+
+from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
+from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
+
+
+def why_final(
+    task: NodeTask, policy: RetryPolicy, error: TaskError, wish: RetryWish | None, at: int, total_at: int
+) -> str:
+    """Say why a failed attempt is not followed by another at `at`, "" when it is; `task.failures` counts it already."""
+    if wish is not None and wish.none:
+        return "the node asked for no further attempt"
+    if excluded := policy.excludes(error):
+        return f"{excluded} is not retried"
+    if task.failures >= policy.attempts:
+        return f"all {policy.attempts} attempts failed"
+    if 0 < total_at <= at:
+        return "the total time is over before the next attempt could begin"
+    return ""
+
+
+def wait_ms(task: NodeTask, policy: RetryPolicy, wish: RetryWish | None) -> int:
+    """Return how long a node task waits for its next attempt: at least 1 ms."""
+    if wish is not None and wish.after_ms is not None:
+        return max(1, wish.after_ms)
+    return max(1, policy.delay_ms(task.task_id, task.failures))

@@ -1,0 +1,357 @@
+"""Changing the node tasks of one shard in memory."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tradewind.node_task_manager.domain.component import (
+    Component,
+    ComponentStatus,
+    RunSubmission,
+    SubmitOutcome,
+    SubmitResult,
+)
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
+from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Termination, Vacancy
+from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
+from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
+from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences, Turn
+from tradewind.node_task_manager.stores.memory.records import Run
+
+
+class MemoryShard(MemoryConsequences):
+    """A NodeTaskStore, NodeTaskReader, QueueReader, PlanStore and EventLog; `clock` returns epoch ms."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        super().__init__(limits, clock)
+        self._incarnations: dict[str, str] = {}
+
+    async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
+        turn = Turn()
+        coming = {run.user_id: self._queues.queued(run.user_id) + self._slots.blocked(run.user_id) for run in runs}
+        results = [self._refusal(run, coming) or self._begin(run, turn) for run in runs]
+        self._conclude(vacancies, turn)
+        return Submitted(tuple(results), turn.effects())
+
+    def _refusal(self, run: RunSubmission, coming: dict[str, int]) -> SubmitResult | None:
+        standing = self._runs.get(str(run.run))
+        if standing is not None:
+            if standing.submission.run_id == run.run_id:
+                return SubmitResult(SubmitOutcome.DUPLICATE)
+            return SubmitResult(SubmitOutcome.RUN_CONFLICT, existing_run_id=standing.submission.run_id)
+        if not run.run.ad_hoc:
+            if run.begun_ms <= self._purged.get(run.run.flow_id, -1):
+                return SubmitResult(SubmitOutcome.FLOW_PURGED)
+            if self.waiting(run.partition) >= self._limits.events_per_partition:
+                return SubmitResult(SubmitOutcome.EVENTS_FULL)
+        unknown = tuple(digest for _, digest in run.components if digest not in self._plans)
+        if unknown:
+            return SubmitResult(SubmitOutcome.PLAN_UNKNOWN, unknown)
+        entries = sum(len(self._plans[digest].entries) for _, digest in run.components)
+        if coming[run.user_id] + entries > self._limits.user_queue:
+            return SubmitResult(SubmitOutcome.QUEUE_FULL)
+        coming[run.user_id] += entries
+        return None
+
+    def _begin(self, run: RunSubmission, turn: Turn) -> SubmitResult:
+        name = str(run.run)
+        plans = {component_id: self._plans[digest] for component_id, digest in run.components}
+        self._runs[name] = Run(run, {at: plan.failure_policy for at, plan in plans.items()})
+        for component_id, plan in plans.items():
+            self._components[name, component_id] = Component(
+                run=run.run,
+                run_id=run.run_id,
+                component_id=component_id,
+                status=ComponentStatus.RUNNING,
+                user_id=run.user_id,
+                plan=plan.digest,
+                nodes=len(plan.nodes),
+                submitted_at=self._clock(),
+                node_type=run.node_type,
+            )
+            stops = [self._stops.get((name, stopped)) for stopped in ("", component_id)]
+            marks = [stop[1] for stop in stops if stop is not None and stop[0] == run.run_id]
+            if marks:
+                self._stop_component((name, component_id), marks[0], turn)
+            else:
+                for place in plan.entries:
+                    self._enqueue(self._create((name, component_id), place))
+        return SubmitResult(SubmitOutcome.ACCEPTED)
+
+    async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        turn = Turn()
+        for outcome in outcomes:
+            refused = self._why_refused(outcome)
+            turn.results.append(refused or "")
+            task = self._tasks.get(outcome.task_id)
+            if refused is not None or task is None:
+                continue
+            task = self._dequeue(task) if task.status is NodeTaskStatus.PENDING else self._release(task)
+            reason = ""
+            if outcome.kind is OutcomeKind.TERMINATED:
+                reason = task.stop.reason if task.stop else outcome.error.message if outcome.error else ""
+            outputs = tuple(sorted(outcome.outputs)) if outcome.kind is OutcomeKind.COMPLETED else ()
+            task = replace(
+                task,
+                attempt=max(task.attempt, outcome.attempt),
+                nonce=outcome.nonce,
+                outputs=outputs,
+                emitted=tuple(handle for handle, _ in outputs),
+            )
+            if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
+                self._fail_attempt(task, outcome.error, outcome.wish, turn)
+            else:
+                self._finish(task, NodeTaskStatus(outcome.kind), reason, turn)
+        self._conclude(vacancies, turn)
+        return turn.effects()
+
+    def _why_refused(self, outcome: Outcome) -> str | None:
+        """Say why an outcome changes nothing, "" for one that took effect before; None for one that is to."""
+        task = self._tasks.get(outcome.task_id)
+        if task is None:
+            return "no such node task"
+        if task.status.terminal:
+            return "" if task.nonce == outcome.nonce else f"the node task is {task.status}"
+        if task.attempt < outcome.attempt and task.status is not NodeTaskStatus.REGISTERED:
+            return None
+        if task.nonce != outcome.nonce or task.status is not NodeTaskStatus.RUNNING:
+            if outcome.kind is OutcomeKind.FAILED and self._private[task.task_id].settled == outcome.nonce:
+                return ""
+            return f"the lease lapsed; this is attempt {outcome.attempt}, the latest is {task.attempt}"
+        return None
+
+    async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        turn = Turn()
+        self._conclude(vacancies, turn)
+        return turn.effects()
+
+    async def open_session(
+        self, worker_id: str, incarnation: str, held: Sequence[Held], vacancies: Sequence[Vacancy] = ()
+    ) -> Session:
+        turn = Turn()
+        self._sessions[worker_id] = session = self._sessions.get(worker_id, 0) + 1
+        same = self._incarnations.get(worker_id) == incarnation
+        self._incarnations[worker_id] = incarnation
+        kept, lost = set(), []
+        for token in held:
+            task = self._tasks.get(token.task_id)
+            if task is not None and _holds(task, token):
+                kept.add(token.task_id)
+                self._extend(task, turn)
+                self._heard_of(task)
+            elif self._why_lost(task, token):
+                lost.append(token.nonce)
+        for task_id in await self.held_by(worker_id):
+            if task_id not in kept:
+                self._give_back(self._tasks[task_id], lost=not same, turn=turn)
+        self._conclude(vacancies, turn)
+        return Session(session, tuple(lost), turn.effects())
+
+    async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
+        turn, now = Turn(), self._clock()
+        deadline = now + self._limits.lease_ms
+        current = session in (0, self._sessions.get(worker_id))
+        lost, named = [], set()
+        for token in held if current else ():
+            task = self._tasks.get(token.task_id)
+            if task is not None and _holds(task, token):
+                named.add(task.task_id)
+                self._extend(task, turn)
+            elif why := self._why_lost(task, token):
+                lost.append((token.nonce, why))
+        if current and session:
+            for task_id in await self.held_by(worker_id):
+                task = self._tasks[task_id]
+                if task_id not in named and not task.stop and task.started_at + self._limits.unnamed_ms <= now:
+                    turn.assignments.append(self._assignment(task))
+        return Renewal(current, tuple(lost), deadline, turn.effects())
+
+    def _why_lost(self, task: NodeTask | None, token: Held) -> str:
+        """Say why a named token that holds no lease is lost; "" for one whose end was reported."""
+        if task is None:
+            return "no such node task"
+        ended = task.status.terminal and task.nonce == token.nonce
+        return "" if ended or self._private[task.task_id].settled == token.nonce else "the lease lapsed"
+
+    async def give_back(
+        self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
+    ) -> Effects:
+        turn = Turn()
+        if session and self._sessions.get(worker_id) != session:
+            turn.results.append("replaced")
+        else:
+            turn.results.append("given_back")
+            if held is None:
+                given = [self._tasks[task_id] for task_id in await self.held_by(worker_id)]
+            else:
+                named = [(self._tasks.get(token.task_id), token) for token in held]
+                given = [task for task, token in named if task is not None and _holds(task, token)]
+            for task in given:
+                self._give_back(task, lost=False, turn=turn)
+        self._conclude(vacancies, turn)
+        return turn.effects()
+
+    async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        turn, now = Turn(), self._clock()
+        for _, task_id in sorted((at, task_id) for task_id, at in self._leases.items() if at <= now):
+            task = self._tasks[task_id]
+            error = None if task.stop else which_ran_out(task, self._node(task), self._private[task_id], now)
+            turn.results.append(task_id)
+            if error is None:
+                self._give_back(task, lost=True, turn=turn)
+                continue
+            if error.code == "HEARTBEAT_TIMEOUT":
+                mark = StopMark(error.message, "system", now)
+                turn.terminations.append(Termination(task.worker_id, task_id, task.attempt, task.nonce, mark))
+            self._fail_attempt(replace(task, nonce=""), error, None, turn)
+        for _, task_id in sorted((at, task_id) for task_id, at in self._queues.waits.items() if at <= now):
+            task = self._tasks[task_id]
+            node, total_at = self._node(task), self._private[task_id].total_at
+            if self._held_up(task) and not (node.total_ms and total_at <= now):
+                ends = [now + node.schedule_to_start_ms, *([total_at] if node.total_ms else [])]
+                self._queues.waits[task_id] = min(ends)
+                continue
+            turn.results.append(task_id)
+            task = self._dequeue(task)
+            if node.total_ms and self._private[task_id].total_at <= now:
+                message = f"no attempt succeeded within the total time of {node.total_ms} ms"
+                self._fail(task, "TOTAL_TIMEOUT", message, turn)
+            else:
+                message = f'no worker that offers "{node.node_type}" took it within {node.schedule_to_start_ms} ms'
+                self._fail(task, "START_TIMEOUT", message, turn)
+        self._unlisted |= {
+            name
+            for (name, _), component in self._components.items()
+            if component.finished_at and component.finished_at + self._limits.retention_ms <= now
+        }
+        self._conclude(vacancies, turn)
+        return turn.effects()
+
+    async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        turn = Turn()
+        self._queues.unpark_all()
+        self._let_in(self._slots.readmit_all())
+        self._conclude(vacancies, turn)
+        return turn.effects()
+
+    async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
+        turn, name = Turn(), str(run)
+        known = self._stops.get((name, component_id))
+        mark = known[1] if known and known[0] == run_id else StopMark(reason, by, self._clock())
+        self._stops[name, component_id] = (run_id, mark)
+        before = self._count(name, NodeTaskStatus.SKIPPED)
+        standing = self._runs.get(name)
+        if standing is not None and standing.submission.run_id == run_id:
+            for other, _ in standing.submission.components:
+                if component_id in ("", other):
+                    self._stop_component((name, other), mark, turn)
+        self._conclude((), turn)
+        turn.results += [
+            str(self._count(name, NodeTaskStatus.SKIPPED) - before),
+            str(len(turn.terminations)),
+        ]
+        return turn.effects()
+
+    def _count(self, run: str, status: NodeTaskStatus) -> int:
+        tasks = self._tasks.items()
+        return sum(str(TaskName.parse(task_id).run) == run and task.status is status for task_id, task in tasks)
+
+    async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
+        turn = Turn()
+        owner = (str(TaskName.parse(task_id).run), component_id)
+        if owner not in self._components:
+            return Effects(results=("unknown",))
+        turn.results.append("")
+        task = self._tasks.get(task_id) or self._create(owner, index)
+        mark = StopMark(reason, by, self._clock())
+        if task.status is NodeTaskStatus.RUNNING:
+            self._request_stop(task, mark, turn)
+        elif not task.status.terminal:
+            if task.status is NodeTaskStatus.PENDING:
+                task = self._dequeue(task)
+            self._finish(replace(task, stop=mark), NodeTaskStatus.SKIPPED, reason, turn)
+        self._conclude((), turn)
+        return turn.effects()
+
+    async def purge(self, flow_id: str) -> Purge:
+        turn = Turn()
+        self._purged[flow_id] = self._clock()
+        self._budgets.forget(f'flow "{flow_id}"')
+        mark = StopMark("the flow was deleted", "system", self._clock())
+        gone = [task for task in self._tasks.values() if TaskName.parse(task.task_id).run.flow_id == flow_id]
+        for task in gone:
+            if task.status is NodeTaskStatus.PENDING:
+                self._dequeue(task)
+            if task.status is NodeTaskStatus.RUNNING:
+                turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
+            self._release(task)
+            self._dead.pop(task.task_id, None)
+            del self._tasks[task.task_id], self._private[task.task_id]
+        runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
+        components = [key for key in self._components if key[0] in runs]
+        for key in components:
+            del self._components[key]
+        for name in runs:
+            del self._runs[name]
+        self._stops = {key: mark for key, mark in self._stops.items() if key[0] not in runs}
+        self._logs = {key: lines for key, lines in self._logs.items() if key[0] != flow_id}
+        self._reopen()
+        self._queues.tidy()
+        return Purge(len(gone) + len(components), True, turn.effects())
+
+    async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
+        kept = 0
+        for entry in progress:
+            task = self._tasks.get(entry.task_id)
+            if task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == entry.nonce:
+                kept += 1
+                self._heard_of(task)
+                if entry.progress >= task.progress:
+                    self._tasks[task.task_id] = replace(task, progress=entry.progress, message=entry.message)
+        for line in lines:
+            task = self._tasks.get(line.task_id)
+            if task is not None and line.nonce == task.nonce:
+                kept += 1
+                self._log(task, line)
+        return kept
+
+    async def queues(self) -> list[Queue]:
+        held_back = self._slots.held_back()
+        queued = {(node_type, user): (count, first) for node_type, user, count, first in self._queues.heads()}
+        names = sorted(queued.keys() | held_back.keys())
+        return [Queue(*name, *queued.get(name, (0, "")), held_back[name]) for name in names]
+
+    async def running(self, limit: int) -> tuple[int, list[str]]:
+        return len(self._leases), sorted(self._leases)[:limit]
+
+    async def held(self, limits: Sequence[str]) -> list[int]:
+        return [self._held(limit) for limit in limits]
+
+    def _held(self, limit: str) -> int:
+        kind, _, rest = limit.partition(":")
+        if kind == "rate":
+            return self._bucket(rest) - self._clock() * 1000
+        return len(self._leases) if limit == "running" else self._slots.held(limit)
+
+    async def totals(self) -> dict[str, int]:
+        return dict(self._totals)
+
+    def _log(self, task: NodeTask, line: Line) -> None:
+        name = TaskName.parse(line.task_id)
+        flow_id, cycle = name.run.ad_hoc or name.run.flow_id, name.run.cycle
+        kept = self._logs.setdefault((flow_id, cycle), [])
+        log_id = f"{self._clock()}-{next(self._numbers)}"
+        kept.append(
+            StoredLine(
+                log_id, cycle, name.run.run, name.node_id, line.level, line.source, line.message, line.at, task.attempt
+            )
+        )
+        del kept[: -self._limits.log_lines]
+        cycles = sorted(at for flow, at in self._logs if flow == flow_id)
+        for old in cycles[: -self._limits.log_cycles]:
+            del self._logs[flow_id, old]
+
+
+def _holds(task: NodeTask, token: Held) -> bool:
+    return task.status is NodeTaskStatus.RUNNING and task.nonce == token.nonce

@@ -1,0 +1,78 @@
+"""Slots of one shard in memory: which node task holds which limit, and who waits for one."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+Group = tuple[str, str, str, int]
+"""Those that wait for the same: limit, node type, user, and how many the limit lets run."""
+
+
+class MemorySlots:
+    """The slots, and what limits hold back."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, set[str]] = {}
+        self._blocked: dict[Group, dict[str, int]] = {}
+        self.freed: Counter[str] = Counter()
+        """Limits that have room for so many more, or lost one that would have taken it, since this was last emptied."""
+
+    def held(self, limit: str) -> int:
+        """Return how many hold a slot."""
+        return len(self._held.get(limit, ()))
+
+    def holders(self, limit: str) -> set[str]:
+        """Return who holds a slot."""
+        return set(self._held.get(limit, ()))
+
+    def take(self, task_id: str, names: Iterable[str]) -> None:
+        """Give a slot of each limit to a node task."""
+        for limit in names:
+            self._held.setdefault(limit, set()).add(task_id)
+
+    def free(self, task_id: str, names: Iterable[str]) -> None:
+        """Take them back."""
+        for limit in names:
+            self._held[limit].remove(task_id)
+            self.freed[limit] += 1
+
+    def block(self, group: Group, task_id: str, rank: int) -> None:
+        """Put a node task aside, with its place in the queue."""
+        self._blocked.setdefault(group, {})[task_id] = rank
+
+    def unblock(self, task_id: str) -> None:
+        """Take a node task out."""
+        for waiting in self._blocked.values():
+            waiting.pop(task_id, None)
+
+    def waiting(self, group: Group) -> list[str]:
+        """Return who waits, in the order of the queue."""
+        found = self._blocked.get(group, {})
+        return sorted(found, key=lambda task_id: (found[task_id], task_id))
+
+    def blocked(self, user: str) -> int:
+        """Return how many node tasks of a user wait for limits."""
+        return sum(len(waiting) for group, waiting in self._blocked.items() if group[2] == user)
+
+    def held_back(self) -> Counter[tuple[str, str]]:
+        """Return how many wait for limits, by type and user."""
+        found: Counter[tuple[str, str]] = Counter()
+        for (_, node_type, user, _), waiting in self._blocked.items():
+            if waiting:
+                found[node_type, user] += len(waiting)
+        return found
+
+    def readmit(self, limit: str, count: int) -> list[tuple[Group, str, int]]:
+        """Take out up to `count` of each group that waits for a limit and has room now; with their places."""
+        back = []
+        for group in self._blocked:
+            if group[0] == limit and group[3] > self.held(limit):
+                back += self._out(group, count)
+        return back
+
+    def readmit_all(self) -> list[tuple[Group, str, int]]:
+        """Take out everybody."""
+        return [each for group, waiting in self._blocked.items() for each in self._out(group, len(waiting))]
+
+    def _out(self, group: Group, count: int) -> list[tuple[Group, str, int]]:
+        waiting = self._blocked[group]
+        return [(group, task_id, waiting.pop(task_id)) for task_id in self.waiting(group)[:count]]

@@ -1,0 +1,255 @@
+"""Node tasks of one shard in Redis: one script per change, and several where a caller brings more than one may do."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Vacancy
+from tradewind.node_task_manager.ports import Line, Progress, Purge, Renewal, Session, Submitted
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.script import Script
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A Session; `same` incarnation as before; there is `more` to give back."""
+
+    session: int
+    lost: tuple[str, ...]
+    effects: Effects
+    same: bool
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenBack:
+    """What giving back brought about; there is `more` to give back."""
+
+    effects: Effects
+    more: bool
+
+
+_CLAIM = Script(__name__, "claim_tasks", Effects)
+_SUBMIT = Script(__name__, "submit_runs", Submitted)
+_COMPLETE = Script(__name__, "complete_tasks", Effects)
+_OPEN = Script(__name__, "open_session", _Opened)
+_RENEW = Script(__name__, "renew_leases", Renewal)
+_GIVE_BACK = Script(__name__, "give_back_tasks", _GivenBack)
+_REAP = Script(__name__, "reap_leases", Effects)
+_STOP = Script(__name__, "stop_components", Effects)
+_TERMINATE = Script(__name__, "terminate_task", Effects)
+_PURGE = Script(__name__, "purge_flow", Purge)
+_REOPEN = Script(__name__, "reopen_limits", _GivenBack)
+_RECORD = Script(__name__, "record_progress", int)
+_AT_ONCE = 500
+"""How many components, outcomes or tokens one script takes."""
+
+
+class RedisNodeTaskStore:
+    """A NodeTaskStore; `clock` returns 0 for the store's own time."""
+
+    def __init__(self, client: Redis, keys: Keys, limits: Limits, clock: Callable[[], int]) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+        self._any_key = [keys.inflight()]
+        self._limits: dict[str, Any] = {
+            "lease": limits.lease_ms,
+            "stop_grace": limits.stop_grace_ms,
+            "records": limits.records_per_script,
+            "signal_bytes": limits.signal_bytes,
+            "answer_bytes": limits.answer_bytes,
+            "losses": limits.losses,
+            "retention": limits.retention_ms,
+            "run_retention": limits.run_retention_ms,
+            "plan_retention": limits.plan_retention_ms,
+            "tombstone": limits.tombstone_ms,
+            "events": limits.events_per_partition,
+            "log_cycles": limits.log_cycles,
+            "log_lines": limits.log_lines,
+            "unnamed": limits.unnamed_ms,
+            "user_queue": limits.user_queue,
+            "retries": limits.retries,
+            "retry_percent": limits.retry_percent,
+        }
+
+    def configure(self, config: SystemConfig) -> None:
+        bounds: dict[str, Any] = {
+            "running": config.max_running,
+            "user_running": config.max_running_per_user,
+            "flow_running": config.max_running_per_flow,
+            "type_running": dict(config.max_running_per_node_type),
+            "adhoc": config.max_concurrent_tasks,
+            "type_rates": {name: (rate.interval_us, rate.period_us) for name, rate in config.rates.items()},
+        }
+        given = {name: bound for name, bound in bounds.items() if bound}
+        if given:
+            given["bounded"] = True
+        if config.user_weights:
+            given["weighted"] = True
+        kept = {name: value for name, value in self._limits.items() if name not in {*bounds, "bounded", "weighted"}}
+        self._limits = kept | given
+
+    def _args(self, vacancies: Sequence[Vacancy], more: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "base": self._keys.base,
+            "now": self._clock(),
+            "limits": self._limits,
+            "nonce": secrets.token_hex(6),
+            "vacancies": vacancies,
+            **more,
+        }
+
+    async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
+        done: list[Submitted] = []
+        pieces = _pieces(runs, lambda run: len(run.components))
+        for at, piece in enumerate(pieces, 1):
+            args = self._args(vacancies if at == len(pieces) else (), {"runs": [_run(run) for run in piece]})
+            done.append(await _SUBMIT(self._client, self._any_key, args))
+        if len(done) == 1:
+            return done[0]
+        results = tuple(result for each in done for result in each.results)
+        return Submitted(results, _joined([each.effects for each in done]))
+
+    async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        done: list[Effects] = []
+        pieces = _pieces(outcomes)
+        for at, piece in enumerate(pieces, 1):
+            args = self._args(vacancies if at == len(pieces) else (), {"outcomes": piece})
+            done.append(await _COMPLETE(self._client, self._any_key, args))
+        return _joined(done)
+
+    async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        return await _CLAIM(self._client, self._any_key, self._args(vacancies, {}))
+
+    async def open_session(
+        self, worker_id: str, incarnation: str, held: Sequence[Held], vacancies: Sequence[Vacancy] = ()
+    ) -> Session:
+        first, rest = held[:_AT_ONCE], held[_AT_ONCE:]
+        kept = [token.task_id for token in rest]
+        more = {"worker_id": worker_id, "incarnation": incarnation, "held": first, "kept": kept}
+        opened = await _OPEN(self._client, self._any_key, self._args(vacancies, more))
+        lost, done = list(opened.lost), [opened.effects]
+        for piece in _pieces(rest) if rest else ():
+            renewal = await self._renew(worker_id, opened.session, piece, None)
+            lost += [nonce for nonce, _ in renewal.lost]
+            done.append(renewal.effects)
+        if opened.more:
+            kept = [token.task_id for token in held if token.nonce not in set(lost)]
+            rest_of = {"worker_id": worker_id, "session": opened.session, "kept": kept, "lost": not opened.same}
+            done += await self._give_back_all(rest_of, ())
+        return Session(opened.session, tuple(lost), _joined(done))
+
+    async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
+        *firsts, last = _pieces(held)
+        done = [await self._renew(worker_id, session, piece, None) for piece in firsts]
+        named = [token.task_id for piece in firsts for token in piece]
+        done.append(await self._renew(worker_id, session, last, named))
+        lost = tuple(each for renewal in done for each in renewal.lost)
+        return replace(done[-1], lost=lost, effects=_joined([renewal.effects for renewal in done]))
+
+    async def _renew(self, worker_id: str, session: int, held: Sequence[Held], named: Sequence[str] | None) -> Renewal:
+        more: dict[str, Any] = {"worker_id": worker_id, "session": session, "held": held}
+        if named is not None:
+            more["named"] = named
+        return await _RENEW(self._client, self._any_key, self._args((), more))
+
+    async def give_back(
+        self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
+    ) -> Effects:
+        named: dict[str, Any] = {"worker_id": worker_id, "session": session}
+        if held is None:
+            done = await self._give_back_all({**named, "kept": (), "lost": False}, vacancies)
+        else:
+            done = [
+                (await _GIVE_BACK(self._client, self._any_key, self._args(vacancies, {**named, "held": piece}))).effects
+                for piece in _pieces(held)
+            ]
+        return replace(_joined(done), results=done[-1].results)
+
+    async def _give_back_all(self, args: Mapping[str, Any], vacancies: Sequence[Vacancy]) -> list[Effects]:
+        done: list[Effects] = []
+        more = True
+        while more:
+            given = await _GIVE_BACK(self._client, self._any_key, self._args(vacancies, args))
+            done.append(given.effects)
+            more = given.more
+        return done
+
+    async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        return await _REAP(self._client, self._any_key, self._args(vacancies, {}))
+
+    async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        done: list[Effects] = []
+        more = True
+        while more:
+            reopened = await _REOPEN(self._client, self._any_key, self._args(vacancies, {}))
+            done.append(reopened.effects)
+            more = reopened.more
+        return _joined(done)
+
+    async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
+        more = {
+            "run": str(run),
+            "run_id": run_id,
+            "component": component_id,
+            "reason": reason,
+            "by": by,
+            "mark_ms": mark_ms,
+        }
+        return await _STOP(self._client, self._any_key, self._args((), more))
+
+    async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
+        more = {"task_id": task_id, "component": component_id, "index": index, "reason": reason, "by": by}
+        return await _TERMINATE(self._client, self._any_key, self._args((), more))
+
+    async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
+        await self._client.execute_command("ZREM", self._keys.dead_letters(user_id), task_id)
+
+    async def purge(self, flow_id: str) -> Purge:
+        return await _PURGE(self._client, self._any_key, self._args((), {"flow_id": flow_id}))
+
+    async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
+        more = {"progress": progress, "lines": lines}
+        return await _RECORD(self._client, self._any_key, self._args((), more))
+
+
+def _run(run: RunSubmission) -> dict[str, Any]:
+    return {**asdict(run), "run": str(run.run), "flow_id": run.run.flow_id}
+
+
+def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> list[Sequence[Item]]:
+    """Cut into pieces of at most 500 together, but at least one item each; one empty piece for no items."""
+    pieces: list[list[Item]] = [[]]
+    taken = 0
+    for item in items:
+        taken += size(item)
+        if pieces[-1] and taken > _AT_ONCE:
+            pieces.append([])
+            taken = size(item)
+        pieces[-1].append(item)
+    return list(pieces)
+
+
+def _joined(done: Sequence[Effects]) -> Effects:
+    """Put together what several scripts brought about."""
+    if len(done) == 1:
+        return done[0]
+    return Effects(
+        assignments=tuple(each for effects in done for each in effects.assignments),
+        terminations=tuple(each for effects in done for each in effects.terminations),
+        partitions=tuple(each for effects in done for each in effects.partitions),
+        ready_types=tuple(each for effects in done for each in effects.ready_types),
+        stale_workers=tuple(each for effects in done for each in effects.stale_workers),
+        todo=done[-1].todo,
+        due_in=done[-1].due_in,
+        results=tuple(each for effects in done for each in effects.results),
+    )

@@ -1,0 +1,108 @@
+"""Plans in Redis: one hash each, written in pieces, good once its last field is there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from tradewind.node_task_manager.domain.concurrency import WhenFull
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.plan import PRIORITY_MS, Plan
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.redis.client import Redis
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Plan).decode
+_AT_ONCE = 20
+"""A plan of so many nodes is written in one step."""
+_PIECE = 500
+"""So many nodes are written at once, and so many items of a list are in one field; scripts know this number."""
+
+
+class RedisPlanStore:
+    """A PlanStore. A hash per plan; scripts read all but `body`, the whole for Python.
+
+    `n:<place>` holds a node with its first edges, `out:<place>:<piece>` more of them, `ids:<piece>` and
+    `entries:<piece>` the nodes' ids and the places of those without inputs; `facts`, written last, the counts.
+    Scripts count in `open` the components that use it.
+    """
+
+    def __init__(self, client: Redis, keys: Keys, limits: Limits) -> None:
+        self._client = client
+        self._keys = keys
+        self._retention_ms = limits.plan_retention_ms
+
+    async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
+        key, keep_ms = self._keys.plan(plan.digest), keep_ms or self._retention_ms
+        if await self._client.execute_command("HEXISTS", key, "facts"):
+            # One that is in use has no time to live, and gets none here.
+            await self._client.execute_command("PEXPIRE", key, keep_ms, "XX")
+            return
+        ids = [node.node_id for node in plan.nodes]
+        lists = {**_list("ids", ids), **_list("entries", plan.entries), "body": _pack(plan)}
+        facts = {"facts": _pack({"nodes": len(ids), "entries": len(plan.entries), "policy": plan.failure_policy})}
+        if len(plan.nodes) <= _AT_ONCE:
+            nodes = [_node(plan, place) for place in range(len(plan.nodes))]
+            await self._write(
+                key, {name: value for fields in (*nodes, lists, facts) for name, value in fields.items()}, keep_ms
+            )
+            return
+        for first in range(0, len(plan.nodes), _PIECE):
+            fields: dict[str, bytes] = {}
+            for place in range(first, min(first + _PIECE, len(plan.nodes))):
+                fields.update(_node(plan, place))
+            await self._write(key, fields, keep_ms)
+        await self._write(key, lists, keep_ms)
+        await self._write(key, facts, keep_ms)
+
+    async def _write(self, key: str, fields: Mapping[str, bytes], keep_ms: int) -> None:
+        pipeline = self._client.pipeline(transaction=True)
+        pipeline.execute_command("HSET", key, *(part for field in fields.items() for part in field))
+        pipeline.execute_command("PEXPIRE", key, keep_ms)
+        await pipeline.execute()
+
+    async def load(self, digest: str) -> Plan | None:
+        facts, body = await self._client.hmget(self._keys.plan(digest), ["facts", "body"])
+        return None if facts is None or body is None else _unpack(body)
+
+
+def _node(plan: Plan, place: int) -> dict[str, bytes]:
+    node = plan.nodes[place]
+    out = [(plan.edges[at].source_handle, plan.edges[at].target, at) for at in plan.outputs[place]]
+    into = plan.inputs[place]
+    facts: dict[str, Any] = {
+        "id": node.node_id,
+        "type": node.node_type,
+        "run_if": node.run_if,
+        "inputs": len(into),
+        "outputs": len(out),
+        "only_sink": place == plan.only_sink,
+        "out": out[:_PIECE],
+        "start": node.schedule_to_start_ms,
+        "close": node.start_to_close_ms,
+    }
+    if node.priority:
+        # What a queue orders by is the time when it became ready less this.
+        facts["ahead"] = node.priority * PRIORITY_MS
+    if plan.max_running:
+        facts["flow_max"] = plan.max_running
+    if node.concurrency:
+        facts |= {"key": node.concurrency.key, "key_max": node.concurrency.most}
+        if node.concurrency.when_full is not WhenFull.WAIT:
+            facts["when_full"] = node.concurrency.when_full
+    if len(into) <= _PIECE:
+        facts["into"] = into
+    if node.retry is not None and node.retry.attempts > 1:
+        facts["retry"] = asdict(node.retry)
+    if node.total_ms:
+        facts["total"] = node.total_ms
+    if node.heartbeat_ms:
+        facts["beat"] = node.heartbeat_ms
+    return {f"n:{place}": _pack(facts), **_list(f"out:{place}", out, first=1)}
+
+
+def _list(name: str, items: Sequence[Any], first: int = 0) -> dict[str, bytes]:
+    """A list in fields of 500 items each, without the pieces before `first`."""
+    starts = range(first * _PIECE, len(items), _PIECE)
+    return {f"{name}:{start // _PIECE}": _pack(items[start : start + _PIECE]) for start in starts}

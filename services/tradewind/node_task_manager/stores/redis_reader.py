@@ -1,0 +1,257 @@
+"""Looking at node tasks of one shard in Redis, and its events."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tradewind.node_task_manager.domain.component import Component, ComponentStatus
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
+from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.script import Script
+
+_stop = msgspec.msgpack.Decoder(StopMark).decode
+_history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
+_error = msgspec.msgpack.Decoder(TaskError).decode
+_PIECE = 500
+_WHOLE_PIECE = 64
+_FIELDS = (
+    *("status", "component_id", "index", "waiting", "live", "reason", "error", "attempt", "nonce", "worker_id", "lost"),
+    *("failures", "retry_at", "history", "slots", "blocked"),
+    *("progress", "message", "registered_at", "ready_at", "started_at", "ended_at", "stop"),
+)
+_SUBSCRIBE = Script(__name__, "subscribe_events", bool)
+
+
+class RedisNodeTaskReader:
+    """A NodeTaskReader; reads in pipelines of at most 500 records, or 64 with the values in them."""
+
+    def __init__(self, client: Redis, keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+
+    async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
+        found: list[NodeTask | None] = []
+        whole = inputs or outputs
+        size = _WHOLE_PIECE if whole else _PIECE
+        for first in range(0, len(ids), size):
+            piece = ids[first : first + size]
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.execute_command("ZMSCORE", self._keys.inflight(), *piece)
+            for task_id in piece:
+                if whole:
+                    pipeline.hgetall(self._keys.node_task(task_id))
+                else:
+                    pipeline.hmget(self._keys.node_task(task_id), list(_FIELDS))
+                    pipeline.execute_command("HKEYS", self._keys.node_task(task_id))
+            deadlines, *values = await pipeline.execute()
+            records = values if whole else map(_without_values, values[::2], values[1::2])
+            for task_id, record, deadline in zip(piece, records, deadlines, strict=True):
+                found.append(_task(task_id, record, deadline, inputs, outputs) if b"status" in record else None)
+        return found
+
+    async def components(self, wanted: Sequence[tuple[RunName, str]]) -> list[Component | None]:
+        found: list[Component | None] = []
+        for first in range(0, len(wanted), _PIECE):
+            piece = wanted[first : first + _PIECE]
+            pipeline = self._client.pipeline(transaction=False)
+            for run, component_id in piece:
+                pipeline.hgetall(self._keys.component(str(run), component_id))
+            for (run, component_id), record in zip(piece, await pipeline.execute(), strict=True):
+                there = bool(record) and record[b"status"] != b"purged"
+                found.append(_component(run, component_id, record) if there else None)
+        return found
+
+    async def component_ids(self, run: RunName) -> tuple[str, ...]:
+        packed = await self._client.hget(self._keys.run(str(run)), "components")
+        return () if packed is None else tuple(msgspec.msgpack.decode(packed))
+
+    async def held_by(self, worker_id: str) -> list[str]:
+        return [member.decode() for member in await self._client.zrange(self._keys.worker_tasks(worker_id), 0, -1)]
+
+    async def emitted(self, ids: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
+        found: list[tuple[tuple[str, str], ...]] = []
+        for first in range(0, len(ids), _WHOLE_PIECE):
+            pipeline = self._client.pipeline(transaction=False)
+            for task_id in ids[first : first + _WHOLE_PIECE]:
+                pipeline.hgetall(self._keys.node_task(task_id))
+            found += [tuple(sorted(_prefixed(record, b"out:"))) for record in await pipeline.execute()]
+        return found
+
+    async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
+        values: list[str | None] = []
+        for first in range(0, len(wanted), _WHOLE_PIECE):
+            pipeline = self._client.pipeline(transaction=False)
+            for task_id, handle in wanted[first : first + _WHOLE_PIECE]:
+                pipeline.hget(self._keys.node_task(task_id), f"out:{handle}")
+            values += [None if value is None else value.decode() for value in await pipeline.execute()]
+        return values
+
+    async def runs_of(
+        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int
+    ) -> list[tuple[int, str]]:
+        return await self._newest(self._keys.user_runs(user_id, kind), after, limit)
+
+    async def dead_letters(self, user_id: str, after: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
+        return await self._newest(self._keys.dead_letters(user_id), after, limit)
+
+    async def _newest(self, key: str, after: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
+        highest = "+inf" if after is None else after[0]
+        found: list[tuple[int, str]] = []
+        skipped, size = 0, limit + 1
+        # Several of one millisecond stand in the order of their names, those before `after` among them.
+        while len(found) < limit and size == limit + 1:
+            args = (key, highest, "-inf", "BYSCORE", "REV", "LIMIT", skipped, limit + 1, "WITHSCORES")
+            pairs = _scored(await self._client.execute_command("ZRANGE", *args))
+            found += [pair for pair in pairs if after is None or pair < after]
+            skipped, size = skipped + limit + 1, len(pairs)
+        return found[:limit]
+
+    async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
+        return await self._lines(self._keys.logs(flow_id, cycle), after, limit)
+
+    async def run_lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
+        return await self._lines(self._keys.run_logs(str(run)), after, limit)
+
+    async def _lines(self, key: str, after: str, limit: int) -> list[StoredLine]:
+        start = f"({after}" if after else "-"
+        entries = await self._client.execute_command("XRANGE", key, start, "+", "COUNT", limit)
+        return [
+            msgspec.convert({"log_id": entry_id.decode(), **msgspec.msgpack.decode(_field(fields, b"l"))}, StoredLine)
+            for entry_id, fields in entries
+        ]
+
+
+class RedisEventLog:
+    """An EventLog over one stream per partition."""
+
+    def __init__(self, client: Redis, keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+
+    async def subscribe(self, partition: int, epoch: int) -> bool:
+        return await _SUBSCRIBE(self._client, [self._keys.events_epoch(partition)], {"epoch": epoch})
+
+    async def read(self, after: dict[int, str], limit: int) -> list[ComponentEvent]:
+        partitions = list(after)
+        streams = [self._keys.events(partition) for partition in partitions]
+        raw = await self._client.execute_command("XREAD", "COUNT", limit, "STREAMS", *streams, *after.values())
+        names = dict(zip(streams, partitions, strict=True))
+        pairs = raw.items() if isinstance(raw, dict) else raw or ()
+        events = []
+        for stream, entries in pairs:
+            partition = names[stream.decode()]
+            for entry_id, fields in _entries(entries):
+                facts = msgspec.msgpack.decode(_field(fields, b"finished"))
+                events.append(
+                    msgspec.convert({"event_id": entry_id.decode(), "partition": partition, **facts}, ComponentEvent)
+                )
+        return events
+
+    async def acknowledge(self, through: dict[int, str]) -> None:
+        pipeline = self._client.pipeline(transaction=False)
+        for partition, event_id in through.items():
+            pipeline.execute_command("XTRIM", self._keys.events(partition), "MINID", _after(event_id))
+        await pipeline.execute()
+
+
+def _scored(pairs: Any) -> list[tuple[int, str]]:
+    """Scores and members, as RESP3 pairs or RESP2 alternates them."""
+    flat = [part for pair in pairs for part in pair] if pairs and isinstance(pairs[0], list | tuple) else pairs
+    return [(int(float(score)), member.decode()) for member, score in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def _after(event_id: str) -> str:
+    ms, _, sequence = event_id.partition("-")
+    return f"{ms}-{int(sequence or 0) + 1}"
+
+
+def _entries(entries: Any) -> Sequence[tuple[bytes, Any]]:
+    """RESP3 wraps a stream's entries once more."""
+    wrapped = bool(entries) and isinstance(entries[0][0], list | tuple)
+    return list(entries[0] if wrapped else entries)
+
+
+def _field(fields: Any, name: bytes) -> bytes:
+    if isinstance(fields, dict):
+        return bytes(fields[name])
+    return bytes(fields[list(fields).index(name) + 1])
+
+
+def _number(record: Mapping[bytes, bytes], field: str) -> int:
+    return int(record.get(field.encode()) or 0)
+
+
+def _text(record: Mapping[bytes, bytes], field: str) -> str:
+    return record.get(field.encode(), b"").decode()
+
+
+def _without_values(known: Sequence[bytes | None], names: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    """A record in which values, which may be large, stand by their names only."""
+    record = dict.fromkeys(names, b"")
+    record.update((name.encode(), value) for name, value in zip(_FIELDS, known, strict=True) if value is not None)
+    return record
+
+
+def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, inputs: bool, outputs: bool) -> NodeTask:
+    stop, error = record.get(b"stop"), record.get(b"error")
+    return NodeTask(
+        task_id=task_id,
+        status=NodeTaskStatus(_text(record, "status")),
+        component_id=_text(record, "component_id"),
+        index=_number(record, "index"),
+        waiting=_number(record, "waiting"),
+        live=_number(record, "live"),
+        reason=_text(record, "reason"),
+        error=None if error is None else _error(error),
+        attempt=_number(record, "attempt"),
+        nonce=_text(record, "nonce"),
+        worker_id=_text(record, "worker_id"),
+        lost=_number(record, "lost"),
+        failures=_number(record, "failures"),
+        retry_at=_number(record, "retry_at"),
+        history=_history(record[b"history"]) if b"history" in record else (),
+        progress=_number(record, "progress"),
+        message=_text(record, "message"),
+        registered_at=_number(record, "registered_at"),
+        ready_at=_number(record, "ready_at"),
+        started_at=_number(record, "started_at"),
+        ended_at=_number(record, "ended_at"),
+        lease_deadline=int(deadline or 0),
+        stop=None if stop is None else _stop(stop),
+        slots=tuple(sorted(_text(record, "slots").split())) if record[b"status"] == b"running" else (),
+        blocked=_text(record, "blocked").partition("|")[0],
+        inputs=tuple(sorted((int(at), value) for at, value in _prefixed(record, b"in:"))) if inputs else (),
+        outputs=tuple(sorted(_prefixed(record, b"out:"))) if outputs else (),
+        emitted=tuple(sorted(handle for handle, _ in _prefixed(record, b"out:"))),
+    )
+
+
+def _prefixed(record: Mapping[bytes, bytes], prefix: bytes) -> list[tuple[str, str]]:
+    return [(k[len(prefix) :].decode(), v.decode()) for k, v in record.items() if k.startswith(prefix)]
+
+
+def _component(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -> Component:
+    stop = record.get(b"stop")
+    return Component(
+        run=run,
+        run_id=_text(record, "run_id"),
+        component_id=component_id,
+        status=ComponentStatus(_text(record, "status")),
+        user_id=_text(record, "user_id"),
+        plan=_text(record, "plan"),
+        nodes=_number(record, "nodes"),
+        completed=_number(record, "completed"),
+        failed=_number(record, "failed"),
+        terminated=_number(record, "terminated"),
+        skipped=_number(record, "skipped"),
+        sinks_completed=_number(record, "sinks"),
+        submitted_at=_number(record, "submitted_at"),
+        finished_at=_number(record, "finished_at"),
+        stop=None if stop is None else _stop(stop),
+        node_type=_text(record, "node_type"),
+        running=_number(record, "running"),
+    )

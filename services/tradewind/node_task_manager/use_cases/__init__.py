@@ -1,0 +1,1 @@
+"""One class or function per verb of the node task manager."""

@@ -1,0 +1,166 @@
+"""Looking at ad-hoc tasks and batches, and cancelling them."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, BatchProgress, BatchStatus, batch_status
+from tradewind.node_task_manager.domain.component import Component
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.ports import NodeTypes, StoredLine
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.server.faults import NotFound
+from tradewind.server.partitions import shard_of
+
+
+class Position(NamedTuple):
+    """A place in a list: when a run was submitted (epoch ms), and its name."""
+
+    submitted_at: int
+    run: str
+
+
+_ROUNDS = 20
+"""So many times a page is filled up with what has the wanted status, before it is answered short."""
+_AT_ONCE = 50
+"""So many tasks are looked at side by side."""
+_WAITING = (NodeTaskStatus.REGISTERED, NodeTaskStatus.PENDING)
+
+
+class AdHoc:
+    """What users have submitted outside flows; everybody sees their own only."""
+
+    def __init__(
+        self, dispatchers: Mapping[int, Dispatcher], look: Look, node_types: NodeTypes, limits: Limits
+    ) -> None:
+        self._dispatchers = dispatchers
+        self._look = look
+        self._node_types = node_types
+        self._mark_ms = limits.tombstone_ms
+
+    async def task(self, task_id: str, user_id: str, *, outputs: bool = False) -> Seen:
+        """Return a task; one that waits says for what. Raises NotFound."""
+        run = TaskName.parse(task_id).run
+        seen = await self._look.ad_hoc_task(run, ONLY_COMPONENT, user_id, outputs=outputs)
+        if seen.component.user_id != user_id:
+            raise NotFound("node task", task_id)
+        return await self._explained(seen)
+
+    async def batch(self, batch_id: str, user_id: str) -> Component:
+        """Return the component that a batch is. Raises NotFound."""
+        reader = self._look.shard(user_id).reader
+        (component,) = await reader.components([(RunName.of_batch(batch_id), ONLY_COMPONENT)])
+        if component is None or component.user_id != user_id:
+            raise NotFound("batch", batch_id)
+        return component
+
+    async def why_waiting(self, batch: Component) -> str:
+        """Return what items of a batch wait for, "" when none waits."""
+        if not BatchProgress.of(batch).queued:
+            return ""
+        # The last one is among those that wait, unless it was tried before others.
+        last = await self._look.node_task(batch.run.task_id(str(batch.nodes - 1)), batch.user_id)
+        waits = last.task.status in _WAITING and last.waits
+        return waits or await self._why_waiting(batch.node_type)
+
+    async def _why_waiting(self, node_type: str) -> str:
+        if await self._node_types.offered(node_type) is False:
+            return f'no live worker offers node type "{node_type}"'
+        return f'waits for a worker that offers "{node_type}" to have room'
+
+    async def tasks(
+        self, user_id: str, statuses: Collection[NodeTaskStatus], after: Position | None, limit: int
+    ) -> tuple[list[Seen], Position | None]:
+        """Return tasks of a user, the newest first, and where the next page begins, None for the end.
+
+        With `statuses` only those in one of them; then a page may be short.
+        """
+        reader = self._look.shard(user_id).reader
+        found: list[Seen] = []
+        for _ in range(_ROUNDS):
+            components, after = await self._page(user_id, "task", after, limit - len(found))
+            tasks = await reader.tasks([str(component.run) for component in components])
+            wanted = [
+                (task, component)
+                for task, component in zip(tasks, components, strict=True)
+                if task is not None and (not statuses or task.status in statuses)
+            ]
+            for first in range(0, len(wanted), _AT_ONCE):
+                found += await asyncio.gather(*(self._listed(*each) for each in wanted[first : first + _AT_ONCE]))
+            if after is None or len(found) == limit:
+                break
+        return found, after
+
+    async def _listed(self, task: NodeTask, component: Component) -> Seen:
+        """Return a task as a list shows it; only what it waits for depends on its plan."""
+        if task.status in _WAITING:
+            return await self.task(task.task_id, component.user_id)
+        return Seen(task, component, Plan(component.plan, (PlanNode("", component.node_type),), ()))
+
+    async def batches(
+        self, user_id: str, statuses: Collection[BatchStatus], after: Position | None, limit: int
+    ) -> tuple[list[Component], Position | None]:
+        """Return batches of a user, as `tasks`."""
+        found: list[Component] = []
+        for _ in range(_ROUNDS):
+            components, after = await self._page(user_id, "batch", after, limit - len(found))
+            found += [each for each in components if not statuses or batch_status(each) in statuses]
+            if after is None or len(found) == limit:
+                break
+        return found, after
+
+    async def results(
+        self, batch_id: str, user_id: str, after: int, limit: int, size: int, *, outputs: bool
+    ) -> tuple[list[Seen], int]:
+        """Return items of a batch from place `after` on, as Look.node_tasks. Raises NotFound."""
+        batch = await self.batch(batch_id, user_id)
+        seen, following = await self._look.node_tasks(batch.run, user_id, after, limit, size, outputs=outputs)
+        return [await self._explained(each) for each in seen], following
+
+    async def cancel_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
+        """Skip a task that has not begun, ask one that runs to stop, and return it as it is then. Raises NotFound."""
+        seen = await self.task(task_id, user_id)
+        await self._stop(seen.component, reason, by)
+        return await self.task(task_id, user_id)
+
+    async def cancel_batch(self, batch_id: str, user_id: str, reason: str, by: str) -> Component:
+        """Skip the items that have not begun, ask those that run to stop; return the batch as it is then.
+
+        Raises NotFound.
+        """
+        await self._stop(await self.batch(batch_id, user_id), reason, by)
+        return await self.batch(batch_id, user_id)
+
+    async def lines(self, run: RunName, user_id: str, after: str, limit: int) -> list[StoredLine]:
+        """Return log lines of a task or a batch, oldest first. Raises NotFound."""
+        if run.batch_id:
+            await self.batch(run.batch_id, user_id)
+        else:
+            await self.task(str(run), user_id)
+        return await self._look.shard(user_id).reader.run_lines(run, after, limit)
+
+    async def _stop(self, component: Component, reason: str, by: str) -> None:
+        dispatcher = self._dispatchers[shard_of(component.user_id, len(self._dispatchers))]
+        stop = dispatcher.shard.tasks.stop
+        dispatcher.apply(await stop(component.run, component.run_id, "", reason, by, self._mark_ms))
+        dispatcher.look()
+
+    async def _page(
+        self, user_id: str, kind: str, after: Position | None, limit: int
+    ) -> tuple[list[Component], Position | None]:
+        """Return components of listed runs; those whose records are gone meanwhile are absent."""
+        reader = self._look.shard(user_id).reader
+        listed = await reader.runs_of(user_id, kind, after, limit)
+        names = [(RunName("", 0, 0, name), ONLY_COMPONENT) for _, name in listed]
+        found = [component for component in await reader.components(names) if component is not None]
+        return found, Position(*listed[-1]) if len(listed) == limit else None
+
+    async def _explained(self, seen: Seen) -> Seen:
+        if seen.task.status not in _WAITING or seen.waits:
+            return seen
+        return replace(seen, waits=await self._why_waiting(seen.component.node_type))

@@ -1,0 +1,31 @@
+"""One call in the future, at the earliest of the times it was asked for."""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Alarm:
+    """Calls `ring` once when the earliest time has come, and waits to be set again."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, seconds: float) -> None:
+        """Ring after so many seconds, unless it rings sooner anyway."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._go_off)
+
+    def cancel(self) -> None:
+        """Do not ring any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _go_off(self) -> None:
+        self._timer = None
+        self._ring()

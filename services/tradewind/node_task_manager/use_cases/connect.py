@@ -1,0 +1,141 @@
+"""A worker's stream: opening it, hearing it, and what follows when it breaks."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from tradewind.node_task_manager.domain.work import Held, Outcome
+from tradewind.node_task_manager.ports import WorkerDirectory
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.server.ending import end_tasks
+from tradewind.server.faults import NotFound
+
+_log = structlog.get_logger(__name__)
+_GIVE_BACK_TRIES = 4
+_GIVE_BACK_PAUSE_S = 0.3
+
+
+class Connections:
+    """Opens and closes the sessions of workers over all shards."""
+
+    def __init__(
+        self,
+        dispatchers: Mapping[int, Dispatcher],
+        pool: WorkerPool,
+        directory: WorkerDirectory | None,
+        grace_s: float = 2.0,
+    ) -> None:
+        self._dispatchers = dispatchers
+        self._pool = pool
+        self._directory = directory
+        self._grace_s = grace_s
+        self._leaving: set[asyncio.Task[None]] = set()
+        self.shards = frozenset(dispatchers)
+        """The shards that tokens may name."""
+
+    async def open(
+        self, worker: ConnectedWorker, held: Sequence[tuple[int, Held]], welcome: Callable[[int], None]
+    ) -> None:
+        """Open the worker's next session; it keeps what it names and still holds, and hears what it has lost.
+
+        `welcome` is told the number of the session before anything else is said. Close it also when this fails.
+
+        Raises NotFound when the registry does not know the worker.
+        """
+        if self._directory is not None and not await self._directory.knows(worker.worker_id):
+            raise NotFound("worker", worker.worker_id)
+        for number, dispatcher in self._dispatchers.items():
+            mine = [token for shard, token in held if shard == number]
+            session = await dispatcher.shard.tasks.open_session(worker.worker_id, worker.incarnation, mine)
+            if not worker.sessions:
+                welcome(session.session)
+            worker.sessions[number] = session.session
+            lost = set(session.lost)
+            worker.line.lose(
+                number,
+                [(token, "the lease lapsed while the stream was broken") for token in mine if token.nonce in lost],
+            )
+            worker.held.update({token.nonce: (number, token) for token in mine if token.nonce not in lost})
+            dispatcher.apply(session.effects)
+        self._pool.add(worker)
+        self._look()
+
+    async def hear(
+        self,
+        worker: ConnectedWorker,
+        sequence: int,
+        outcomes: Sequence[tuple[int, Outcome]] = (),
+        given_back: Sequence[tuple[int, Held]] = (),
+        renewed: Sequence[tuple[int, Held]] | None = None,
+    ) -> None:
+        """Carry a message to the shards that it concerns, to be acknowledged when it has taken effect in all of them.
+
+        `renewed` names all that the worker holds, None for no renewal. Returns as soon as more may come.
+        """
+        reports: list[tuple[Dispatcher, Report]] = []
+        for number, dispatcher in self._dispatchers.items():
+            ended = [outcome for shard, outcome in outcomes if shard == number]
+            back = [token for shard, token in given_back if shard == number]
+            while len(ended) > MAX_OUTCOMES:
+                reports.append((dispatcher, Report(worker, ended[:MAX_OUTCOMES], sequence)))
+                del ended[:MAX_OUTCOMES]
+            if ended or back or renewed is not None:
+                held = [token for shard, token in renewed or () if shard == number]
+                report = Report(worker, ended, sequence, given_back=back, renew=renewed is not None, held=held)
+                reports.append((dispatcher, report))
+        worker.line.expect(sequence, len(reports))
+        for dispatcher, report in reports:
+            dispatcher.report(report)
+        for dispatcher, _ in reports:
+            await dispatcher.relieved()
+
+    def refresh(self, worker: ConnectedWorker) -> None:
+        """A worker may have room that it did not have before."""
+        self._pool.refresh(worker)
+        if worker.room:
+            self._look()
+
+    def close(self, worker: ConnectedWorker) -> None:
+        """The stream is gone; unless the worker opens another within the grace, what it held is given back.
+
+        That may be more than is known here: a claim for it may be under way.
+        """
+        self._pool.remove(worker)
+        if worker.sessions:
+            task = asyncio.get_running_loop().create_task(self._give_back_later(worker))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def stop(self) -> None:
+        """Leave the rest to the leases."""
+        await end_tasks(self._leaving)
+
+    async def _give_back_later(self, worker: ConnectedWorker) -> None:
+        await asyncio.sleep(self._grace_s)
+        for number, session in worker.sessions.items():
+            for left in reversed(range(_GIVE_BACK_TRIES)):
+                try:
+                    await self._give_back(worker.worker_id, session, self._dispatchers[number])
+                    break
+                except Exception as error:
+                    if not left:
+                        # After a longer outage whoever was connected gets a whole lease to come back.
+                        _log.warning("give-back left to the leases", worker_id=worker.worker_id, error=repr(error))
+                await asyncio.sleep(_GIVE_BACK_PAUSE_S)
+
+    async def _give_back(self, worker_id: str, session: int, dispatcher: Dispatcher) -> None:
+        shard = dispatcher.shard
+        while held := await shard.reader.held_by(worker_id):
+            effects = await shard.tasks.give_back(worker_id, session, None)
+            if effects.results != ("given_back",):
+                return
+            _log.info("took back what a broken stream held", worker_id=worker_id, node_tasks=len(held))
+            dispatcher.apply(effects)
+            dispatcher.look()
+
+    def _look(self) -> None:
+        for dispatcher in self._dispatchers.values():
+            dispatcher.look()

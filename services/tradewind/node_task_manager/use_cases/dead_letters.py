@@ -1,0 +1,82 @@
+"""Looking at node tasks that were given up, and running their work once more."""
+
+from collections.abc import Sequence
+
+from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.use_cases.ad_hoc import Position
+from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
+from tradewind.server.faults import FailedPrecondition, NotFound
+
+
+class DeadLetters:
+    """Everybody sees and redrives their own only."""
+
+    def __init__(self, look: Look, submit: SubmitAdHoc) -> None:
+        self._look = look
+        self._submit = submit
+
+    async def page(self, user_id: str, after: Position | None, limit: int) -> tuple[list[Seen], Position | None]:
+        """Return dead letters, the newest first, and where the next page begins, None for the end.
+
+        Those whose records are gone meanwhile are absent.
+        """
+        listed = await self._look.shard(user_id).reader.dead_letters(user_id, after, limit)
+        found = []
+        for _, task_id in listed:
+            try:
+                found.append(await self._look.node_task(task_id, user_id))
+            except NotFound:
+                continue
+        return found, Position(*listed[-1]) if len(listed) == limit else None
+
+    async def redrive(self, user_id: str, task_ids: Sequence[str]) -> list[tuple[str, str]]:
+        """Submit the work of dead letters anew as ad-hoc tasks; return pairs of old and new ids, in order.
+
+        The same letter again gets the same task. Raises NotFound, or FailedPrecondition for one that did not fail or
+        that is a node of a flow; then nothing is submitted.
+        """
+        letters = [await self._letter(task_id, user_id) for task_id in task_ids]
+        redriven = []
+        for seen in letters:
+            accepted = await self._submit(_work(seen), require_worker=False)
+            await self._look.shard(user_id).tasks.unlist_dead_letter(user_id, seen.task.task_id)
+            redriven.append((seen.task.task_id, str(accepted.run)))
+        return redriven
+
+    async def _letter(self, task_id: str, user_id: str) -> Seen:
+        seen = await self._look.node_task(task_id, user_id)
+        if seen.component.user_id != user_id:
+            raise NotFound("node task", task_id)
+        run = TaskName.parse(task_id).run
+        if not run.ad_hoc:
+            raise FailedPrecondition(
+                "WRONG_STATUS",
+                f'"{task_id}" is a node of cycle {run.cycle} of flow "{run.flow_id}": run the flow again; a node of a '
+                "cycle does not run by itself",
+                f"node_tasks/{task_id}",
+            )
+        if seen.task.status is not NodeTaskStatus.FAILED:
+            raise FailedPrecondition(
+                "WRONG_STATUS", f'"{task_id}" is {seen.task.status}, no dead letter', f"node_tasks/{task_id}"
+            )
+        return seen
+
+
+def _work(seen: Seen) -> AdHocWork:
+    """What the node task was to do, under a request id that follows from it."""
+    node = seen.plan.nodes[seen.task.index]
+    return AdHocWork(
+        user_id=seen.component.user_id,
+        node_type=node.node_type,
+        parameters=(node.config_json,),
+        request_id=f"redrive:{seen.task.task_id}",
+        schedule_to_start_ms=node.schedule_to_start_ms,
+        start_to_close_ms=node.start_to_close_ms,
+        heartbeat_ms=node.heartbeat_ms,
+        total_ms=node.total_ms,
+        retry=node.retry,
+        priority=node.priority,
+    )

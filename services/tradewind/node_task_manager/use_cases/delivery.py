@@ -1,0 +1,139 @@
+"""Carrying what changes of node tasks brought about to workers, and news of it to whoever else must know."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, OutcomeKind, Termination
+from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read_inputs, ready
+from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.report import Report
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.server.ending import end_tasks
+
+_log = structlog.get_logger(__name__)
+_RETRY_S = 0.5
+
+
+class Delivery:
+    """Delivers the effects of one shard.
+
+    `announce(shard, partitions)` is told of new events; `elsewhere(shard, workers)` of workers, not connected here,
+    that have something to hear; `report` takes what is to be said in the place of a worker.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        pool: WorkerPool,
+        plans: PlanCache,
+        announce: Callable[[int, Sequence[int]], None],
+        elsewhere: Callable[[int, Sequence[str]], None],
+        report: Callable[[Report], None],
+    ) -> None:
+        self._shard = shard
+        self._pool = pool
+        self._plans = plans
+        self._announce = announce
+        self._elsewhere = elsewhere
+        self._report = report
+        self._reading: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Leave what is still being read to the leases."""
+        await end_tasks(self._reading)
+
+    def deliver(self, effects: Effects, takers: Mapping[str, ConnectedWorker]) -> None:
+        """Deliver at once, but for inputs that must be read; assignments and stale sessions are those of `takers`."""
+        if effects.assignments:
+            self._assign(effects.assignments, takers)
+        if effects.terminations:
+            self._terminate(effects.terminations)
+        if effects.partitions:
+            self._announce(self._shard.number, sorted(set(effects.partitions)))
+        for worker_id in effects.stale_workers:
+            self.replaced(takers[worker_id])
+
+    def replaced(self, worker: ConnectedWorker) -> None:
+        """End a stream whose session is not the latest."""
+        if worker in self._pool:
+            self._pool.remove(worker)
+            worker.line.close("a newer stream of this worker is open elsewhere")
+
+    def _assign(self, assignments: Sequence[Assignment], takers: Mapping[str, ConnectedWorker]) -> None:
+        number = self._shard.number
+        at_once: dict[ConnectedWorker, list[Ready]] = {}
+        slow: dict[ConnectedWorker, list[Assignment]] = {}
+        gone: dict[ConnectedWorker, list[Held]] = {}
+        for assignment in assignments:
+            worker = takers[assignment.worker_id]
+            held = Held(assignment.task_id, assignment.attempt, assignment.nonce)
+            if worker not in self._pool:
+                gone.setdefault(worker, []).append(held)
+                continue
+            worker.held[assignment.nonce] = (number, held)
+            plan = self._plans.get(assignment.plan)
+            if plan is None or not at_hand(assignment):
+                slow.setdefault(worker, []).append(assignment)
+                continue
+            try:
+                at_once.setdefault(worker, []).append(ready(number, assignment, plan))
+            except LookupError:
+                self._report(Report(worker, [_misfit(assignment)]))
+        for worker, items in at_once.items():
+            worker.line.assign(items)
+        for worker, late in slow.items():
+            task = asyncio.get_running_loop().create_task(self._assign_slowly(worker, late))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+        for worker, lost in gone.items():
+            self._report(Report(worker, given_back=lost))
+
+    async def _assign_slowly(self, worker: ConnectedWorker, assignments: Sequence[Assignment]) -> None:
+        """Hand out what must be read first, one by one, no faster than the worker takes it."""
+        for assignment in assignments:
+            await worker.line.writable()
+            while worker in self._pool and assignment.nonce in worker.held:
+                try:
+                    plan = (await self._plans.fetch(self._shard.plans, [assignment.plan]))[assignment.plan]
+                    whole = await read_inputs(self._shard.reader, assignment, plan)
+                    item = None if isinstance(whole, TooLarge) else ready(self._shard.number, whole, plan)
+                except LookupError:
+                    self._report(Report(worker, [_misfit(assignment)]))
+                    break
+                except Exception as error:
+                    _log.warning("inputs could not be read", node_task=assignment.task_id, error=repr(error))
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                if item is not None:
+                    worker.line.assign([item])
+                elif isinstance(whole, TooLarge):
+                    self._report(Report(worker, [whole.outcome()]))
+                break
+
+    def _terminate(self, terminations: Sequence[Termination]) -> None:
+        by_worker: dict[str, list[Termination]] = {}
+        for termination in terminations:
+            by_worker.setdefault(termination.worker_id, []).append(termination)
+        absent = []
+        for worker_id, items in by_worker.items():
+            worker = self._pool.get(worker_id)
+            if worker is None:
+                absent.append(worker_id)
+            else:
+                worker.line.terminate(self._shard.number, items)
+        if absent:
+            self._elsewhere(self._shard.number, absent)
+
+
+def _misfit(given: Assignment) -> Outcome:
+    """The failure of a node task whose plan is gone, or another one under the same digest."""
+    error = TaskError(
+        "INTERNAL", f"the plan {given.plan} does not fit the node task; every plan needs a digest of its own"
+    )
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))

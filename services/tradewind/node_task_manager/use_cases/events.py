@@ -1,0 +1,160 @@
+"""Events on their way to the scheduler: each partition to the subscriber with the highest epoch."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from tradewind.node_task_manager.ports import ComponentEvent
+from tradewind.node_task_manager.use_cases.shard import Shard
+
+_log = structlog.get_logger(__name__)
+_BATCH = 500
+_FALLBACK_S = 5.0
+_RETRY_S = 0.2
+
+ShardEvent = tuple[int, ComponentEvent]
+
+
+@dataclass(eq=False)
+class Subscriber:
+    """A receiver's stream: the epochs of its partitions, how far each is read in each shard, where there is news."""
+
+    partitions: dict[int, int] = field(default_factory=dict)
+    positions: dict[tuple[int, int], str] = field(default_factory=dict)
+    news: set[tuple[int, int]] = field(default_factory=set)
+    ended: list[int] = field(default_factory=list)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, shard: int, partition: int) -> None:
+        """There may be new events."""
+        self.news.add((shard, partition))
+        self.wake.set()
+
+    def end(self, partition: int) -> None:
+        """A higher epoch has this partition now."""
+        self.ended.append(partition)
+        self.wake.set()
+
+    def forget(self, partition: int) -> None:
+        """Want no more of a partition."""
+        self.partitions.pop(partition, None)
+        for at in [at for at in self.positions if at[1] == partition]:
+            del self.positions[at]
+
+
+class EventFeed:
+    """Reads new events for a subscriber whenever it has sent those before, so that a slow one delays nobody else.
+
+    Subscribers are told of news, and look every 5 s in case nobody told. `took(partition, epoch)` is told who has a
+    partition now, for subscribers at other replicas.
+    """
+
+    def __init__(self, shards: Mapping[int, Shard], took: Callable[[int, int], None]) -> None:
+        self._shards = shards
+        self._took = took
+        self._owners: dict[int, Subscriber] = {}
+
+    def serves(self, partition: int) -> bool:
+        """Say whether the partition has its subscriber in this process."""
+        return partition in self._owners
+
+    def announce(self, shard: int, partitions: Sequence[int]) -> None:
+        """There are new events of these partitions."""
+        for partition in partitions:
+            owner = self._owners.get(partition)
+            if owner is not None:
+                owner.tell(shard, partition)
+
+    def look(self) -> None:
+        """News may have been lost."""
+        for shard in self._shards:
+            self.announce(shard, list(self._owners))
+
+    def supersede(self, partition: int, epoch: int) -> None:
+        """End the subscription of a partition with a lower epoch."""
+        owner = self._owners.get(partition)
+        if owner is not None and owner.partitions[partition] < epoch:
+            self._end(owner, partition)
+
+    async def subscribe(self, subscriber: Subscriber, partition: int, epoch: int) -> None:
+        """Deliver a partition to this subscriber from its first unacknowledged event; a stale epoch ends at once."""
+        for shard in self._shards.values():
+            if not await shard.events.subscribe(partition, epoch):
+                self._end(subscriber, partition)
+                return
+        owner = self._owners.get(partition)
+        if owner is not None and owner is not subscriber:
+            if owner.partitions[partition] > epoch:
+                self._end(subscriber, partition)
+                return
+            self._end(owner, partition)
+        self._owners[partition] = subscriber
+        subscriber.partitions[partition] = epoch
+        self._took(partition, epoch)
+        for number in self._shards:
+            subscriber.positions[number, partition] = "0"
+            subscriber.tell(number, partition)
+
+    def unsubscribe(self, subscriber: Subscriber, partitions: Sequence[int]) -> None:
+        """Deliver these partitions to this subscriber no more."""
+        for partition in partitions:
+            subscriber.forget(partition)
+            if self._owners.get(partition) is subscriber:
+                del self._owners[partition]
+
+    def _end(self, subscriber: Subscriber, partition: int) -> None:
+        self.unsubscribe(subscriber, [partition])
+        subscriber.end(partition)
+
+    async def acknowledge(self, subscriber: Subscriber, acks: Sequence[tuple[int, int, str]]) -> None:
+        """Forget what was handled: (shard, partition, event id) each; only the present owner's word counts."""
+        by_shard: dict[int, dict[int, str]] = {}
+        for shard, partition, event_id in acks:
+            if shard in self._shards and self._owners.get(partition) is subscriber:
+                by_shard.setdefault(shard, {})[partition] = event_id
+        for shard, through in by_shard.items():
+            await self._shards[shard].events.acknowledge(through)
+
+    async def next(self, subscriber: Subscriber) -> tuple[list[ShardEvent], list[int]]:
+        """Wait for what is to be sent: events with their shard, or partitions that have ended."""
+        while True:
+            if subscriber.ended:
+                ended, subscriber.ended = subscriber.ended, []
+                return [], ended
+            news, subscriber.news = subscriber.news, set()
+            for number in sorted({shard for shard, _ in news}):
+                if events := await self._read(subscriber, number, [at for at in news if at[0] == number]):
+                    subscriber.news |= {at for at in news if at[0] > number}
+                    return events, []
+            if subscriber.news or subscriber.ended:
+                continue
+            subscriber.wake.clear()
+            try:
+                await asyncio.wait_for(subscriber.wake.wait(), _FALLBACK_S)
+            except TimeoutError:
+                subscriber.news |= subscriber.positions.keys()
+
+    async def _read(self, subscriber: Subscriber, number: int, wanted: Sequence[tuple[int, int]]) -> list[ShardEvent]:
+        after = {at[1]: subscriber.positions[at] for at in wanted if at in subscriber.positions}
+        if not after:
+            return []
+        try:
+            found = await self._shards[number].events.read(after, _BATCH)
+        except Exception as error:
+            _log.warning("events could not be read", shard=number, error=repr(error))
+            await asyncio.sleep(_RETRY_S)
+            subscriber.news |= {(number, partition) for partition in after}
+            return []
+        counts = dict.fromkeys(after, 0)
+        events = []
+        for event in found:
+            counts[event.partition] += 1
+            # Unless it was taken away meanwhile, or subscribed to anew.
+            if subscriber.positions.get((number, event.partition)) == after[event.partition]:
+                events.append((number, event))
+        for _, event in events:
+            subscriber.positions[number, event.partition] = event.event_id
+        subscriber.news |= {(number, partition) for partition, count in counts.items() if count >= _BATCH}
+        return events

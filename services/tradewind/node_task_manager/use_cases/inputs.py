@@ -1,0 +1,74 @@
+"""Bringing together an assignment and the values of its input handles."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
+from tradewind.node_task_manager.ports import NodeTaskReader, Ready
+
+ELSEWHERE = "@"
+MAX_INPUT_BYTES = 3 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """An assignment whose inputs together are over the limit."""
+
+    assignment: Assignment
+    size: int
+
+    def outcome(self) -> Outcome:
+        """The failure that this is to its node task."""
+        given, limit = self.assignment, MAX_INPUT_BYTES // 1024 // 1024
+        message = f"the inputs together are {self.size} bytes or more, the limit is {limit} MiB"
+        error = TaskError("INPUT_TOO_LARGE", message)
+        return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.FAILED, (), error, RetryWish(none=True))
+
+
+def at_hand(assignment: Assignment) -> bool:
+    """Say whether every value came with the assignment."""
+    return not assignment.inputs_outside and all(value != ELSEWHERE for _, value in assignment.inputs)
+
+
+def ready(shard: int, assignment: Assignment, plan: Plan) -> Ready:
+    """Group the values of an assignment by input handle; each group is in the order of the plan."""
+    by_handle: dict[str, list[str]] = {}
+    for at, value in assignment.inputs:
+        by_handle.setdefault(plan.edges[at].target_handle, []).append(value)
+    return Ready(
+        shard,
+        assignment,
+        TaskName.parse(assignment.task_id).run,
+        plan.nodes[assignment.index],
+        tuple((handle, tuple(values)) for handle, values in by_handle.items()),
+    )
+
+
+async def read_inputs(
+    reader: NodeTaskReader, assignment: Assignment, plan: Plan, limit: int = MAX_INPUT_BYTES
+) -> Assignment | TooLarge:
+    """Read the values that stayed with their sources, a bounded number at a time, never more than `limit` bytes."""
+    run = TaskName.parse(assignment.task_id).run
+    if assignment.inputs_outside:
+        (task,) = await reader.tasks([assignment.task_id], inputs=True)
+        pairs: Sequence[tuple[int, str]] = task.inputs if task else ()
+    else:
+        pairs = assignment.inputs
+    size = sum(len(value) for _, value in pairs)
+    found: dict[int, str] = {}
+    for first in range(0, len(pairs), 16):
+        wanted = [at for at, value in pairs[first : first + 16] if value == ELSEWHERE]
+        sources = [
+            (run.task_id(plan.nodes[plan.edges[at].source].node_id), plan.edges[at].source_handle) for at in wanted
+        ]
+        for at, value in zip(wanted, await reader.outputs(sources) if sources else (), strict=True):
+            found[at] = "null" if value is None else value
+            size += len(found[at].encode())
+        if size > limit:
+            return TooLarge(assignment, size)
+    inputs = tuple((at, found.get(at, value)) for at, value in pairs)
+    return replace(assignment, inputs=inputs, inputs_outside=False)

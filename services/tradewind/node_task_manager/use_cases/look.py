@@ -1,0 +1,221 @@
+"""Looking at node tasks, components, signals and logs."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tradewind.node_task_manager.domain.component import Component
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.plan import Plan, PlanEdge
+from tradewind.node_task_manager.ports import StoredLine
+from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.waits import ExplainLimits
+from tradewind.server.faults import NotFound
+from tradewind.server.partitions import shard_of
+
+_PIECE = 16
+"""How many records with outputs are read at once; each may hold 1 MiB."""
+
+
+class SignalStatus(StrEnum):
+    """Whether the value of an edge is there."""
+
+    WAITING = "waiting"
+    LIVE = "live"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A node task with what stands around it; `task` of a node that nothing has reached yet is made up."""
+
+    task: NodeTask
+    component: Component
+    plan: Plan
+    waits: str = ""
+    """Which limit keeps it waiting though it is ready, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSignal:
+    """What went along an edge between two nodes, by their ids."""
+
+    source: str
+    target: str
+    edge: PlanEdge
+    status: SignalStatus
+
+
+class Look:
+    """Reads, over all shards."""
+
+    def __init__(self, shards: Mapping[int, Shard], plans: PlanCache, explain: ExplainLimits) -> None:
+        self._shards = shards
+        self._explain = explain
+        self._plans = plans
+
+    def shard(self, user_id: str) -> Shard:
+        """Return the shard of a user."""
+        return self._shards[shard_of(user_id, len(self._shards))]
+
+    async def components(self, run: RunName, user_id: str, ids: Sequence[str] = ()) -> list[Component]:
+        """Return a run's components, all when `ids` is empty; unknown ones are absent."""
+        reader = self.shard(user_id).reader
+        wanted = ids or await reader.component_ids(run)
+        found = await reader.components([(run, component_id) for component_id in wanted])
+        return [component for component in found if component is not None]
+
+    async def node_task(self, task_id: str, user_id: str, *, outputs: bool = False) -> Seen:
+        """Return one node task. Raises NotFound."""
+        name = TaskName.parse(task_id)
+        for component, plan in await self._plans_of(name.run, user_id):
+            if name.node_id in plan.place:
+                return (await self._seen(component, plan, [name.node_id], user_id, outputs=outputs))[0]
+        raise NotFound("node task", task_id)
+
+    async def ad_hoc_task(self, run: RunName, component_id: str, user_id: str, *, outputs: bool = False) -> Seen:
+        """Return the only node task of a run, whose component is known. Raises NotFound."""
+        shard = self.shard(user_id)
+        (component,), (task,) = await asyncio.gather(
+            shard.reader.components([(run, component_id)]), shard.reader.tasks([str(run)], outputs=outputs)
+        )
+        plans = await self._plans.fetch(shard.plans, [component.plan] if component is not None else [])
+        if component is None or component.plan not in plans:
+            raise NotFound("node task", str(run))
+        plan = plans[component.plan]
+        (seen,) = await self._explain(shard, [Seen(task or _not_reached(component, plan, 0), component, plan)])
+        return seen
+
+    async def outputs(
+        self, wanted: Sequence[tuple[str, str]], limit: int
+    ) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+        """Return what node tasks (id, user) emitted, in order, and stop before `limit` bytes; at least one."""
+        answer: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+        size = 0
+        for first in range(0, len(wanted), _PIECE):
+            found = await self._emitted(wanted[first : first + _PIECE])
+            for task_id, outputs in found:
+                size += sum(len(value) for _, value in outputs)
+                if answer and size > limit:
+                    return answer
+                answer.append((task_id, outputs))
+        return answer
+
+    async def _emitted(self, wanted: Sequence[tuple[str, str]]) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+        ids: dict[int, list[str]] = {}
+        for task_id, user_id in wanted:
+            ids.setdefault(shard_of(user_id, len(self._shards)), []).append(task_id)
+        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        for number, mine in ids.items():
+            found.update(zip(mine, await self._shards[number].reader.emitted(mine), strict=True))
+        return [(task_id, found[task_id]) for task_id, _ in wanted]
+
+    async def node_tasks(
+        self, run: RunName, user_id: str, after: int, limit: int, size: int, *, outputs: bool, only: Sequence[str] = ()
+    ) -> tuple[list[Seen], int]:
+        """Return up to `limit` node tasks of a run from place `after` on, and the place that follows, 0 for the end.
+
+        The places count the nodes of all components, in the order of the flow within each. Stops before `size` bytes
+        of outputs and errors, but not before the first.
+        """
+        found: list[Seen] = []
+        first = 0
+        most = _PIECE if outputs else limit
+        chosen = set(only)
+        for component, plan in await self._plans_of(run, user_id):
+            ids = [node.node_id for node in plan.nodes if not chosen or node.node_id in chosen]
+            at = max(0, after - first)
+            while at < len(ids):
+                if len(found) == limit:
+                    return found, first + at
+                piece = ids[at : at + min(most, limit - len(found))]
+                for seen in await self._seen(component, plan, piece, user_id, outputs=outputs):
+                    size -= _size(seen.task)
+                    if found and size < 0:
+                        return found, first + at
+                    found.append(seen)
+                    at += 1
+            first += len(ids)
+        return found, 0
+
+    async def signals(self, seen: Sequence[Seen], user_id: str) -> list[SeenSignal]:
+        """Return the signals along the edges into these node tasks."""
+        sources: dict[str, NodeTask | None] = {item.task.task_id: item.task for item in seen}
+        missing = []
+        for item in seen:
+            for at in item.plan.inputs[item.task.index]:
+                source = item.component.run.task_id(item.plan.nodes[item.plan.edges[at].source].node_id)
+                if source not in sources:
+                    sources[source] = None
+                    missing.append(source)
+        found = await self.shard(user_id).reader.tasks(missing)
+        sources.update(zip(missing, found, strict=True))
+        signals = []
+        for item in seen:
+            for at in item.plan.inputs[item.task.index]:
+                edge = item.plan.edges[at]
+                source_id = item.plan.nodes[edge.source].node_id
+                status = _signal(sources[item.component.run.task_id(source_id)], edge.source_handle)
+                signals.append(SeenSignal(source_id, item.plan.nodes[edge.target].node_id, edge, status))
+        return signals
+
+    async def held_by(self, worker_id: str) -> list[Seen]:
+        """Return the node tasks leased to a worker."""
+        found = []
+        for shard in self._shards.values():
+            tasks = [task for task in await shard.reader.tasks(await shard.reader.held_by(worker_id)) if task]
+            names = [(TaskName.parse(task.task_id).run, task.component_id) for task in tasks]
+            components = await shard.reader.components(names)
+            plans = await self._plans.fetch(shard.plans, [each.plan for each in components if each])
+            for task, component in zip(tasks, components, strict=True):
+                if component is not None and component.plan in plans:
+                    found.append(Seen(task, component, plans[component.plan]))
+        return found
+
+    async def lines(self, flow_id: str, cycle: int, user_id: str, after: str, limit: int) -> list[StoredLine]:
+        """Return log lines of a cycle, oldest first."""
+        return await self.shard(user_id).reader.lines(flow_id, cycle, after, limit)
+
+    async def _plans_of(self, run: RunName, user_id: str) -> list[tuple[Component, Plan]]:
+        components = await self.components(run, user_id)
+        plans = await self._plans.fetch(self.shard(user_id).plans, [component.plan for component in components])
+        return [(component, plans[component.plan]) for component in components if component.plan in plans]
+
+    async def _seen(
+        self, component: Component, plan: Plan, node_ids: Sequence[str], user_id: str, *, outputs: bool
+    ) -> list[Seen]:
+        ids = [component.run.task_id(node_id) for node_id in node_ids]
+        shard = self.shard(user_id)
+        tasks = await shard.reader.tasks(ids, outputs=outputs)
+        seen = [
+            Seen(task or _not_reached(component, plan, plan.place[node_id]), component, plan)
+            for node_id, task in zip(node_ids, tasks, strict=True)
+        ]
+        return await self._explain(shard, seen)
+
+
+def _size(task: NodeTask) -> int:
+    size = 400 + sum(len(value) for _, value in task.outputs)
+    return size if task.error is None else size + len(task.error.message) + len(task.error.traceback)
+
+
+def _not_reached(component: Component, plan: Plan, place: int) -> NodeTask:
+    """A node that no signal has reached has no record yet: it is registered since its component was submitted."""
+    node = plan.nodes[place]
+    return NodeTask(
+        task_id=component.run.task_id(node.node_id),
+        status=NodeTaskStatus.REGISTERED,
+        component_id=component.component_id,
+        index=place,
+        waiting=len(plan.inputs[place]),
+        registered_at=component.submitted_at,
+    )
+
+
+def _signal(source: NodeTask | None, handle: str) -> SignalStatus:
+    if source is None or not source.status.terminal:
+        return SignalStatus.WAITING
+    return SignalStatus.LIVE if handle in source.emitted else SignalStatus.DEAD

@@ -1,0 +1,70 @@
+"""Progress and log lines of running node tasks, written behind and in batches."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+import structlog
+
+from tradewind.node_task_manager.ports import Line, Progress
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.batching import Batcher
+
+_log = structlog.get_logger(__name__)
+_MAX_WAITING = 50_000
+_MAX_WAITING_BYTES = 32 * 1024 * 1024
+_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+
+Note = Progress | Line
+
+
+class Notes:
+    """Takes notes without keeping anybody waiting.
+
+    While the store is away they wait up to 40 s; beyond 50 000 waiting ones, or 32 MiB, they are dropped and counted.
+    """
+
+    def __init__(self, shards: Mapping[int, Shard]) -> None:
+        self._batchers = {number: Batcher(self._writer(shard), max_items=200) for number, shard in shards.items()}
+        self._bytes = 0
+        self._closing = asyncio.Event()
+        self.dropped = 0
+
+    def take(self, progress: Sequence[tuple[int, Progress]], lines: Sequence[tuple[int, Line]]) -> None:
+        """Keep notes, each with its shard."""
+        notes: list[tuple[int, Note]] = [*progress, *lines]
+        for shard, note in notes:
+            batcher = self._batchers[shard]
+            if batcher.waiting >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES or self._closing.is_set():
+                self.dropped += 1
+            else:
+                self._bytes += len(note.message)
+                _ = batcher.submit(note)
+
+    async def close(self) -> None:
+        """Write what is waiting, unless the store is away."""
+        self._closing.set()
+        await asyncio.gather(*(batcher.close() for batcher in self._batchers.values()))
+
+    def _writer(self, shard: Shard) -> Callable[[list[Note]], Awaitable[Sequence[None]]]:
+        async def write(notes: list[Note]) -> list[None]:
+            await self._write(shard, notes)
+            self._bytes -= sum(len(note.message) for note in notes)
+            return [None] * len(notes)
+
+        return write
+
+    async def _write(self, shard: Shard, notes: Sequence[Note]) -> None:
+        progress = [note for note in notes if isinstance(note, Progress)]
+        lines = [note for note in notes if isinstance(note, Line)]
+        for pause in (*_PAUSES_S, None):
+            try:
+                await shard.tasks.record(progress, lines)
+                return
+            except Exception as error:
+                if pause is None or self._closing.is_set():
+                    self.dropped += len(notes)
+                    _log.warning("notes of node tasks were dropped", count=len(notes), error=repr(error))
+                    return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), pause)

@@ -1,0 +1,48 @@
+"""Plans at hand: immutable, so a plan once seen is kept in memory."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.ports import PlanStore
+
+_NODE_BYTES = 1000
+_EDGE_BYTES = 300
+
+
+class PlanCache:
+    """The plans used last, about `size` bytes of memory together."""
+
+    def __init__(self, size: int = 256 * 1024 * 1024) -> None:
+        self._plans: OrderedDict[str, tuple[Plan, int]] = OrderedDict()
+        self._most = size
+        self._size = 0
+
+    def get(self, digest: str) -> Plan | None:
+        """Return a plan that is at hand."""
+        found = self._plans.get(digest)
+        if found is None:
+            return None
+        self._plans.move_to_end(digest)
+        return found[0]
+
+    def put(self, plan: Plan) -> None:
+        """Keep a plan."""
+        if plan.digest in self._plans:
+            return
+        size = len(plan.edges) * _EDGE_BYTES + sum(_NODE_BYTES + len(node.config_json) for node in plan.nodes)
+        self._plans[plan.digest] = (plan, size)
+        self._size += size
+        while self._size > self._most and len(self._plans) > 1:
+            _, (_, dropped) = self._plans.popitem(last=False)
+            self._size -= dropped
+
+    async def fetch(self, store: PlanStore, digests: Iterable[str]) -> dict[str, Plan]:
+        """Return plans by digest, loading those that are not at hand; unknown ones are absent."""
+        found: dict[str, Plan] = {}
+        for digest in set(digests):
+            plan = self.get(digest) or await store.load(digest)
+            if plan is not None:
+                self.put(plan)
+                found[digest] = plan
+        return found

@@ -1,0 +1,93 @@
+"""What waits and what runs, by node type and user, over all shards."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.shard import Shard
+
+_MOST_RUNNING = 20_000
+"""So many running node tasks are told apart by type and user; more are counted, but not told apart."""
+_MOST_QUEUES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """What waits and runs of a type and user; `first_ready_at` in epoch ms, 0 when nothing waits."""
+
+    node_type: str
+    user_id: str
+    queued: int
+    running: int
+    first_ready_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """The whole of it; `totals` count what has ended, by status, and failures as `failed:<code>`."""
+
+    queues: tuple[QueueDepth, ...]
+    queued: int
+    running: int
+    first_ready_at: int
+    totals: Mapping[str, int]
+
+
+class CountQueues:
+    """Computes statistics from the structures themselves, so that they cannot drift from the truth."""
+
+    def __init__(self, shards: Mapping[int, Shard], plans: PlanCache) -> None:
+        self._shards = shards
+        self._plans = plans
+
+    async def __call__(self, user_id: str = "", node_type: str = "") -> QueueStatistics:
+        """Count, only of a user or a node type where they are given."""
+        queued: Counter[tuple[str, str]] = Counter()
+        running: Counter[tuple[str, str]] = Counter()
+        first: dict[tuple[str, str], int] = {}
+        totals: Counter[str] = Counter()
+        uncounted = 0
+        for shard in self._shards.values():
+            totals.update(await shard.queues.totals())
+            uncounted += await self._count_running(shard, running)
+            found = [
+                each
+                for each in await shard.queues.queues()
+                if each.node_type == (node_type or each.node_type) and each.user_id == (user_id or each.user_id)
+            ]
+            for each in found:
+                queued[each.node_type, each.user_id] += each.count + each.held_back
+            found = [each for each in found if each.first]
+            for each, task in zip(found, await shard.reader.tasks([each.first for each in found]), strict=True):
+                name = each.node_type, each.user_id
+                if task is not None:
+                    first[name] = min(first.get(name, task.ready_at), task.ready_at)
+        names = sorted(
+            name
+            for name in queued.keys() | running.keys()
+            if name[0] == (node_type or name[0]) and name[1] == (user_id or name[1])
+        )
+        depths = [QueueDepth(*name, queued[name], running[name], first.get(name, 0)) for name in names]
+        return QueueStatistics(
+            queues=tuple(depths[:_MOST_QUEUES]),
+            queued=sum(depth.queued for depth in depths),
+            running=sum(depth.running for depth in depths) + (0 if user_id or node_type else uncounted),
+            first_ready_at=min((depth.first_ready_at for depth in depths if depth.first_ready_at), default=0),
+            totals=totals,
+        )
+
+    async def _count_running(self, shard: Shard, running: Counter[tuple[str, str]]) -> int:
+        """Count what runs by type and user; return how many there are beyond those that are told apart."""
+        count, ids = await shard.queues.running(_MOST_RUNNING)
+        tasks = [task for task in await shard.reader.tasks(ids) if task is not None]
+        owners = sorted({(str(TaskName.parse(task.task_id).run), task.component_id) for task in tasks})
+        names = [(TaskName.parse(f"{run}:x").run, component_id) for run, component_id in owners]
+        components = dict(zip(owners, await shard.reader.components(names), strict=True))
+        plans = await self._plans.fetch(shard.plans, [each.plan for each in components.values() if each])
+        for task in tasks:
+            component = components[str(TaskName.parse(task.task_id).run), task.component_id]
+            if component is not None and component.plan in plans:
+                running[plans[component.plan].nodes[task.index].node_type, component.user_id] += 1
+        return max(0, count - len(ids))

@@ -1,0 +1,97 @@
+"""What workers report, waiting to take effect: in order, bounded, and cut into pieces that one script can take."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from tradewind.node_task_manager.domain.work import Held, Outcome
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+
+MAX_OUTCOMES = 200
+MAX_BYTES = 2 * 1024 * 1024
+MAX_WAITING = 5000
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+
+
+class Report:
+    """One message of a worker, as far as it concerns a shard.
+
+    Its outcomes take effect first, then what is given back, then the renewal of `held` (None: of what the worker is
+    believed to hold); `sequence` is acknowledged at the end, None is not.
+    """
+
+    __slots__ = ("failed_at", "given_back", "held", "outcomes", "renew", "sequence", "size", "tries", "worker")
+
+    def __init__(
+        self,
+        worker: ConnectedWorker,
+        outcomes: Sequence[Outcome] = (),
+        sequence: int | None = None,
+        *,
+        given_back: Sequence[Held] = (),
+        renew: bool = False,
+        held: Sequence[Held] | None = None,
+    ) -> None:
+        self.worker = worker
+        self.outcomes = outcomes
+        self.sequence = sequence
+        self.given_back = given_back
+        self.renew = renew
+        self.held = held
+        self.size = sum(map(_size, outcomes))
+        self.tries = 0
+        self.failed_at = 0
+
+
+class ReportQueue:
+    """Reports in the order of their arrival.
+
+    Beyond 5000 of them, or 16 MiB, `relieved` keeps those who bring more waiting.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Report] = deque()
+        self._size = 0
+        self._relieved = asyncio.Event()
+        self._relieved.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, report: Report) -> None:
+        """Add a report, however many there are."""
+        self._waiting.append(report)
+        self._size += report.size
+        if len(self._waiting) > MAX_WAITING or self._size > MAX_WAITING_BYTES:
+            self._relieved.clear()
+
+    def take(self) -> list[Report]:
+        """Take what makes one script, bounded by count and bytes, at least one; a report that failed goes alone."""
+        batch: list[Report] = []
+        count = size = 0
+        while self._waiting:
+            report = self._waiting[0]
+            count += len(report.outcomes)
+            size += report.size
+            if batch and (report.tries or count > MAX_OUTCOMES or size > MAX_BYTES):
+                break
+            batch.append(self._waiting.popleft())
+            self._size -= report.size
+            if report.tries:
+                break
+        if len(self._waiting) <= MAX_WAITING // 2 and self._size <= MAX_WAITING_BYTES // 2:
+            self._relieved.set()
+        return batch
+
+    async def relieved(self) -> None:
+        """Return as soon as there is room for more."""
+        await self._relieved.wait()
+
+
+def _size(outcome: Outcome) -> int:
+    size = 200
+    for _, value in outcome.outputs:
+        size += len(value)
+    if outcome.error is not None:
+        size += len(outcome.error.message) + len(outcome.error.traceback)
+    return size

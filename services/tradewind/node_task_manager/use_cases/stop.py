@@ -1,0 +1,52 @@
+"""Stopping node tasks, components and runs, and removing flows."""
+
+import time
+from collections.abc import Mapping
+
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.server.partitions import shard_of
+
+
+class Stop:
+    """Asks the shard of the user, and tells workers."""
+
+    def __init__(self, dispatchers: Mapping[int, Dispatcher], look: Look, limits: Limits) -> None:
+        self._dispatchers = dispatchers
+        self._look = look
+        self._limits = limits
+
+    def _of(self, user_id: str) -> Dispatcher:
+        return self._dispatchers[shard_of(user_id, len(self._dispatchers))]
+
+    async def component(
+        self, run: RunName, run_id: str, user_id: str, component_id: str, *, reason: str, by: str, deadline_ms: int
+    ) -> tuple[int, int]:
+        """Stop a component, or with "" the run; return how many were skipped and how many asked to stop.
+
+        The mark stays until 1 h after the deadline, or as long as a run's record without one.
+        """
+        left_ms = deadline_ms - time.time_ns() // 1_000_000
+        mark_ms = max(left_ms, 0) + self._limits.tombstone_ms if deadline_ms else self._limits.run_retention_ms
+        dispatcher = self._of(user_id)
+        effects = await dispatcher.shard.tasks.stop(run, run_id, component_id, reason, by, mark_ms)
+        dispatcher.apply(effects)
+        skipped, terminating = effects.results
+        return int(skipped), int(terminating)
+
+    async def node_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
+        """Stop one node task and return it as it is then. Raises NotFound."""
+        seen = await self._look.node_task(task_id, user_id)
+        dispatcher = self._of(user_id)
+        effects = await dispatcher.shard.tasks.terminate(task_id, seen.task.component_id, seen.task.index, reason, by)
+        dispatcher.apply(effects)
+        return await self._look.node_task(task_id, user_id)
+
+    async def purge(self, flow_id: str, user_id: str) -> tuple[bool, int]:
+        """Remove a bounded part of a flow; return whether all is gone, and how many records went."""
+        dispatcher = self._of(user_id)
+        purge = await dispatcher.shard.tasks.purge(flow_id)
+        dispatcher.apply(purge.effects)
+        return purge.done, purge.removed

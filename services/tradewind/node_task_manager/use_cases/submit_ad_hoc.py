@@ -1,0 +1,90 @@
+"""Taking ad-hoc tasks and batches."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
+from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT
+from tradewind.node_task_manager.domain.component import SubmitOutcome
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.ports import NodeTypes
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.server.faults import Conflict, Exhausted, NotFound, Unavailable
+from tradewind.server.identifiers import new_run_id
+from tradewind.server.partitions import shard_of
+
+_MANY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The run that stands for the work, whether it did before, and what people should know of it."""
+
+    run: RunName
+    duplicate: bool
+    warnings: tuple[str, ...]
+
+
+class SubmitAdHoc:
+    """Makes a plan of the work and a run of the plan; the store takes all of it or nothing."""
+
+    def __init__(
+        self, dispatchers: Mapping[int, Dispatcher], plans: PlanCache, node_types: NodeTypes, limits: Limits
+    ) -> None:
+        self._dispatchers = dispatchers
+        self._plans = plans
+        self._node_types = node_types
+        # As long as the records of a run that ends with its submission, and a little more.
+        self._keep_ms = limits.retention_ms + limits.tombstone_ms
+
+    async def __call__(self, work: AdHocWork, *, require_worker: bool) -> Accepted:
+        """Submit work.
+
+        Raises NotFound for a node type that nobody offers when one is required, Conflict when the request id was used
+        for other work, Exhausted when too much is waiting, Unavailable when a required worker cannot be asked for.
+        """
+        dispatcher = self._dispatchers[shard_of(work.user_id, len(self._dispatchers))]
+        run = work.run(new_run_id())
+        offered = await self._node_types.offered(work.node_type)
+        if require_worker and not offered and not await self._stands(dispatcher, run, work):
+            if offered is None:
+                raise Unavailable(
+                    "PEER_UNAVAILABLE", "the registry cannot say whether a live worker offers the node type"
+                )
+            raise NotFound("node type", work.node_type)
+        dispatcher.require_room()
+        # Thousands of nodes take long enough to keep everybody else waiting.
+        plan = await asyncio.to_thread(_planned, work) if len(work.parameters) > _MANY else work.plan()
+        await dispatcher.shard.plans.save(plan, self._keep_ms)
+        self._plans.put(plan)
+        result = await dispatcher.submit(work.submission(run))
+        if result.outcome is SubmitOutcome.RUN_CONFLICT:
+            raise Conflict(
+                "REQUEST_ID_REUSED",
+                f'request_id "{work.request_id}" was used for another {"batch" if work.batch else "task"}',
+                {"request_id": work.request_id},
+            )
+        if result.outcome is SubmitOutcome.QUEUE_FULL:
+            raise Exhausted("QUEUE_FULL", "too many of your node tasks are waiting; submit it again later")
+        if result.outcome not in (SubmitOutcome.ACCEPTED, SubmitOutcome.DUPLICATE):
+            raise Unavailable("STORE_UNAVAILABLE", f"the store did not take it ({result.outcome}); submit it again")
+        waits = f'no live worker offers node type "{work.node_type}"; it waits until one does'
+        return Accepted(run, result.outcome is SubmitOutcome.DUPLICATE, (waits,) if offered is False else ())
+
+    async def _stands(self, dispatcher: Dispatcher, run: RunName, work: AdHocWork) -> bool:
+        """Say whether this very work was submitted before: then the answer is the first one."""
+        if not work.request_id:
+            return False
+        (component,) = await dispatcher.shard.reader.components([(run, ONLY_COMPONENT)])
+        return component is not None and component.plan == work.digest
+
+
+def _planned(work: AdHocWork) -> Plan:
+    """Return the plan of work with all that is worked out of it when it is stored and looked at."""
+    plan = work.plan()
+    _ = plan.inputs, plan.outputs, plan.entries, plan.place
+    return plan

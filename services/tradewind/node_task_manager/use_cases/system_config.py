@@ -1,0 +1,82 @@
+"""Reading, changing and following the system's configuration."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.ports import ConfigStore
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.server.faults import Aborted, InvalidInput, Violation
+
+_TRIES = 10
+
+
+class FollowConfig:
+    """Keeps the stores of this process within the configuration that stands.
+
+    `publish(version)` tells the other replicas of a change.
+    """
+
+    def __init__(
+        self, store: ConfigStore, dispatchers: Mapping[int, Dispatcher], publish: Callable[[int], Awaitable[Any]]
+    ) -> None:
+        self._store = store
+        self._dispatchers = dispatchers
+        self._publish = publish
+        self._turn = asyncio.Lock()
+        self.config = SystemConfig()
+
+    def share(self, shard: int) -> SystemConfig:
+        """Return what holds in one of the shards."""
+        return self.config.share(shard, len(self._dispatchers))
+
+    async def load(self) -> None:
+        """Put in force what stands, unless it is in force already; what limits held back is looked at anew."""
+        async with self._turn:
+            config = await self._store.load()
+            if config.version != self.config.version:
+                await self._enforce(config)
+
+    async def update(self, given: SystemConfig, fields: Iterable[str], expected: int | None) -> SystemConfig:
+        """Take `fields` of a configuration over into the one that stands, and return that.
+
+        Raises InvalidInput for a limit that cannot be split over the shards, Aborted when another version than
+        `expected` stands; with None it changes whichever does.
+        """
+        self._check(given)
+        for _ in range(_TRIES):
+            standing = await self._store.load()
+            if expected is not None and standing.version != expected:
+                break
+            changed = replace(standing, **{name: getattr(given, name) for name in fields}, version=standing.version + 1)
+            if await self._store.save(changed, standing.version):
+                await self._publish(changed.version)
+                await self.load()
+                return changed
+            if expected is not None:
+                break
+        raise Aborted("VERSION_CONFLICT", "the configuration has changed since; read it again and repeat")
+
+    async def _enforce(self, config: SystemConfig) -> None:
+        for shard, dispatcher in self._dispatchers.items():
+            dispatcher.shard.tasks.configure(config.share(shard, len(self._dispatchers)))
+        for dispatcher in self._dispatchers.values():
+            dispatcher.apply(await dispatcher.shard.tasks.reopen())
+            dispatcher.look()
+        self.config = config
+
+    def _check(self, given: SystemConfig) -> None:
+        shards = len(self._dispatchers)
+        limits = {"max_running": given.max_running} | {
+            f"max_running_per_node_type[{name}]": most for name, most in given.max_running_per_node_type.items()
+        }
+        limits |= {f"rates[{name}]": rate.count for name, rate in given.rates.items()}
+        faults = [
+            Violation(f"config.{path}", f"must be at least {shards}, the number of shards, is {most}")
+            for path, most in limits.items()
+            if 0 < most < shards
+        ]
+        if faults:
+            raise InvalidInput(faults)

@@ -1,0 +1,100 @@
+"""Working without a stream: claim, renew and end node tasks call by call."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, Termination, Vacancy
+from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read_inputs, ready
+from tradewind.node_task_manager.use_cases.plans import PlanCache
+
+Item = TypeVar("Item")
+
+
+class UnaryWork:
+    """Over all shards, for workers that are known by their name only. Tokens must name shards that are here."""
+
+    def __init__(self, dispatchers: Mapping[int, Dispatcher], plans: PlanCache) -> None:
+        self._dispatchers = dispatchers
+        self._plans = plans
+
+    async def claim(self, worker_id: str, node_types: Sequence[str], limit: int, size: int) -> list[Ready]:
+        """Take up to `limit` ready node tasks, and no more once their values have `size` bytes."""
+        taken: list[Ready] = []
+        for dispatcher in self._dispatchers.values():
+            room = limit - len(taken)
+            if room <= 0 or size <= 0:
+                break
+            effects = await dispatcher.shard.tasks.claim([Vacancy(worker_id, 0, room, tuple(node_types))])
+            dispatcher.apply(replace(effects, assignments=()))
+            left = list(effects.assignments)
+            try:
+                while left and size > 0:
+                    whole = await self._whole(dispatcher, left[0])
+                    del left[0]
+                    if whole is not None:
+                        taken.append(whole)
+                        size -= _size(whole)
+            finally:
+                if left:
+                    await self._give_back(dispatcher, worker_id, left)
+        return taken
+
+    async def _whole(self, dispatcher: Dispatcher, assignment: Assignment) -> Ready | None:
+        """Return an assignment with its values; None when they are too large, which has failed it."""
+        shard = dispatcher.shard
+        plan = (await self._plans.fetch(shard.plans, [assignment.plan]))[assignment.plan]
+        whole: Assignment | TooLarge = assignment
+        if not at_hand(assignment):
+            whole = await read_inputs(shard.reader, assignment, plan)
+        if isinstance(whole, TooLarge):
+            await self.end([(shard.number, whole.outcome())])
+            return None
+        return ready(shard.number, whole, plan)
+
+    async def _give_back(self, dispatcher: Dispatcher, worker_id: str, assignments: Sequence[Assignment]) -> None:
+        held = [Held(each.task_id, each.attempt, each.nonce) for each in assignments]
+        dispatcher.apply(await dispatcher.shard.tasks.give_back(worker_id, 0, held))
+        dispatcher.look()
+
+    async def renew(
+        self, worker_id: str, held: Sequence[tuple[int, Held]]
+    ) -> tuple[list[tuple[int, Held, str]], list[tuple[int, Termination]], int]:
+        """Renew leases; return lost ones with the reason, stops asked for, and the new deadline (epoch ms)."""
+        lost: list[tuple[int, Held, str]] = []
+        terminations: list[tuple[int, Termination]] = []
+        deadline = 0
+        for number, mine in _by_shard(held).items():
+            renewal = await self._dispatchers[number].shard.tasks.renew(worker_id, 0, mine)
+            reasons = dict(renewal.lost)
+            lost += [(number, each, reasons[each.nonce]) for each in mine if each.nonce in reasons]
+            terminations += [(number, each) for each in renewal.effects.terminations]
+            deadline = renewal.lease_deadline
+        return lost, terminations, deadline
+
+    async def end(self, outcomes: Sequence[tuple[int, Outcome]]) -> list[tuple[int, Held, str]]:
+        """End attempts; return those that were refused, with the reason."""
+        lost = []
+        for number, mine in _by_shard(outcomes).items():
+            dispatcher = self._dispatchers[number]
+            effects = await dispatcher.shard.tasks.complete(mine)
+            for outcome, refused in zip(mine, effects.results, strict=True):
+                if refused:
+                    lost.append((number, Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
+            dispatcher.apply(effects)
+            dispatcher.look()
+        return lost
+
+
+def _by_shard(items: Sequence[tuple[int, Item]]) -> dict[int, list[Item]]:
+    grouped: dict[int, list[Item]] = {}
+    for number, item in items:
+        grouped.setdefault(number, []).append(item)
+    return grouped
+
+
+def _size(item: Ready) -> int:
+    values = sum(len(value) for _, group in item.inputs for value in group)
+    return values + len(item.node.config_json) + len(item.assignment.run_inputs)

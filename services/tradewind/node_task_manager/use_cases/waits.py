@@ -1,0 +1,53 @@
+"""Which limit keeps a ready node task waiting, in words."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tradewind.node_task_manager.domain.concurrency import in_words
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.use_cases.shard import Shard
+
+if TYPE_CHECKING:
+    from tradewind.node_task_manager.use_cases.look import Seen
+
+
+class ExplainLimits:
+    """Says of pending node tasks which limit is full; `config(shard)` returns what holds in a shard."""
+
+    def __init__(self, config: Callable[[int], SystemConfig]) -> None:
+        self._config = config
+
+    async def __call__(self, shard: Shard, seen: Sequence["Seen"]) -> list["Seen"]:
+        """Return the same node tasks with what they wait for, where a limit it is."""
+        config = self._config(shard.number)
+        names: dict[str, int] = {}
+        for each in seen:
+            if each.task.status is NodeTaskStatus.PENDING and not each.task.blocked:
+                names.update(_limits(each, config))
+        held = dict(zip(names, await shard.queues.held(list(names)), strict=True)) if names else {}
+        full = {name for name, most in names.items() if held[name] >= most}
+        return [replace(each, waits=_words(each, config, full)) for each in seen]
+
+
+def _limits(each: "Seen", config: SystemConfig) -> dict[str, int]:
+    """The limits of the system that a node task is under, the narrowest first."""
+    node_type = each.plan.nodes[each.task.index].node_type
+    limits = {
+        f"user:{each.component.user_id}": config.max_running_per_user,
+        f"type:{node_type}": config.max_running_per_node_type.get(node_type, 0),
+        "running": config.max_running,
+    }
+    rate = config.rates.get(node_type)
+    if rate is not None:
+        # Such a bucket has no token left when it needs longer to be full than all but one of its tokens take.
+        limits[f"rate:{node_type}"] = rate.period_us - rate.interval_us + 1
+    return {name: most for name, most in limits.items() if most}
+
+
+def _words(each: "Seen", config: SystemConfig, full: set[str]) -> str:
+    if each.task.status is not NodeTaskStatus.PENDING:
+        return ""
+    reason = each.task.blocked or next((name for name in _limits(each, config) if name in full), "")
+    return f"waits: {in_words(reason)}" if reason else ""

@@ -1,0 +1,86 @@
+"""Following ad-hoc runs: whoever watches one is told of its changes, and looks for itself."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
+
+State = TypeVar("State")
+
+_AGAIN_S = 0.2
+"""Scripts tell ten times a second at most: what followed a change is looked for this long after it."""
+_FALLBACK_S = 5.0
+
+
+class Watcher:
+    """One who watches a run."""
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()
+        self._over = asyncio.Event()
+
+    def tell(self, *, over: bool) -> None:
+        """The run has changed, or is over."""
+        self._news.set()
+        if over:
+            self._over.set()
+
+    def clear(self) -> None:
+        """What is told from here on is news."""
+        self._news.clear()
+        self._over.clear()
+
+    async def wait(self, *, changed: bool) -> None:
+        """Return when it is worth looking again; `changed` says whether the last look showed something new."""
+        event, pause = (self._over, _AGAIN_S) if changed else (self._news, _FALLBACK_S)
+        try:
+            await asyncio.wait_for(event.wait(), pause)
+        except TimeoutError:
+            return
+
+
+class RunWatch:
+    """The watchers of this process, by run."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[str, set[Watcher]] = {}
+
+    def tell(self, run: str, *, over: bool = False) -> None:
+        """A run has changed, or is over."""
+        for watcher in self._watchers.get(run, ()):
+            watcher.tell(over=over)
+
+    def look(self) -> None:
+        """News may have been lost."""
+        for run in self._watchers:
+            self.tell(run, over=True)
+
+    async def follow(
+        self,
+        run: str,
+        read: Callable[[], Awaitable[State]],
+        face: Callable[[State], object],
+        ended: Callable[[State], bool],
+    ) -> AsyncGenerator[State, None]:
+        """Yield what `read` returns, then again whenever its `face` is another one, until it has `ended`.
+
+        Raises what `read` raises.
+        """
+        watcher = Watcher()
+        watchers = self._watchers.setdefault(run, set())
+        watchers.add(watcher)
+        shown: object = None
+        try:
+            while True:
+                watcher.clear()
+                state = await read()
+                seen = face(state)
+                changed, shown = seen != shown, seen
+                if changed:
+                    yield state
+                if ended(state):
+                    return
+                await watcher.wait(changed=changed)
+        finally:
+            watchers.discard(watcher)
+            if not watchers and self._watchers.get(run) is watchers:
+                del self._watchers[run]

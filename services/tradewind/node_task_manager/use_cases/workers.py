@@ -1,0 +1,140 @@
+"""Workers connected to this process: how much room each has, and what it holds."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tradewind.node_task_manager.domain.work import Held, Vacancy
+from tradewind.node_task_manager.ports import WorkerLine
+
+MAX_VACANCIES = 32
+MAX_OFFERED_TYPES = 4000
+UNANSWERED_PINGS = 3
+
+
+@dataclass(eq=False)
+class ConnectedWorker:
+    """A worker behind a stream. `sessions` holds the number of its stream by shard; `held` its leases by nonce;
+    `promised` is room offered to claims under way."""
+
+    worker_id: str
+    incarnation: str
+    node_types: tuple[str, ...]
+    capacity: int
+    line: WorkerLine
+    sessions: dict[int, int] = field(default_factory=dict)
+    held: dict[str, tuple[int, Held]] = field(default_factory=dict)
+    promised: int = 0
+    unanswered_pings: int = 0
+
+    @property
+    def room(self) -> int:
+        """How many node tasks it can take beyond those it holds or may be about to get; none while it answers no
+        pings or does not read what was sent before."""
+        if self.unanswered_pings > UNANSWERED_PINGS or self.line.full:
+            return 0
+        return max(0, self.capacity - len(self.held) - self.promised)
+
+    def held_in(self, shard: int) -> list[Held]:
+        """Return what it holds of a shard."""
+        return [held for at, held in self.held.values() if at == shard]
+
+
+Offer: TypeAlias = tuple[ConnectedWorker, Vacancy]
+_Kind: TypeAlias = dict[ConnectedWorker, None]
+
+
+class WorkerPool:
+    """All workers connected to this process.
+
+    Those with room stand in line by kind, that is by the node types they offer, so that many workers of one kind never
+    hide the only one of another.
+    """
+
+    def __init__(self) -> None:
+        self._workers: dict[str, ConnectedWorker] = {}
+        self._kinds: dict[tuple[str, ...], _Kind] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    def __iter__(self) -> Iterator[ConnectedWorker]:
+        return iter(list(self._workers.values()))
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def __contains__(self, worker: ConnectedWorker) -> bool:
+        """Say whether this very stream of a worker is connected here."""
+        return self._workers.get(worker.worker_id) is worker
+
+    def on_room(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever there is room after there was none."""
+        self._listeners.append(listener)
+
+    def get(self, worker_id: str) -> ConnectedWorker | None:
+        """Return the worker, or None when it is not connected here."""
+        return self._workers.get(worker_id)
+
+    def add(self, worker: ConnectedWorker) -> None:
+        """Add a worker; an older stream of the same id is closed."""
+        older = self._workers.get(worker.worker_id)
+        if older is not None:
+            self.remove(older)
+            older.line.close("another stream of this worker was opened")
+        self._workers[worker.worker_id] = worker
+        self.refresh(worker)
+
+    def remove(self, worker: ConnectedWorker) -> None:
+        """Remove this very stream of a worker."""
+        if worker in self:
+            del self._workers[worker.worker_id]
+        self._leave_line(worker)
+
+    def refresh(self, worker: ConnectedWorker) -> None:
+        """Note that a worker's room may have changed."""
+        if not worker.room or worker not in self:
+            self._leave_line(worker)
+            return
+        had_room = self.has_room
+        self._kinds.setdefault(worker.node_types, {}).setdefault(worker)
+        if not had_room:
+            for listener in self._listeners:
+                listener()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether any worker has room."""
+        return bool(self._kinds)
+
+    @property
+    def rounds(self) -> int:
+        """How many claims it takes until workers of every kind have had an offer."""
+        return max(1, -(-len(self._kinds) // MAX_VACANCIES))
+
+    def promise(self, shard: int) -> list[Offer]:
+        """Offer the room of up to 32 workers to one claim, every kind in turn; give it back with `settle`."""
+        offers: list[Offer] = []
+        types = 0
+        while self._kinds and len(offers) < MAX_VACANCIES and types <= MAX_OFFERED_TYPES:
+            node_types, kind = next(iter(self._kinds.items()))
+            worker = next(iter(kind))
+            room = worker.room
+            offers.append((worker, Vacancy(worker.worker_id, worker.sessions[shard], room, node_types)))
+            worker.promised += room
+            types += len(node_types)
+            self._leave_line(worker)
+            if kind:
+                self._kinds[node_types] = self._kinds.pop(node_types)
+        return offers
+
+    def settle(self, offers: Sequence[Offer]) -> None:
+        """Take back what `promise` offered; what was claimed is held by now."""
+        for worker, vacancy in offers:
+            worker.promised -= vacancy.credits
+            self.refresh(worker)
+
+    def _leave_line(self, worker: ConnectedWorker) -> None:
+        kind = self._kinds.get(worker.node_types)
+        if kind is not None:
+            kind.pop(worker, None)
+            if not kind:
+                del self._kinds[worker.node_types]

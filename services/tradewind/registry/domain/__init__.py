@@ -1,0 +1,1 @@
+"""What the registry knows of workers and node types, without any I/O."""

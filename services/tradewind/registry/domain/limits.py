@@ -1,0 +1,66 @@
+"""The numbers that bound the registry; times in milliseconds, sizes in bytes."""
+
+from dataclasses import dataclass
+
+HOUR_MS = 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long things last without being renewed.
+
+    A worker is out `time_to_live` after its last heartbeat, and off the record `retention` later. A declaration lapses
+    `retention` after the last worker that offers it would have been out.
+    """
+
+    heartbeat_interval: int = 20_000
+    time_to_live: int = 60_000
+    retention: int = 24 * HOUR_MS
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_interval <= 0:
+            raise ValueError("the heartbeat interval must be positive")
+        if self.time_to_live < 3 * self.heartbeat_interval:
+            raise ValueError(
+                "the time to live must be at least three heartbeat intervals, or one lost heartbeat takes a worker out"
+            )
+        if self.retention < 0:
+            raise ValueError("the retention must not be negative")
+
+    def alive(self, last_heartbeat: int, now: int) -> bool:
+        """Say whether a worker whose last heartbeat was then is alive."""
+        return now - last_heartbeat < self.time_to_live
+
+    def on_record(self, last_heartbeat: int, now: int) -> bool:
+        """Say whether a worker whose last heartbeat was then is still to be listed."""
+        return now - last_heartbeat < self.time_to_live + self.retention
+
+    def lapse(self, now: int) -> int:
+        """Return when a declaration lapses whose node type is offered now."""
+        return now + self.time_to_live + self.retention
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many and how large.
+
+    `workers` and `node_types` bound the records; `answer_bytes` one answer, into which the largest declaration fits;
+    `available` is how many available workers are answered when the caller does not say.
+    """
+
+    workers: int = 100_000
+    node_types: int = 10_000
+    node_types_of_worker: int = 500
+    handles: int = 256
+    schema_bytes: int = 64 * 1024
+    declaration_bytes: int = 1024 * 1024
+    description_bytes: int = 4 * 1024
+    text_characters: int = 256
+    labels: int = 32
+    replaced_incarnations: int = 16
+    offering: int = 1_000
+    available: int = 100
+    most_available: int = 1_000
+    named_node_types: int = 1_000
+    records_per_script: int = 500
+    answer_bytes: int = 2 * 1024 * 1024

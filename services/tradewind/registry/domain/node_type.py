@@ -1,0 +1,57 @@
+"""Node types: what one takes and gives, as declared by the workers that offer it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class InputHandle:
+    """An input handle; `schema` is JSON text, empty for anything. `gather` takes several edges as a list."""
+
+    name: str
+    schema: str = ""
+    required: bool = False
+    gather: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputHandle:
+    """An output handle; `schema` is JSON text, empty for anything."""
+
+    name: str
+    schema: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A declaration of a node type; `config_schema` is JSON text, empty for anything."""
+
+    name: str
+    description: str = ""
+    inputs: tuple[InputHandle, ...] = ()
+    outputs: tuple[OutputHandle, ...] = ()
+    config_schema: str = ""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        handles: list[InputHandle | OutputHandle] = [*self.inputs, *self.outputs]
+        texts = [self.description, self.config_schema]
+        texts += [text for handle in handles for text in (handle.name, handle.schema)]
+        return sum(len(text.encode()) for text in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTypeRecord:
+    """A declared node type and who offers it now.
+
+    `declared_at` is in epoch ms. `worker_ids` are alive, in order; beyond `Limits.offering` of them some are left out.
+    """
+
+    node_type: NodeType
+    declared_at: int
+    worker_ids: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return self.node_type.size + sum(map(len, self.worker_ids))

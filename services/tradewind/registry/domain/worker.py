@@ -1,0 +1,63 @@
+"""Workers: what one says of itself, and what the registry makes of it."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class WorkerStatus(StrEnum):
+    """Where a worker stands in its life; offline is never stored but follows from the time of the last heartbeat."""
+
+    ACTIVE = "active"
+    DRAINING = "draining"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker process as it describes itself.
+
+    `incarnation` is new for every start of the process. `api_url` is empty for a worker that opens a stream. `capacity`
+    and `running` count node tasks at once. `labels` are sorted pairs.
+    """
+
+    worker_id: str
+    incarnation: str
+    capacity: int
+    running: int = 0
+    api_url: str = ""
+    node_types: tuple[str, ...] = ()
+    host: str = ""
+    pid: int = 0
+    sdk: str = ""
+    labels: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def load(self) -> float:
+        """How busy it is: 0 is idle, 1 is full."""
+        return self.running / self.capacity
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A worker on record; times in epoch ms. `alive` is as of the moment it was read."""
+
+    worker: Worker
+    registered_at: int
+    last_heartbeat: int
+    draining: bool
+    alive: bool
+
+    @property
+    def status(self) -> WorkerStatus:
+        """Where it stands: out counts before draining."""
+        if not self.alive:
+            return WorkerStatus.OFFLINE
+        return WorkerStatus.DRAINING if self.draining else WorkerStatus.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The answer to a heartbeat."""
+
+    register_again: bool = False
+    drain: bool = False

@@ -1,0 +1,82 @@
+"""RegistryService: parse, call the use case, answer."""
+
+from typing import Any
+
+import grpc
+
+from tradewind.api.registry.v1 import registry_service_pb2 as pb2
+from tradewind.api.registry.v1 import registry_service_pb2_grpc as pb2_grpc
+from tradewind.registry import use_cases
+from tradewind.registry.domain.limits import Lifetimes, Limits
+from tradewind.registry.ports import NodeTypeStore, WorkerStore
+from tradewind.registry.rpc import mapping
+from tradewind.server.paging import page_position, page_size_of, page_token
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
+    """The gRPC face of the registry; faults become statuses further out."""
+
+    def __init__(self, workers: WorkerStore, node_types: NodeTypeStore, lifetimes: Lifetimes, limits: Limits) -> None:
+        self._workers = workers
+        self._node_types = node_types
+        self._lifetimes = lifetimes
+        self._limits = limits
+
+    async def RegisterWorker(self, request: pb2.RegisterWorkerRequest, context: Context) -> pb2.RegisterWorkerResponse:
+        worker = mapping.worker(request.worker)
+        node_types = [mapping.node_type(each) for each in request.node_types]
+        record = await use_cases.register_worker(self._workers, worker, node_types, self._limits)
+        return pb2.RegisterWorkerResponse(
+            worker=mapping.worker_message(record),
+            heartbeat_interval=mapping.duration(self._lifetimes.heartbeat_interval),
+            time_to_live=mapping.duration(self._lifetimes.time_to_live),
+        )
+
+    async def Heartbeat(self, request: pb2.HeartbeatRequest, context: Context) -> pb2.HeartbeatResponse:
+        beat = await use_cases.heartbeat(self._workers, mapping.worker(request.worker), self._limits)
+        return pb2.HeartbeatResponse(register_again=beat.register_again, drain=beat.drain)
+
+    async def DrainWorker(self, request: pb2.DrainWorkerRequest, context: Context) -> pb2.DrainWorkerResponse:
+        record = await use_cases.drain_worker(self._workers, request.worker_id)
+        return pb2.DrainWorkerResponse(worker=mapping.worker_message(record))
+
+    async def DeregisterWorker(
+        self, request: pb2.DeregisterWorkerRequest, context: Context
+    ) -> pb2.DeregisterWorkerResponse:
+        removed = await use_cases.deregister_worker(self._workers, request.worker_id, request.incarnation)
+        return pb2.DeregisterWorkerResponse(removed=removed)
+
+    async def GetWorker(self, request: pb2.GetWorkerRequest, context: Context) -> pb2.GetWorkerResponse:
+        record = await use_cases.get_worker(self._workers, request.worker_id)
+        return pb2.GetWorkerResponse(worker=mapping.worker_message(record))
+
+    async def ListWorkers(self, request: pb2.ListWorkersRequest, context: Context) -> pb2.ListWorkersResponse:
+        size, after = page_size_of(request.page_size), page_position(request.page_token, str)
+        page = await self._workers.list(after or "", size, include_offline=request.include_offline)
+        return pb2.ListWorkersResponse(
+            workers=[mapping.worker_message(record) for record in page.records],
+            next_page_token=page_token(page.next_after or None),
+        )
+
+    async def GetAvailableWorkers(
+        self, request: pb2.GetAvailableWorkersRequest, context: Context
+    ) -> pb2.GetAvailableWorkersResponse:
+        records = await use_cases.available_workers(self._workers, request.node_type, request.limit, self._limits)
+        return pb2.GetAvailableWorkersResponse(workers=[mapping.worker_message(record) for record in records])
+
+    async def ListNodeTypes(self, request: pb2.ListNodeTypesRequest, context: Context) -> pb2.ListNodeTypesResponse:
+        if request.types:
+            found = await use_cases.find_node_types(self._node_types, request.types, self._limits)
+            return pb2.ListNodeTypesResponse(node_types=[mapping.node_type_message(record) for record in found])
+        size, after = page_size_of(request.page_size), page_position(request.page_token, str)
+        page = await self._node_types.list(after or "", size)
+        return pb2.ListNodeTypesResponse(
+            node_types=[mapping.node_type_message(record) for record in page.records],
+            next_page_token=page_token(page.next_after or None),
+        )
+
+    async def GetNodeType(self, request: pb2.GetNodeTypeRequest, context: Context) -> pb2.GetNodeTypeResponse:
+        record = await use_cases.get_node_type(self._node_types, request.type)
+        return pb2.GetNodeTypeResponse(node_type=mapping.node_type_message(record))

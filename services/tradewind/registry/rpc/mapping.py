@@ -1,0 +1,100 @@
+"""Protobuf on the outside, domain on the inside: workers and node types."""
+
+from datetime import timedelta
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tradewind.api.registry.v1 import node_type_pb2, worker_pb2
+from tradewind.registry.domain.node_type import InputHandle, NodeType, NodeTypeRecord, OutputHandle
+from tradewind.registry.domain.worker import Worker, WorkerRecord, WorkerStatus
+
+_STATUS = {
+    WorkerStatus.ACTIVE: worker_pb2.WORKER_STATUS_ACTIVE,
+    WorkerStatus.DRAINING: worker_pb2.WORKER_STATUS_DRAINING,
+    WorkerStatus.OFFLINE: worker_pb2.WORKER_STATUS_OFFLINE,
+}
+
+
+def duration(ms: int) -> Duration:
+    """Return milliseconds as a Duration."""
+    message = Duration()
+    message.FromTimedelta(timedelta(milliseconds=ms))
+    return message
+
+
+def timestamp(ms: int) -> Timestamp:
+    """Return epoch milliseconds as a Timestamp."""
+    message = Timestamp()
+    message.FromMilliseconds(ms)
+    return message
+
+
+def worker(message: worker_pb2.Worker) -> Worker:
+    """Return what a worker says of itself; what the registry sets is left out."""
+    return Worker(
+        worker_id=message.worker_id,
+        incarnation=message.incarnation,
+        capacity=message.capacity,
+        running=message.running,
+        api_url=message.api_url,
+        node_types=tuple(message.node_types),
+        host=message.host,
+        pid=message.pid,
+        sdk=message.sdk,
+        labels=tuple(sorted(message.labels.items())),
+    )
+
+
+def worker_message(record: WorkerRecord) -> worker_pb2.Worker:
+    """Return a worker on record as a message."""
+    said = record.worker
+    return worker_pb2.Worker(
+        worker_id=said.worker_id,
+        incarnation=said.incarnation,
+        api_url=said.api_url,
+        node_types=said.node_types,
+        capacity=said.capacity,
+        running=said.running,
+        status=_STATUS[record.status],
+        registered_at=timestamp(record.registered_at),
+        last_heartbeat=timestamp(record.last_heartbeat),
+        host=said.host,
+        pid=said.pid,
+        sdk=said.sdk,
+        labels=dict(said.labels),
+    )
+
+
+def node_type(message: node_type_pb2.NodeType) -> NodeType:
+    """Return a declaration; what the registry sets is left out."""
+    return NodeType(
+        name=message.type,
+        description=message.description,
+        inputs=tuple(
+            InputHandle(handle.name, handle.schema_json, handle.required, handle.gather) for handle in message.inputs
+        ),
+        outputs=tuple(OutputHandle(handle.name, handle.schema_json) for handle in message.outputs),
+        config_schema=message.config_schema_json,
+    )
+
+
+def node_type_message(record: NodeTypeRecord) -> node_type_pb2.NodeType:
+    """Return a declared node type as a message."""
+    declared = record.node_type
+    return node_type_pb2.NodeType(
+        type=declared.name,
+        description=declared.description,
+        inputs=[
+            node_type_pb2.InputHandle(
+                name=handle.name, schema_json=handle.schema, required=handle.required, gather=handle.gather
+            )
+            for handle in declared.inputs
+        ],
+        outputs=[
+            node_type_pb2.OutputHandle(name=handle.name, schema_json=handle.schema) for handle in declared.outputs
+        ],
+        config_schema_json=declared.config_schema,
+        worker_ids=record.worker_ids,
+        declared_at=timestamp(record.declared_at),
+    )

@@ -1,0 +1,42 @@
+"""Every key of the registry.
+
+All keys carry the tag `{registry}`, so that any script may touch any of them. Times are epoch ms.
+
+| key | kind | holds | until |
+| --- | --- | --- | --- |
+| `workers:<id>` | hash | what a worker says of itself, its times, its status | 24 h after it is out |
+| `node_types:<type>` | hash | the latest declaration of a node type | 24 h after nobody offers it |
+| `node_types:<type>:workers` | zset | workers that offer it, by last heartbeat | 60 s after the last of them |
+| `alive` | zset | workers on record, by last heartbeat: alive while that is younger than 60 s | swept |
+| `worker_ids` | zset | workers on record, all with score 0: in the order of their ids | swept |
+| `loads` | zset | workers on record that are not draining, by running / capacity | swept |
+| `node_type_names` | zset | declared node types, all with score 0: in the order of their names | swept |
+| `node_type_lapses` | zset | declared node types, by when the declaration lapses | swept |
+
+What is swept is bounded by `Limits.workers` and `Limits.node_types`.
+"""
+
+from tradewind.server.redis.acl import AclUser
+
+ACL = AclUser("registry", patterns=("*:{registry}:*",))
+
+
+class Keys:
+    """Builds the keys."""
+
+    def __init__(self, prefix: str) -> None:
+        base = f"{prefix}:{{registry}}:"
+        self.workers = base + "workers:"
+        self.node_types = base + "node_types:"
+        self.indices = tuple(
+            base + name for name in ("alive", "worker_ids", "loads", "node_type_names", "node_type_lapses")
+        )
+
+    def worker(self, worker_id: str) -> str:
+        return self.workers + worker_id
+
+    def node_type(self, name: str) -> str:
+        return self.node_types + name
+
+    def offering(self, name: str) -> str:
+        return f"{self.node_types}{name}:workers"

@@ -1,0 +1,14 @@
+--!include records
+-- Reads workers that are alive, not draining and offer a node type, least loaded first. KEYS: as records.lua, then who
+-- offers it. args: limit, most_bytes. Returns {time, records}.
+redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', out)
+local rows, bytes = {}, 0
+for _, id in ipairs(redis.call('ZINTER', 2, KEYS[6], LOADS, 'WEIGHTS', 0, 1)) do
+  if #rows == args.limit or bytes > args.most_bytes then break end
+  local row = record(id)
+  if row then
+    rows[#rows + 1] = row
+    bytes = bytes + size(row)
+  end
+end
+return cmsgpack.pack({time, rows})

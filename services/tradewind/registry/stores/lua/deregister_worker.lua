@@ -1,0 +1,9 @@
+--!include records
+-- Takes a worker off the record, unless another incarnation than the one named is there. KEYS: as records.lua, then the
+-- worker. args: worker_id, incarnation ('' for any). Returns whether it was taken off.
+local row = record(args.worker_id)
+if not row or (args.incarnation ~= '' and args.incarnation ~= row[INCARNATION]) then return cmsgpack.pack(false) end
+for _, name in ipairs(cjson.decode(row[TYPES])) do redis.call('ZREM', offering_key(name), args.worker_id) end
+redis.call('DEL', KEYS[6])
+for _, index in ipairs({ALIVE, IDS, LOADS}) do redis.call('ZREM', index, args.worker_id) end
+return cmsgpack.pack(true)

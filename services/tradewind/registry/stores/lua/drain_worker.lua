@@ -1,0 +1,9 @@
+--!include records
+-- Marks a worker as draining. KEYS: as records.lua, then the worker. args: worker_id.
+-- Returns {time, the record, or nothing when the worker is not on record}.
+local row = record(args.worker_id)
+if not row then return cmsgpack.pack({time, {}}) end
+row[STATUS] = 'draining'
+redis.call('HSET', KEYS[6], 'status', 'draining')
+redis.call('ZREM', LOADS, args.worker_id)
+return cmsgpack.pack({time, row})

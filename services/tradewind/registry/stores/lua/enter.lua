@@ -1,0 +1,75 @@
+--!include records
+-- Puts a worker on record as alive. args beyond those of records.lua: worker (the first ten of FIELDS), offered (names of
+-- node types), load, most_workers, replaced_kept.
+local me, offered = args.worker, args.offered
+
+-- Takes the worker from the node types that it does not offer any more.
+local function leave_types(before)
+  local still = {}
+  for _, name in ipairs(offered) do still[name] = true end
+  for _, name in ipairs(cjson.decode(before[TYPES])) do
+    if not still[name] then redis.call('ZREM', offering_key(name), me[ID]) end
+  end
+end
+
+-- Adds the worker to the node types that it offers and keeps their declarations; says whether one is missing.
+local function join_types()
+  if #offered == 0 then return false end
+  local missing, lapses = false, redis.call('ZMSCORE', LAPSES, unpack(offered))
+  for i, name in ipairs(offered) do
+    local offering = offering_key(name)
+    redis.call('ZADD', offering, time, me[ID])
+    redis.call('ZREMRANGEBYSCORE', offering, '-inf', out)
+    redis.call('PEXPIRE', offering, args.time_to_live)
+    if lapses[i] and tonumber(lapses[i]) > time then
+      redis.call('ZADD', LAPSES, time + args.time_to_live + args.retention, name)
+      redis.call('PEXPIRE', node_type_key(name), args.time_to_live + args.retention)
+    else
+      missing = true
+    end
+  end
+  return missing
+end
+
+local function first_words(words, most)
+  local kept = {}
+  for word in string.gmatch(words, '%S+') do
+    if #kept < most then kept[#kept + 1] = word end
+  end
+  return table.concat(kept, ' ')
+end
+
+-- Whether one worker more would be too many.
+local function is_full()
+  return redis.call('ZCOUNT', ALIVE, '(' .. text(gone), '+inf') >= args.most_workers
+end
+
+-- Returns the new record, and whether a node type that the worker offers is not declared.
+local function enter(before)
+  local row = {unpack(me)}
+  row[REGISTERED], row[HEARTBEAT], row[STATUS], row[REPLACED] = text(time), text(time), 'active', ''
+  if before then
+    leave_types(before)
+    if before[INCARNATION] == me[INCARNATION] then
+      for _, field in ipairs({REGISTERED, STATUS, REPLACED}) do row[field] = before[field] end
+    else
+      row[REPLACED] = first_words(before[INCARNATION] .. ' ' .. before[REPLACED], args.replaced_kept)
+    end
+  end
+  local flat = {}
+  for i, field in ipairs(FIELDS) do
+    flat[#flat + 1] = field
+    flat[#flat + 1] = row[i]
+  end
+  local key = worker_key(me[ID])
+  redis.call('HSET', key, unpack(flat))
+  redis.call('PEXPIRE', key, args.time_to_live + args.retention)
+  redis.call('ZADD', ALIVE, time, me[ID])
+  redis.call('ZADD', IDS, 0, me[ID])
+  if row[STATUS] == 'active' then
+    redis.call('ZADD', LOADS, args.load, me[ID])
+  else
+    redis.call('ZREM', LOADS, me[ID])
+  end
+  return row, join_types()
+end

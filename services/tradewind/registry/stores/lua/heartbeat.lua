@@ -1,0 +1,11 @@
+--!include enter
+-- Notes that a worker is alive; one that has lapsed comes back whole. KEYS: as records.lua, then the worker.
+-- args as enter.lua. Returns {register_again, drain, why it was refused}.
+local before = record(me[ID])
+if before and before[INCARNATION] ~= me[INCARNATION] then
+  if has_word(before[REPLACED], me[INCARNATION]) then return cmsgpack.pack({false, true, ''}) end
+  if is_alive(before) then return cmsgpack.pack({true, false, ''}) end
+end
+if not before and is_full() then return cmsgpack.pack({false, false, 'too_many_workers'}) end
+local row, missing = enter(before)
+return cmsgpack.pack({missing, row[STATUS] == 'draining', ''})

@@ -1,0 +1,16 @@
+--!include records
+-- Reads workers in the order of their ids. KEYS: as records.lua. args: after, limit, include_offline, look_at (most ids),
+-- most_bytes. Returns {time, records, the last id looked at or '' at the end}.
+local ids = redis.call('ZRANGEBYLEX', IDS, args.after == '' and '-' or '(' .. args.after, '+', 'LIMIT', 0, args.look_at)
+if #ids == 0 then return cmsgpack.pack({time, {}, ''}) end
+local since = args.include_offline and gone or out
+local rows, bytes = {}, 0
+for i, beat in ipairs(redis.call('ZMSCORE', ALIVE, unpack(ids))) do
+  local row = beat and tonumber(beat) > since and record(ids[i])
+  if row then
+    rows[#rows + 1] = row
+    bytes = bytes + size(row)
+  end
+  if #rows == args.limit or bytes > args.most_bytes then return cmsgpack.pack({time, rows, ids[i]}) end
+end
+return cmsgpack.pack({time, rows, #ids == args.look_at and ids[#ids] or ''})

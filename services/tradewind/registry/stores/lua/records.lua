@@ -1,0 +1,49 @@
+-- What the scripts of the registry share. KEYS[1..5] are the indices in the order of keys.py; args: now_ms,
+-- time_to_live, retention, and the beginnings `workers` and `node_types` of computed keys.
+local ALIVE, IDS, LOADS, NAMES, LAPSES = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local FIELDS = {'id', 'incarnation', 'api_url', 'supported_nodes', 'capacity', 'running', 'host', 'pid', 'sdk',
+  'labels', 'registered_at', 'last_heartbeat', 'status', 'replaced'}
+local ID, INCARNATION, TYPES, REGISTERED, HEARTBEAT, STATUS, REPLACED = 1, 2, 4, 11, 12, 13, 14
+
+local time = now(args.now_ms)
+-- A worker whose last heartbeat is not after these is out, or off the record.
+local out, gone = time - args.time_to_live, time - args.time_to_live - args.retention
+
+-- Times as text: Lua would write large numbers with an exponent.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function worker_key(id)
+  return args.workers .. id
+end
+
+local function node_type_key(name)
+  return args.node_types .. name
+end
+
+local function offering_key(name)
+  return args.node_types .. name .. ':workers'
+end
+
+-- A worker as the values of FIELDS, nil when it is not on record.
+local function record(id)
+  local row = redis.call('HMGET', worker_key(id), unpack(FIELDS))
+  if not row[ID] or tonumber(row[HEARTBEAT]) <= gone then return nil end
+  return row
+end
+
+local function is_alive(row)
+  return tonumber(row[HEARTBEAT]) > out
+end
+
+local function size(row)
+  local bytes = 0
+  for _, value in ipairs(row) do bytes = bytes + #value end
+  return bytes
+end
+
+-- Whether `word` is one of the words of a text.
+local function has_word(words, word)
+  return string.find(' ' .. words .. ' ', ' ' .. word .. ' ', 1, true) ~= nil
+end

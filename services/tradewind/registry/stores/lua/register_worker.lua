@@ -1,0 +1,28 @@
+--!include enter
+-- Puts a worker on record and declares the node types it offers. KEYS: as records.lua, then the worker, then a hash for
+-- each declaration. args as enter.lua, and declarations ({name, body} each), most_node_types.
+-- Returns {time, the record or nil, why it was refused}.
+local before = record(me[ID])
+if before and has_word(before[REPLACED], me[INCARNATION]) then
+  return cmsgpack.pack({time, {}, 'replaced'})
+end
+if not before and is_full() then
+  return cmsgpack.pack({time, {}, 'too_many_workers'})
+end
+local known = redis.call('ZCOUNT', LAPSES, '(' .. text(time), '+inf')
+for _, declaration in ipairs(args.declarations) do
+  local lapses = redis.call('ZSCORE', LAPSES, declaration[1])
+  if not lapses or tonumber(lapses) <= time then known = known + 1 end
+end
+if #args.declarations > 0 and known > args.most_node_types then
+  return cmsgpack.pack({time, {}, 'too_many_node_types'})
+end
+for i, declaration in ipairs(args.declarations) do
+  local name, body = declaration[1], declaration[2]
+  redis.call('HSET', KEYS[6 + i], 'type', name, 'declaration', body, 'declared_at', text(time))
+  redis.call('ZADD', NAMES, 0, name)
+  redis.call('ZADD', LAPSES, time + args.time_to_live + args.retention, name)
+  redis.call('PEXPIRE', KEYS[6 + i], args.time_to_live + args.retention)
+end
+local row = enter(before)
+return cmsgpack.pack({time, row, ''})

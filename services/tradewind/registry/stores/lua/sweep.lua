@@ -1,0 +1,14 @@
+--!include records
+-- Takes what has lapsed out of the indices, oldest first. KEYS: as records.lua. args: look_at (most of each kind).
+-- Returns how many entries were taken out.
+local workers = redis.call('ZRANGEBYSCORE', ALIVE, '-inf', gone, 'LIMIT', 0, args.look_at)
+for _, id in ipairs(workers) do
+  redis.call('DEL', worker_key(id))
+  for _, index in ipairs({ALIVE, IDS, LOADS}) do redis.call('ZREM', index, id) end
+end
+local names = redis.call('ZRANGEBYSCORE', LAPSES, '-inf', time, 'LIMIT', 0, args.look_at)
+for _, name in ipairs(names) do
+  redis.call('DEL', node_type_key(name))
+  for _, index in ipairs({NAMES, LAPSES}) do redis.call('ZREM', index, name) end
+end
+return cmsgpack.pack(#workers + #names)

@@ -1,0 +1,160 @@
+"""The registry in Redis: one script for each change and each read, since all of them need the server's time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tradewind.registry.domain.limits import Lifetimes, Limits
+from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
+from tradewind.registry.domain.worker import Beat, Worker, WorkerRecord
+from tradewind.registry.ports import Page, Refusal
+from tradewind.registry.stores.keys import Keys
+from tradewind.registry.stores.rows import NodeTypeRow, declaration, worker_record, worker_row
+from tradewind.server.redis.client import Client
+from tradewind.server.redis.script import Reply, Script
+
+_REGISTER = Script(__name__, "register_worker", tuple[int, list[str], str])
+_HEARTBEAT = Script(__name__, "heartbeat", tuple[bool, bool, str])
+_DRAIN = Script(__name__, "drain_worker", tuple[int, list[str]])
+_DEREGISTER = Script(__name__, "deregister_worker", bool)
+_FIND = Script(__name__, "find_worker", tuple[int, list[str]])
+_LIST = Script(__name__, "list_workers", tuple[int, list[list[str]], str])
+_AVAILABLE = Script(__name__, "available_workers", tuple[int, list[list[str]]])
+_LIST_NODE_TYPES = Script(__name__, "list_node_types", tuple[list[NodeTypeRow], str])
+_FIND_NODE_TYPES = Script(__name__, "find_node_types", tuple[list[NodeTypeRow], int])
+_SWEEP = Script(__name__, "sweep", int)
+
+
+class _Registry:
+    """What both ports need to call a script."""
+
+    def __init__(
+        self,
+        client: Client,
+        prefix: str,
+        clock: Callable[[], int],
+        lifetimes: Lifetimes | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._client = client
+        self._keys = Keys(prefix)
+        self._clock = clock
+        self._lifetimes = lifetimes or Lifetimes()
+        self._limits = limits or Limits()
+
+    async def _run(self, script: Script[Reply], keys: Sequence[str] = (), **args: object) -> Reply:
+        shared = {
+            "now_ms": self._clock(),
+            "time_to_live": self._lifetimes.time_to_live,
+            "retention": self._lifetimes.retention,
+            "workers": self._keys.workers,
+            "node_types": self._keys.node_types,
+        }
+        return await script(self._client, [*self._keys.indices, *keys], shared | args)
+
+
+class RedisWorkers(_Registry):
+    """See `WorkerStore` and `Sweeper`; `clock` returns epoch ms, or 0 for the server's time."""
+
+    async def register(self, worker: Worker, node_types: Sequence[NodeType]) -> WorkerRecord | Refusal:
+        now, row, refusal = await self._run(
+            _REGISTER,
+            [self._keys.worker(worker.worker_id), *(self._keys.node_type(each.name) for each in node_types)],
+            declarations=[declaration(each) for each in node_types],
+            most_node_types=self._limits.node_types,
+            **self._entering(worker),
+        )
+        return Refusal(refusal) if refusal else worker_record(row, self._lifetimes, now)
+
+    async def heartbeat(self, worker: Worker) -> Beat | Refusal:
+        keys = [self._keys.worker(worker.worker_id)]
+        register_again, drain, refusal = await self._run(_HEARTBEAT, keys, **self._entering(worker))
+        return Refusal(refusal) if refusal else Beat(register_again, drain)
+
+    def _entering(self, worker: Worker) -> Mapping[str, Any]:
+        return {
+            "worker": worker_row(worker),
+            "offered": worker.node_types,
+            "load": worker.load,
+            "most_workers": self._limits.workers,
+            "replaced_kept": self._limits.replaced_incarnations,
+        }
+
+    async def drain(self, worker_id: str) -> WorkerRecord | None:
+        now, row = await self._run(_DRAIN, [self._keys.worker(worker_id)], worker_id=worker_id)
+        return worker_record(row, self._lifetimes, now) if row else None
+
+    async def deregister(self, worker_id: str, incarnation: str = "") -> bool:
+        keys = [self._keys.worker(worker_id)]
+        return await self._run(_DEREGISTER, keys, worker_id=worker_id, incarnation=incarnation)
+
+    async def find(self, worker_id: str) -> WorkerRecord | None:
+        now, row = await self._run(_FIND, [self._keys.worker(worker_id)], worker_id=worker_id)
+        return worker_record(row, self._lifetimes, now) if row else None
+
+    async def list(self, after: str, limit: int, *, include_offline: bool = False) -> Page[WorkerRecord]:
+        records: list[WorkerRecord] = []
+        room = self._limits.answer_bytes
+        # One more than wanted tells whether there is a next page.
+        while len(records) <= limit and room > 0:
+            now, rows, after = await self._run(
+                _LIST,
+                after=after,
+                limit=limit + 1 - len(records),
+                include_offline=include_offline,
+                look_at=self._limits.records_per_script,
+                most_bytes=room,
+            )
+            records += [worker_record(row, self._lifetimes, now) for row in rows]
+            room -= sum(len(text) for row in rows for text in row)
+            if not after:
+                break
+        if len(records) > limit:
+            return Page(tuple(records[:limit]), records[limit - 1].worker.worker_id)
+        return Page(tuple(records), after)
+
+    async def available(self, node_type: str, limit: int) -> Sequence[WorkerRecord]:
+        now, rows = await self._run(
+            _AVAILABLE, [self._keys.offering(node_type)], limit=limit, most_bytes=self._limits.answer_bytes
+        )
+        return [worker_record(row, self._lifetimes, now) for row in rows]
+
+    async def sweep(self) -> int:
+        return await self._run(_SWEEP, look_at=self._limits.records_per_script // 2)
+
+
+class RedisNodeTypes(_Registry):
+    """See `NodeTypeStore`."""
+
+    async def list(self, after: str, limit: int) -> Page[NodeTypeRecord]:
+        rows: list[NodeTypeRow] = []
+        room = self._limits.answer_bytes
+        while len(rows) <= limit and room > 0:
+            found, after = await self._run(
+                _LIST_NODE_TYPES,
+                after=after,
+                limit=limit + 1 - len(rows),
+                look_at=self._limits.records_per_script,
+                **self._reading(room),
+            )
+            rows += found
+            room -= sum(row.size for row in found)
+            if not after:
+                break
+        if len(rows) > limit:
+            rows, after = rows[:limit], rows[limit - 1].name
+        return Page(tuple(row.record() for row in rows), after)
+
+    async def find(self, names: Sequence[str]) -> Sequence[NodeTypeRecord] | None:
+        records: list[NodeTypeRecord] = []
+        seen = 0
+        while seen < len(names):
+            some = names[seen : seen + self._limits.records_per_script]
+            found, looked_at = await self._run(_FIND_NODE_TYPES, names=some, **self._reading(self._limits.answer_bytes))
+            records += (row.record() for row in found)
+            seen += looked_at
+            if sum(record.size for record in records) > self._limits.answer_bytes:
+                return None
+        return records
+
+    def _reading(self, most_bytes: int) -> Mapping[str, Any]:
+        return {"most_offering": self._limits.offering, "most_bytes": most_bytes}

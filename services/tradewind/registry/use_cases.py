@@ -1,0 +1,122 @@
+"""What can be asked of the registry: one function a verb, raising faults that callers are told of."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from tradewind.registry.domain.limits import Limits
+from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
+from tradewind.registry.domain.validation import node_type_violations, worker_violations
+from tradewind.registry.domain.worker import Beat, Worker, WorkerRecord
+from tradewind.registry.ports import NodeTypeStore, Refusal, WorkerStore
+from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound, Violation
+from tradewind.server.identifiers import check_identifier
+from tradewind.server.json_schema import schema_fault
+
+_RETRY_WHEN_FULL_S = 60.0
+
+
+async def register_worker(
+    workers: WorkerStore, worker: Worker, node_types: Sequence[NodeType], limits: Limits
+) -> WorkerRecord:
+    """Put a worker on record, offering `node_types`, and return it as it is on record.
+
+    Raises InvalidInput with every fault, FailedPrecondition when a newer incarnation has registered, Exhausted when the
+    registry is full.
+    """
+    # What it offers is what it declares; what else it names counts for nothing.
+    worker = replace(worker, node_types=tuple(node_type.name for node_type in node_types))
+    violations = worker_violations(replace(worker, node_types=()), limits)
+    violations += node_type_violations(node_types, limits, schema_fault)
+    if violations:
+        raise InvalidInput(violations)
+    record = await workers.register(worker, node_types)
+    if isinstance(record, Refusal):
+        _refuse(record, worker, limits)
+    return record
+
+
+async def heartbeat(workers: WorkerStore, worker: Worker, limits: Limits) -> Beat:
+    """Note that a worker is alive. Raises InvalidInput with every fault, Exhausted when the registry is full."""
+    if violations := worker_violations(worker, limits):
+        raise InvalidInput(violations)
+    beat = await workers.heartbeat(worker)
+    if isinstance(beat, Refusal):
+        _refuse(beat, worker, limits)
+    return beat
+
+
+async def drain_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
+    """Have a worker take no new work. Raises NotFound, InvalidInput for an illegal id."""
+    _require_identifier("worker_id", worker_id)
+    record = await workers.drain(worker_id)
+    if record is None:
+        raise NotFound("worker", worker_id)
+    return record
+
+
+async def deregister_worker(workers: WorkerStore, worker_id: str, incarnation: str) -> bool:
+    """Take a worker out, with `incarnation` only that one; say whether there was one. Raises InvalidInput."""
+    _require_identifier("worker_id", worker_id)
+    return await workers.deregister(worker_id, incarnation)
+
+
+async def get_worker(workers: WorkerStore, worker_id: str) -> WorkerRecord:
+    """Return a worker, also one that is out. Raises NotFound, InvalidInput for an illegal id."""
+    _require_identifier("worker_id", worker_id)
+    record = await workers.find(worker_id)
+    if record is None:
+        raise NotFound("worker", worker_id)
+    return record
+
+
+async def available_workers(workers: WorkerStore, node_type: str, limit: int, limits: Limits) -> Sequence[WorkerRecord]:
+    """Return who can run a node type, least loaded first: at most `limit`, 100 for 0. Raises InvalidInput."""
+    violations = [check_identifier("node_type", node_type)]
+    if limit < 0:
+        violations.append(Violation("limit", f"must not be negative, is {limit}"))
+    if found := [violation for violation in violations if violation]:
+        raise InvalidInput(found)
+    return await workers.available(node_type, min(limit or limits.available, limits.most_available))
+
+
+async def find_node_types(catalogue: NodeTypeStore, names: Sequence[str], limits: Limits) -> Sequence[NodeTypeRecord]:
+    """Return those of the named node types that are declared, each once, in the order of the names.
+
+    Raises InvalidInput when they are too many, or too large together, for one answer.
+    """
+    if len(names) > limits.named_node_types:
+        raise InvalidInput([Violation("types", f"name at most {limits.named_node_types} at once, not {len(names)}")])
+    records = await catalogue.find(list(dict.fromkeys(names)))
+    if records is None:
+        message = f"their declarations have more than {limits.answer_bytes} bytes together: name fewer at once"
+        raise InvalidInput([Violation("types", message)])
+    return records
+
+
+async def get_node_type(catalogue: NodeTypeStore, name: str) -> NodeTypeRecord:
+    """Return one node type. Raises NotFound, InvalidInput for an illegal name."""
+    _require_identifier("type", name)
+    records = await catalogue.find([name])
+    if not records:
+        raise NotFound("node type", name)
+    return records[0]
+
+
+def _require_identifier(path: str, value: str) -> None:
+    if violation := check_identifier(path, value):
+        raise InvalidInput([violation])
+
+
+def _refuse(refusal: Refusal, worker: Worker, limits: Limits) -> NoReturn:
+    if refusal is Refusal.REPLACED:
+        raise FailedPrecondition(
+            "SESSION_REPLACED",
+            f'a newer process has registered as worker "{worker.worker_id}": end this one, or give it another id',
+            f"workers/{worker.worker_id}",
+            {"worker_id": worker.worker_id},
+        )
+    message = f"{limits.workers} workers are on record, and no more are taken until some have lapsed"
+    if refusal is Refusal.TOO_MANY_NODE_TYPES:
+        message = f"{limits.node_types} node types may be declared, and these would be more"
+    raise Exhausted("QUEUE_FULL", message, _RETRY_WHEN_FULL_S)

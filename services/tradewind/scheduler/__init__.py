@@ -1,0 +1,1 @@
+"""The scheduler: flows and cycles, what runs and what became of it."""

@@ -1,0 +1,193 @@
+"""The scheduler put together: the only place that names concrete classes."""
+
+import asyncio
+from collections.abc import Sequence
+
+import grpc
+from redis.exceptions import RedisError
+
+from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
+from tradewind.scheduler.loops.ownership import OwnershipLoop
+from tradewind.scheduler.loops.schedule import OutboxLoop, due_loop
+from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
+from tradewind.scheduler.peers.registry import RegistryPeer
+from tradewind.scheduler.peers.trigger import TriggerPeer
+from tradewind.scheduler.ports import PeerRefused
+from tradewind.scheduler.rpc.handlers import SchedulerHandlers
+from tradewind.scheduler.settings import SchedulerSettings
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.scheduler.stores.redis import RedisStores
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
+from tradewind.scheduler.use_cases.begin_due import BeginDue
+from tradewind.scheduler.use_cases.change_flow import ChangeFlow
+from tradewind.scheduler.use_cases.change_hub import ChangeHub
+from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
+from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
+from tradewind.scheduler.use_cases.fold_events import FoldEvents
+from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.read_logs import ReadLogs
+from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.run_cycles import RunCycles
+from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.channels import open_channel
+from tradewind.server.clock import ScriptTime, SystemClock
+from tradewind.server.ending import end_tasks
+from tradewind.server.errors import ErrorRule, ErrorTable
+from tradewind.server.identifiers import new_run_id
+from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
+from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.streams import OpenStreams
+from tradewind.server.telemetry import open_tracing
+
+NAME = "tradewind-scheduler"
+
+
+class Scheduler:
+    """The service, to be bound to a server."""
+
+    names: Sequence[str] = ("tradewind.api.scheduler.v1.SchedulerService",)
+
+    errors = ErrorTable({PeerRefused: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")})
+
+    def __init__(self, settings: SchedulerSettings) -> None:
+        replica = f"scheduler-{new_run_id()}"
+        lease_s = settings.scheduler_lease_seconds
+        user = settings.store_user
+        password = settings.store_password.get_secret_value() if settings.store_password else None
+        self._client = connect(settings.store_url, user=user, password=password)
+        self._subscriber = Subscriber(settings.store_url, user=user, password=password)
+        self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
+        stores = RedisStores(
+            self._client,
+            Keys(settings.key_prefix),
+            ScriptTime(),
+            self._subscriber,
+            replica=replica,
+            lease_ms=int(lease_s * 1000),
+        )
+        self._channels = [
+            open_channel(address, traced=self._tracing.recording)
+            for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
+        ]
+        node_tasks = NodeTaskManagerPeer(self._channels[0])
+        triggers = TriggerPeer(self._channels[1], replica)
+        node_types = RegistryPeer(self._channels[2])
+
+        clock = SystemClock()
+        alarm, outbox_alarm = Alarm(), Alarm()
+        self._background = Background()
+        self._own = OwnPartitions(stores.partitions)
+        open_states, waiters = OpenStates(), EndWaiters()
+        definitions = Definitions(stores.flows)
+        begin = BeginCycles(
+            stores.cycles,
+            definitions,
+            open_states,
+            self._tracing,
+            alarm,
+            int(settings.scheduler_check_in_seconds * 1000),
+        )
+        self._hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
+        fold = FoldEvents(stores.states, open_states, waiters)
+        outputs = SinkOutputs(node_tasks, waiters.wanted)
+        self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
+        self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
+        forget = (definitions.forget, waiters.flow_gone)
+        settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm)
+        change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm)
+        read = ReadFlows(stores.flows, stores.cycles, stores.states)
+        logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
+        look_after = LookAfterRuns(
+            stores.open_runs,
+            stores.states,
+            node_tasks,
+            definitions,
+            self._hand_over,
+            fold,
+            open_states,
+            waiters,
+            clock,
+            int(settings.scheduler_compare_seconds * 1000),
+        )
+        self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
+        self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
+        self._streams = OpenStreams()
+        self._handlers = SchedulerHandlers(
+            register=RegisterFlow(stores.flows, node_types, definitions, change),
+            read=read,
+            change=change,
+            run=self._run,
+            outputs=outputs,
+            describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
+            logs=logs,
+            watch=self._watch,
+            streams=self._streams,
+            errors=self.errors,
+        )
+        self._loops = (
+            OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),
+            event_loop(node_tasks, fold, outputs, self._own, self._background),
+            due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
+            OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
+            OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def bind(self, server: grpc.aio.Server) -> None:
+        """Serve on this server."""
+        pb2_grpc.add_SchedulerServiceServicer_to_server(self._handlers, server)
+
+    async def start(self) -> None:
+        """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
+        await require_reachable(self._client)
+        await require_safe_policy(self._client)
+        self._subscriber.start()
+        self._tasks = [asyncio.get_running_loop().create_task(loop.run()) for loop in self._loops]
+
+    async def drain(self) -> None:
+        """End streams, begin nothing more on schedule, and leave the partitions to others."""
+        self._watch.drain()
+        self._streams.drain()
+        self._await_ends.drain()
+        await self._end_loops()
+        try:
+            await self._own.release()
+        except (RedisError, OSError):
+            # The leases lapse by themselves.
+            return
+
+    async def stop(self) -> None:
+        """End."""
+        await self._end_loops()
+        await self._await_ends.stop()
+        await self._background.stop()
+        await self._hub.stop()
+        await self._subscriber.stop()
+        for channel in self._channels:
+            await channel.close()
+        await self._client.aclose()
+        await asyncio.to_thread(self._tracing.shutdown)
+
+    async def not_ready(self) -> str | None:
+        """Return why calls would fail now, None when they would not."""
+        try:
+            await self._client.ping()
+        except (RedisError, OSError) as error:
+            return f"the store does not answer: {error}"
+        return None
+
+    async def _end_loops(self) -> None:
+        await end_tasks(self._tasks)
+        self._tasks = []

@@ -1,0 +1,109 @@
+"""Beginning a cycle: what is asked for, and what may be answered."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.run_name import RunName
+
+
+@dataclass(frozen=True, slots=True)
+class CycleShape:
+    """What every cycle of one revision of a flow has in common; `timeout_ms` 0 for none."""
+
+    flow_id: str
+    user_id: str
+    revision: int
+    node_ids: tuple[str, ...]
+    component_count: int
+    failure_policy: FailurePolicy
+    timeout_ms: int
+    keep_cycles: int
+    runs_once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRequest:
+    """A wish for a cycle now.
+
+    A scheduled one names its planned time and the schedule epoch of the trigger, and begins only in a running flow; one
+    by RunFlow has `planned_ms` 0. `check_in_ms` is when to look after it if nothing is heard of it. `replaces` is the
+    number that the same run (`run_id`) had before somebody else's run was found to stand under it (-1 for none), and
+    `at_least` the lowest number it may get.
+    """
+
+    shape: CycleShape
+    run_id: str
+    origin: CycleOrigin
+    check_in_ms: int
+    planned_ms: int = 0
+    schedule_epoch: int = 0
+    inputs_json: str = ""
+    traceparent: str = ""
+    request: RememberedRequest | None = None
+    replaces: int = -1
+    at_least: int = 0
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the flow's schedule asks for it."""
+        return self.origin is CycleOrigin.SCHEDULE
+
+
+class BeginOutcome(StrEnum):
+    """What became of a BeginRequest."""
+
+    BEGUN = "begun"
+    DUPLICATE = "duplicate"
+    OVERLAP = "overlap"
+    NOT_RUNNING = "not_running"
+    STALE_EPOCH = "stale_epoch"
+    NOT_FOUND = "not_found"
+    DELETING = "deleting"
+    REVISION_CHANGED = "revision_changed"
+    REUSED = "reused"
+    OVERTAKEN = "overtaken"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAnswer:
+    """Answer to a BeginRequest.
+
+    `run` names the cycle that has begun, the one that had begun for the same planned time or request (`duplicate`), or
+    the one that stands in the way (`overlap`). `next_ms` is the next planned time of the flow's grid, 0 when there is
+    none. `state` is there when it has begun.
+    """
+
+    outcome: BeginOutcome
+    run: RunName | None = None
+    run_id: str = ""
+    next_ms: int = 0
+    revision: int = 0
+    state: ChainState | None = None
+
+
+def begun_state(request: BeginRequest, run: RunName, start_ms: int) -> ChainState:
+    """Return the first state, at version 1, of the run that began at `start_ms`."""
+    shape = request.shape
+    return ChainState(
+        run,
+        CycleFacts(
+            request.run_id,
+            shape.user_id,
+            shape.revision,
+            request.origin,
+            request.planned_ms or start_ms,
+            start_ms,
+            start_ms + shape.timeout_ms if shape.timeout_ms else 0,
+            len(shape.node_ids),
+            shape.component_count,
+            shape.failure_policy,
+            shape.runs_once and request.scheduled,
+            request.inputs_json,
+            request.traceparent,
+            shape.keep_cycles,
+        ),
+        1,
+    )

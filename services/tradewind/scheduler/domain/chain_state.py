@@ -1,0 +1,138 @@
+"""The chain state of a run: what became of its components so far."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
+from tradewind.scheduler.domain.run_name import RunName
+
+STATUS = "status"
+"""Field: the status, and with a terminal one the end time."""
+REASON = "reason"
+"""Field: why it waits, or ended as it did."""
+STOP = "stop"
+"""Field: the request to stop."""
+SUBMITTED = "submitted_at"
+"""Field: since when the node task manager is known to have it."""
+_COMPONENT = "component:"
+
+
+def component_field(component_id: str) -> str:
+    """Return the name of the field that holds what became of one component."""
+    return _COMPONENT + component_id
+
+
+class CycleOrigin(StrEnum):
+    """What made a cycle begin."""
+
+    SCHEDULE = "schedule"
+    RUN_FLOW = "run_flow"
+
+
+class ComponentEnd(NamedTuple):
+    """How many nodes of a finished component ended how, and how many of its sinks completed."""
+
+    completed: int = 0
+    failed: int = 0
+    terminated: int = 0
+    skipped: int = 0
+    sinks_completed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Who wants a run to stop, and why; `timeout` when its own deadline does."""
+
+    by: str
+    reason: str
+    at_ms: int
+    timeout: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFacts:
+    """What a run began with; never changes. Times in milliseconds since the epoch, 0 for none.
+
+    `runs_once` is set when its end decides the status of a flow that runs once; `keep_cycles` is how many ended cycles
+    of its flow stay on record when it ends.
+    """
+
+    run_id: str
+    user_id: str
+    revision: int
+    origin: CycleOrigin
+    planned_ms: int
+    start_ms: int
+    deadline_ms: int
+    node_count: int
+    component_count: int
+    failure_policy: FailurePolicy
+    runs_once: bool = False
+    inputs_json: str = ""
+    traceparent: str = ""
+    keep_cycles: int = KEEP_CYCLES
+
+
+_NO_COMPONENTS: Mapping[str, ComponentEnd] = MappingProxyType({})
+
+
+def _no_components() -> Mapping[str, ComponentEnd]:
+    return _NO_COMPONENTS
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """A run as it stands at `version`, which the store raises with each write."""
+
+    name: RunName
+    facts: CycleFacts
+    version: int
+    status: CycleStatus = CycleStatus.RUNNING
+    components: Mapping[str, ComponentEnd] = field(default_factory=_no_components)
+    reason: str = ""
+    stop: StopRequest | None = None
+    submitted_ms: int = 0
+    end_ms: int = 0
+
+    @property
+    def all_finished(self) -> bool:
+        """Whether every component has ended."""
+        return len(self.components) >= self.facts.component_count
+
+    def counts(self) -> ComponentEnd:
+        """Return the sum over all components that have ended."""
+        if len(self.components) == 1:
+            return next(iter(self.components.values()))
+        return ComponentEnd(*(sum(column) for column in zip(*self.components.values(), strict=True)))
+
+    def with_components(self, ends: Mapping[str, ComponentEnd]) -> "ChainState":
+        """Return it with more components ended; one that has ended already stays as it is."""
+        return replace(self, components={**ends, **self.components})
+
+
+class UpdateOutcome(StrEnum):
+    """What became of a compare-and-set. An outage of the store is none of these: it is raised."""
+
+    OK = "ok"
+    CONFLICT = "conflict"
+    MISSING = "missing"
+    TERMINAL = "terminal"
+    OVERTAKEN = "overtaken"
+
+
+class UpdateResult(NamedTuple):
+    """Answer to a compare-and-set; `version` is the one on record afterwards, `end_ms` set when it ended the run."""
+
+    outcome: UpdateOutcome
+    version: int = 0
+    end_ms: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was written."""
+        return self.outcome is UpdateOutcome.OK

@@ -1,0 +1,41 @@
+"""Where a run of a cycle stands, and where it may go from there."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class CycleStatus(StrEnum):
+    """All but `running` are terminal: a rerun is a run of its own, with its own status."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+
+_S = CycleStatus
+
+MOVES: Mapping[CycleStatus, frozenset[CycleStatus]] = MappingProxyType(
+    {
+        _S.RUNNING: frozenset({_S.COMPLETED, _S.PARTIAL, _S.FAILED, _S.TIMEOUT, _S.CANCELLED}),
+        _S.COMPLETED: frozenset(),
+        _S.PARTIAL: frozenset(),
+        _S.FAILED: frozenset(),
+        _S.TIMEOUT: frozenset(),
+        _S.CANCELLED: frozenset(),
+    }
+)
+"""Every allowed move. Terminal is terminal, whatever arrives late."""
+
+
+def can_move(current: CycleStatus, wanted: CycleStatus) -> bool:
+    """Say whether a run of a cycle may go from one status to another."""
+    return wanted in MOVES[current]
+
+
+def is_terminal(status: CycleStatus) -> bool:
+    """Say whether a run of a cycle never leaves this status."""
+    return not MOVES[status]

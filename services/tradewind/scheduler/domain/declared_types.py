@@ -1,0 +1,124 @@
+"""Checks a flow against what live workers have declared of its node types."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.nearest_name import NearestName
+from tradewind.scheduler.domain.node_types import NodeTypeCatalogue, NodeTypeDeclaration
+from tradewind.scheduler.domain.paths import join, listed, quoted
+from tradewind.scheduler.domain.secret_references import within_secret
+from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
+
+
+@dataclass(slots=True)
+class _Fed:
+    """The edges that reach a node: by handle, the first one's path."""
+
+    handles: dict[str, str] = field(default_factory=dict)
+    has_edges: bool = False
+
+
+def check_declared_types(
+    nodes: Mapping[str, NodeDraft],
+    edges: Iterable[EdgeDraft],
+    catalogue: NodeTypeCatalogue,
+    faults: FaultList,
+    warnings: FaultList,
+) -> None:
+    """Check handles, single inputs, required inputs and configs; `nodes` is by id, other nodes are not judged.
+
+    A type that nobody offers is only a warning, at its first node: a worker may yet come. So is a required input of an
+    entry node that nothing in the flow gives, because the inputs of a run may.
+    """
+    declarations = _declarations(nodes.values(), catalogue, warnings)
+    fed = _check_edges(nodes, edges, declarations, faults)
+    for node_id, node in nodes.items():
+        declaration = declarations.get(node.node_type or "")
+        if declaration is None:
+            continue
+        for keys, message in declaration.config_faults(node.config):
+            if within_secret(keys, node.secrets):
+                continue
+            path = join(node.path, "config")
+            for key in keys:
+                path = join(path, key)
+            faults.add(path, message)
+        for name, declared in declaration.inputs.items():
+            if declared.required and name not in fed[node_id].handles and name not in node.config:
+                told = faults if fed[node_id].has_edges else warnings
+                told.add(node.path, _required(node, name, fed[node_id].has_edges))
+
+
+def _declarations(
+    nodes: Iterable[NodeDraft], catalogue: NodeTypeCatalogue, warnings: FaultList
+) -> dict[str, NodeTypeDeclaration]:
+    found: dict[str, NodeTypeDeclaration] = {}
+    asked: set[str] = set()
+    for node in nodes:
+        if node.node_type is None or node.node_type in asked:
+            continue
+        asked.add(node.node_type)
+        declaration = catalogue.declared(node.node_type)
+        if declaration is not None:
+            found[node.node_type] = declaration
+        else:
+            message = f"no live worker offers node type {quoted(node.node_type)}; its nodes wait until one does"
+            warnings.add(join(node.path, "type"), message)
+    return found
+
+
+def _check_edges(
+    nodes: Mapping[str, NodeDraft],
+    edges: Iterable[EdgeDraft],
+    declarations: Mapping[str, NodeTypeDeclaration],
+    faults: FaultList,
+) -> dict[str, _Fed]:
+    fed: dict[str, _Fed] = defaultdict(_Fed)
+    for edge in edges:
+        source = nodes.get(edge.source or "")
+        if source is not None and edge.source_handle is not None:
+            giving = declarations.get(source.node_type or "")
+            if giving is not None and edge.source_handle not in giving.outputs:
+                message = _unknown_handle(source, "output", edge.source_handle, giving.outputs, faults)
+                faults.add(join(edge.path, "source_handle"), message)
+        target = nodes.get(edge.target or "")
+        if target is None:
+            continue
+        reached = fed[edge.target or ""]
+        reached.has_edges = True
+        if edge.target_handle is None:
+            continue
+        taking = declarations.get(target.node_type or "")
+        if taking is not None:
+            path = join(edge.path, "target_handle")
+            declared = taking.inputs.get(edge.target_handle)
+            if declared is None:
+                faults.add(path, _unknown_handle(target, "input", edge.target_handle, taking.inputs, faults))
+            elif edge.target_handle in reached.handles and not declared.gather:
+                faults.add(path, _fed_twice(target, edge.target_handle, reached.handles[edge.target_handle]))
+        reached.handles.setdefault(edge.target_handle, edge.path)
+    return fed
+
+
+def _unknown_handle(node: NodeDraft, kind: str, handle: str, handles: Collection[str], faults: FaultList) -> str:
+    message = f"node type {quoted(node.node_type or '')} has no {kind} handle {quoted(handle)}"
+    if faults.full:
+        return message
+    names = sorted(handles)
+    return message + NearestName(names).hint(handle, f"; it has {listed(names)}" if names else "; it has none")
+
+
+def _fed_twice(node: NodeDraft, handle: str, first: str) -> str:
+    return (
+        f"input {quoted(handle)} of node {quoted(node.node_id or '')} takes one edge and has {first} already; "
+        f"only an input that node type {quoted(node.node_type or '')} declares as gathering takes several"
+    )
+
+
+def _required(node: NodeDraft, name: str, has_edges: bool) -> str:
+    message = f"input {quoted(name)} of node type {quoted(node.node_type or '')} is required"
+    if has_edges:
+        return f'{message}; give it an edge, or a value as "{name}" in config'
+    return f"{message}; neither an edge nor config gives it, so every run must name it in its inputs"

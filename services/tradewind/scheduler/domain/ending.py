@@ -1,0 +1,62 @@
+"""How a run ends: its outcome, the reason and the words for its log."""
+
+from dataclasses import replace
+
+from tradewind.scheduler.domain.chain_state import REASON, STATUS, ChainState, ComponentEnd
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.node_counts import NodeCounts
+from tradewind.scheduler.domain.outcome import ComponentOutcome, cycle_outcome
+
+_LEVELS = {
+    CycleStatus.COMPLETED: LogLevel.INFO,
+    CycleStatus.PARTIAL: LogLevel.WARNING,
+    CycleStatus.CANCELLED: LogLevel.WARNING,
+    CycleStatus.FAILED: LogLevel.ERROR,
+    CycleStatus.TIMEOUT: LogLevel.ERROR,
+}
+
+
+def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...], LogText]:
+    """Return a run, all of whose components have ended, in its terminal status, what changes, and the line to log."""
+    counts = state.counts()
+    if state.stop is None and not counts.failed and not counts.terminated:
+        status, reason = CycleStatus.COMPLETED, ""
+    else:
+        status = _outcome(state)
+        reason = _reason(state, status, counts)
+    log = LogText(_LEVELS[status], f"Cycle {state.name.cycle} {status.value}" + (f": {reason}" if reason else ""))
+    final = ChainState(
+        state.name, state.facts, state.version, status, state.components, reason, state.stop, state.submitted_ms
+    )
+    return final, (STATUS,) if reason == state.reason else (STATUS, REASON), log
+
+
+def given_up(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...], LogText]:
+    """Return a run that can never be carried out, ended as failed."""
+    log = LogText(LogLevel.ERROR, f"Cycle {state.name.cycle} failed: {reason}")
+    return replace(state, status=CycleStatus.FAILED, reason=reason), (STATUS, REASON), log
+
+
+def _outcome(state: ChainState) -> CycleStatus:
+    ended_by = None
+    if state.stop is not None:
+        ended_by = CycleStatus.TIMEOUT if state.stop.timeout else CycleStatus.CANCELLED
+    outcomes = [
+        ComponentOutcome(
+            NodeCounts(completed=end.completed, failed=end.failed, terminated=end.terminated, skipped=end.skipped),
+            end.sinks_completed,
+        )
+        for end in state.components.values()
+    ]
+    return cycle_outcome(outcomes, state.facts.failure_policy, ended_by)
+
+
+def _reason(state: ChainState, status: CycleStatus, counts: ComponentEnd) -> str:
+    parts = [f"{counts.failed} failed"] if counts.failed else []
+    parts += [f"{counts.terminated} terminated"] if counts.terminated else []
+    parts += [f"{counts.skipped} skipped"] if counts.skipped else []
+    told = f"{', '.join(parts) or 'all completed'} of {state.facts.node_count} nodes"
+    if state.stop is not None:
+        return f"{state.stop.reason} ({told})" if state.stop.reason else f"stopped by {state.stop.by} ({told})"
+    return told if status is not CycleStatus.COMPLETED else ""

@@ -1,0 +1,42 @@
+"""Collects every fault of a definition, keeping the first hundred and counting the rest."""
+
+from tradewind.server.faults import Violation
+
+FAULT_LIMIT = 100
+"""How many violations are told one by one."""
+
+
+class FaultList:
+    """Faults in the order in which they were found. Time and memory stay bounded however many there are."""
+
+    def __init__(self) -> None:
+        self._kept: list[Violation] = []
+        self._count = 0
+
+    def add(self, path: str, message: str) -> None:
+        """Note that what stands at `path` is wrong in the way that `message` says."""
+        self._count += 1
+        if self._count <= FAULT_LIMIT:
+            self._kept.append(Violation(path, message))
+
+    @property
+    def full(self) -> bool:
+        """True once a further fault would only be counted, so that its message need not be worked out."""
+        return self._count >= FAULT_LIMIT
+
+    def copy(self) -> "FaultList":
+        """Return an independent list with the same faults."""
+        other = FaultList()
+        other._kept = list(self._kept)
+        other._count = self._count
+        return other
+
+    def violations(self) -> tuple[Violation, ...]:
+        """Return the faults, and when there are over a hundred one more that says how many are left out."""
+        hidden = self._count - len(self._kept)
+        if not hidden:
+            return tuple(self._kept)
+        return (*self._kept, Violation("flow", f"and {hidden} more faults"))
+
+    def __len__(self) -> int:
+        return self._count

@@ -1,0 +1,181 @@
+"""Reads the fields of one JSON object, each with its rule, and tells what is missing, wrong or unknown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.intervals import LONGEST_MS, parse_duration
+from tradewind.scheduler.domain.nearest_name import NearestName
+from tradewind.scheduler.domain.paths import join, listed, quoted, shown
+from tradewind.server.identifiers import check_identifier
+
+
+class Fields:
+    """The fields of the object at `path`; a field that is null counts as absent.
+
+    Each reader returns the field's value, its default when it is absent, and when it is at fault notes that and
+    returns the default too (None where there is none).
+    """
+
+    def __init__(self, value: Mapping[str, Any], path: str, faults: FaultList) -> None:
+        self._value = value
+        self._path = path
+        self._faults = faults
+
+    def refuse_unknown(self, known: Sequence[str], not_yet: Mapping[str, str] | None = None) -> None:
+        """Note every field that is not `known`; `not_yet` tells of names that will come what to use until then."""
+        for name in self._value:
+            if name in known:
+                continue
+            if not_yet and name in not_yet:
+                self._fault(name, f"not available yet; {not_yet[name]}")
+            elif not self._faults.full:
+                self._fault(name, f"unknown field{NearestName(known).hint(name, f'; there are {listed(list(known))}')}")
+            else:
+                self._fault(name, "unknown field")
+
+    def required(self, name: str, message: str = "is required") -> Any:
+        """Return the field as it is, None with a fault when it is absent."""
+        value = self._value.get(name)
+        if value is None:
+            self._fault(name, message)
+        return value
+
+    def identifier(self, name: str) -> str | None:
+        """Return a required identifier; one that is text but illegal is returned beside its fault."""
+        value = self.required(name)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            self._fault(name, f"must be text, is {shown(value)}")
+            return None
+        fault = check_identifier(join(self._path, name), value)
+        if fault is not None:
+            self._faults.add(fault.path, fault.message)
+        return value or None
+
+    def reference(self, name: str) -> str | None:
+        """Return a required text that names something; whether it exists is for the caller to check."""
+        value = self.required(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value:
+            self._fault(name, f"must be text, is {shown(value)}" if value != "" else "must not be empty")
+            return None
+        return value
+
+    def duration(self, name: str, default_ms: int, *, least_ms: int = 0, most_ms: int = LONGEST_MS) -> int:
+        """Return a duration in milliseconds, from `least_ms` to `most_ms`."""
+        value = self._value.get(name)
+        if value is None:
+            return default_ms
+        try:
+            milliseconds = parse_duration(value)
+        except ValueError as error:
+            self._fault(name, str(error))
+            return default_ms
+        if milliseconds < least_ms:
+            self._fault(name, f"must be at least {least_ms}ms, is {shown(value)}")
+            return default_ms
+        if milliseconds > most_ms:
+            self._fault(name, f"must be at most {most_ms // 86_400_000}d, is {shown(value)}")
+            return default_ms
+        return milliseconds
+
+    def choice(self, name: str, words: Sequence[str], default: str, not_yet: Sequence[str] = ()) -> str:
+        """Return one of `words`; those of `not_yet` are known but cannot be chosen."""
+        value = self._value.get(name)
+        if value is None:
+            return default
+        if isinstance(value, str) and value in words:
+            return value
+        choices = f"use one of {listed(list(words))}"
+        if isinstance(value, str) and value in not_yet:
+            self._fault(name, f"{quoted(value)} is not available yet; {choices}")
+        elif isinstance(value, str):
+            self._fault(name, f"unknown value {quoted(value)}{NearestName(words).hint(value, f'; {choices}')}")
+        else:
+            self._fault(name, f"must be text, is {shown(value)}; {choices}")
+        return default
+
+    def integer(self, name: str, default: int, least: int, most: int) -> int:
+        """Return a whole number from `least` to `most`."""
+        value = self._value.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self._fault(name, f"must be a whole number from {least} to {most}, is {shown(value)}")
+            return default
+        return value
+
+    def number(self, name: str, default: float, least: float, most: float) -> float:
+        """Return a number from `least` to `most`."""
+        value = self._value.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            self._fault(name, f"must be a number from {least} to {most}, is {shown(value)}")
+            return default
+        return float(value)
+
+    def texts(self, name: str, most: int, longest: int) -> tuple[str, ...]:
+        """Return a list of at most `most` texts of 1 to `longest` characters each, () when it is absent."""
+        value = self._value.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            self._fault(name, f"must be a list of texts, is {shown(value)}")
+            return ()
+        if len(value) > most:
+            self._fault(name, f"must hold at most {most}, holds {len(value)}")
+            return ()
+        found = []
+        for index, item in enumerate(value):
+            if isinstance(item, str) and 0 < len(item) <= longest:
+                found.append(item)
+            else:
+                path = join(join(self._path, name), index)
+                self._faults.add(path, f"must be text of 1 to {longest} characters, is {shown(item)}")
+        return tuple(found)
+
+    def text(self, name: str, longest: int) -> str:
+        """Return text of at most `longest` characters, "" when it is absent."""
+        value = self._value.get(name)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            self._fault(name, f"must be text, is {shown(value)}")
+            return ""
+        if len(value) > longest:
+            self._fault(name, f"must have at most {longest} characters, has {len(value)}")
+            return ""
+        return value
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """Return an object, {} when it is absent."""
+        value = self._value.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self._fault(name, f"must be an object, is {shown(value)}")
+            return {}
+        return value
+
+    def objects(self, name: str) -> list[tuple[int, dict[str, Any]]]:
+        """Return the objects of a list with their places, [] when it is absent."""
+        value = self._value.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self._fault(name, f"must be a list, is {shown(value)}")
+            return []
+        found = []
+        for index, item in enumerate(value):
+            if isinstance(item, dict):
+                found.append((index, item))
+            else:
+                self._faults.add(join(join(self._path, name), index), f"must be an object, is {shown(item)}")
+        return found
+
+    def _fault(self, name: str, message: str) -> None:
+        self._faults.add(join(self._path, name), message)

@@ -1,0 +1,101 @@
+"""Analyses a flow: the structure that can be made out, and every fault of the definition at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.closed_paths import closed_paths
+from tradewind.scheduler.domain.declared_types import check_declared_types
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.flow_definition import FlowDefinition
+from tradewind.scheduler.domain.nearest_name import NearestName
+from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
+from tradewind.scheduler.domain.paths import join, quoted
+from tradewind.scheduler.domain.structure import FlowStructure, structure_of
+from tradewind.scheduler.domain.weather import FlowDraft
+from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
+from tradewind.server.faults import Violation
+
+MOST_COMPONENTS = 1_000
+_PATH_NODES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAnalysis:
+    """What a draft amounts to. `definition` is there exactly when there are no violations; warnings do not hinder."""
+
+    structure: FlowStructure
+    violations: tuple[Violation, ...]
+    warnings: tuple[Violation, ...]
+    definition: FlowDefinition | None
+
+
+def analyze(draft: FlowDraft, catalogue: NodeTypeCatalogue | None = None) -> FlowAnalysis:
+    """Check a draft as a whole and work out its structure; nothing is raised, faults are data.
+
+    The structure has each distinct node id once and ignores edges that name no node. Without a catalogue (when nobody
+    could be asked) nothing is checked against declared node types.
+    """
+    faults = draft.faults.copy()
+    warnings = FaultList()
+    nodes = _distinct_nodes(draft.nodes, faults)
+    joined = _check_ends(nodes, draft.edges, faults)
+    structure = structure_of(list(nodes), [ends for _, ends in joined])
+    if not structure.is_dag:
+        _tell_closed_paths(list(nodes), joined, faults)
+    if len(structure.components) > MOST_COMPONENTS:
+        faults.add(
+            "nodes",
+            f"{len(structure.components)} components (groups of nodes that no edge connects); at most "
+            f"{MOST_COMPONENTS}: connect them or split the flow",
+        )
+    if catalogue is not None:
+        check_declared_types(nodes, draft.edges, catalogue, faults, warnings)
+    definition = None if len(faults) else draft.definition
+    return FlowAnalysis(structure, faults.violations(), warnings.violations(), definition)
+
+
+_Joined = list[tuple[EdgeDraft, tuple[str, str]]]
+
+
+def _distinct_nodes(drafts: Sequence[NodeDraft], faults: FaultList) -> dict[str, NodeDraft]:
+    nodes: dict[str, NodeDraft] = {}
+    for draft in drafts:
+        if draft.node_id is None:
+            continue
+        first = nodes.setdefault(draft.node_id, draft)
+        if first is not draft:
+            faults.add(join(draft.path, "id"), f"{quoted(draft.node_id)} is the id of {first.path} already")
+    return nodes
+
+
+def _check_ends(nodes: Mapping[str, NodeDraft], edges: Sequence[EdgeDraft], faults: FaultList) -> _Joined:
+    """Return the edges that join two known nodes, or one with itself."""
+    names = NearestName(nodes)
+    joined: _Joined = []
+    for edge in edges:
+        for name, end in (("source", edge.source), ("target", edge.target)):
+            if end is not None and end not in nodes:
+                hint = "" if faults.full else names.hint(end)
+                faults.add(join(edge.path, name), f"no node {quoted(end)}{hint}")
+        source, target = edge.source, edge.target
+        if source is not None and target is not None and source in nodes and target in nodes:
+            joined.append((edge, (source, target)))
+            if source == target:
+                faults.add(edge.path, f"node {quoted(source)} feeds itself; an edge joins two nodes")
+    return joined
+
+
+def _tell_closed_paths(node_ids: Sequence[str], joined: _Joined, faults: FaultList) -> None:
+    """Note a closed path for each group of nodes that all reach each other; edges to oneself are told already."""
+    place = {node_id: index for index, node_id in enumerate(node_ids)}
+    successors: list[list[int]] = [[] for _ in node_ids]
+    edge_at: dict[tuple[int, int], str] = {}
+    for edge, (source, target) in joined:
+        if source != target:
+            successors[place[source]].append(place[target])
+            edge_at.setdefault((place[source], place[target]), edge.path)
+    for path in closed_paths(successors):
+        steps = [node_ids[node] for node in path]
+        if len(steps) > _PATH_NODES_SHOWN:
+            steps = [*steps[:6], f"({len(steps) - 9} more)", *steps[-3:]]
+        faults.add(edge_at[path[-2], path[-1]], f"closes a cycle: {' -> '.join(steps)}; remove one of its edges")

@@ -1,0 +1,98 @@
+"""A flow as defined: what repeats how often, and by which rules."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tradewind.scheduler.domain.component_plan import ComponentPlan, plan_component
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.intervals import format_duration
+from tradewind.scheduler.domain.json_text import canonical_json, digest_of
+from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition
+from tradewind.scheduler.domain.structure import FlowStructure, structure_of
+
+KEEP_CYCLES = 100
+"""How many ended cycles of a flow stay on record unless it says otherwise."""
+
+
+class OverlapPolicy(StrEnum):
+    """What happens when a cycle is due while one runs: the due one does not begin, or both run."""
+
+    SKIP = "skip"
+    ALLOW = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowDefinition:
+    """A flow without faults. Node ids are distinct, edges join existing nodes, no way along edges leads back.
+
+    `interval_ms` 0 means that one cycle runs; `cycle_timeout_ms` None that a cycle may take for ever; `labels` are
+    sorted by key; at most `max_running` of its nodes run at once, 0 being no limit.
+    """
+
+    interval_ms: int
+    nodes: tuple[NodeDefinition, ...]
+    edges: tuple[EdgeDefinition, ...] = ()
+    overlap: OverlapPolicy = OverlapPolicy.SKIP
+    failure_policy: FailurePolicy = FailurePolicy.SKIP_DOWNSTREAM
+    cycle_timeout_ms: int | None = None
+    keep_cycles: int = KEEP_CYCLES
+    labels: tuple[tuple[str, str], ...] = ()
+    description: str = ""
+    max_running: int = 0
+
+    @property
+    def runs_once(self) -> bool:
+        """Whether its schedule holds one cycle only."""
+        return self.interval_ms == 0
+
+    def structure(self) -> FlowStructure:
+        """Return its components."""
+        node_ids = [node.node_id for node in self.nodes]
+        return structure_of(node_ids, ((edge.source, edge.target) for edge in self.edges))
+
+    def plans(self) -> tuple[ComponentPlan, ...]:
+        """Return the plan of each component, in the order of their ids. Linear time."""
+        structure = self.structure()
+        component_of = {node: index for index, part in enumerate(structure.components) for node in part.nodes}
+        nodes: list[list[NodeDefinition]] = [[] for _ in structure.components]
+        edges: list[list[EdgeDefinition]] = [[] for _ in structure.components]
+        for node in self.nodes:
+            nodes[component_of[node.node_id]].append(node)
+        for edge in self.edges:
+            edges[component_of[edge.source]].append(edge)
+        return tuple(
+            plan_component(part.component_id, nodes[index], edges[index], self.failure_policy, self.max_running)
+            for index, part in enumerate(structure.components)
+        )
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return it in Weather Syntax, without the fields that stand at their defaults; reading it gives it back."""
+        weather: dict[str, Any] = {
+            "interval": format_duration(self.interval_ms),
+            "nodes": [node.to_weather() for node in self.nodes],
+            "edges": [edge.to_weather() for edge in self.edges],
+        }
+        if self.overlap is not OverlapPolicy.SKIP:
+            weather["overlap"] = self.overlap.value
+        if self.failure_policy is not FailurePolicy.SKIP_DOWNSTREAM:
+            weather["failure_policy"] = self.failure_policy.value
+        if self.cycle_timeout_ms is not None:
+            weather["timeout"] = format_duration(self.cycle_timeout_ms)
+        if self.keep_cycles != KEEP_CYCLES:
+            weather["keep_cycles"] = self.keep_cycles
+        if self.labels:
+            weather["labels"] = dict(self.labels)
+        if self.description:
+            weather["description"] = self.description
+        if self.max_running:
+            weather["max_running"] = self.max_running
+        return weather
+
+    def to_json(self) -> str:
+        """Return it as canonical JSON text of Weather Syntax: equal definitions give equal text."""
+        return canonical_json(self.to_weather())
+
+    def digest(self) -> str:
+        """Return the SHA-256 of its canonical JSON, as 64 hex digits."""
+        return digest_of(self.to_json())

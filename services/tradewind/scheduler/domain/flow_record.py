@@ -1,0 +1,125 @@
+"""Flows as they stand on record, and what may be asked of the record."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.run_name import RunName
+
+DEFAULT_USER = "default"
+"""Whose a flow is while nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedRequest:
+    """A client's name for a call, which makes repeating the call safe; `payload` is a digest of what was asked.
+
+    It is remembered with the flow's partition, where one script can check it together with everything else.
+    """
+
+    user_id: str
+    request_id: str
+    payload: str
+
+    @property
+    def name(self) -> str:
+        """The part of its key that tells it from others."""
+        return f"{self.user_id}:{self.request_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRecord:
+    """A flow on record. Times in milliseconds since the epoch, 0 for none.
+
+    `last_cycle` is -1 before the first cycle. `schedule_epoch` rises with each change that the trigger service must
+    hear of; `anchor_ms` is the first planned time of the present schedule. `config_json` is canonical Weather Syntax.
+    """
+
+    flow_id: str
+    user_id: str
+    status: FlowStatus
+    config_json: str
+    structure_json: str
+    labels: tuple[tuple[str, str], ...]
+    last_cycle: int
+    next_execution_ms: int
+    created_ms: int
+    updated_ms: int
+    revision: int
+    digest: str
+    interval_ms: int
+    overlap: OverlapPolicy
+    keep_cycles: int
+    schedule_epoch: int
+    anchor_ms: int
+    running_cycles: int
+
+    @property
+    def etag(self) -> str:
+        """Changes with each change of the record."""
+        return f"{self.revision}-{self.schedule_epoch}-{self.last_cycle}-{self.status.value}-{self.running_cycles}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRegistration:
+    """A definition to put on record. An empty `user_id` keeps the owner, or is "default" for a new flow.
+
+    `digest` covers definition and labels: the same digest again changes nothing.
+    """
+
+    flow_id: str
+    user_id: str
+    config_json: str
+    structure_json: str
+    labels: tuple[tuple[str, str], ...]
+    digest: str
+    interval_ms: int
+    overlap: OverlapPolicy
+    keep_cycles: int
+    request: RememberedRequest | None = None
+
+
+class RegisterOutcome(StrEnum):
+    """What became of a registration."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    SAME = "same"
+    REPEATED = "repeated"
+    DELETING = "deleting"
+    REUSED = "reused"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """A wish for another status. `allowed_from` are the statuses from which it may be reached.
+
+    `start_at_ms` is the first planned time, 0 for now. A flow that leaves `running` has its open runs marked as
+    stopping, with `by` and `reason`.
+    """
+
+    flow_id: str
+    status: FlowStatus
+    allowed_from: tuple[FlowStatus, ...]
+    start_at_ms: int = 0
+    by: str = "user"
+    reason: str = ""
+
+
+class StatusOutcome(StrEnum):
+    """What became of a wish for another status."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    NOT_FOUND = "not_found"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusAnswer:
+    """Answer to a StatusChange; `found` is the status before, `stopping` the runs that were marked by it."""
+
+    outcome: StatusOutcome
+    found: FlowStatus | None = None
+    stopping: tuple[RunName, ...] = ()

@@ -1,0 +1,51 @@
+"""JSON text in and out: reading that tells where it is wrong, and the one canonical way of writing."""
+
+import hashlib
+import json
+from typing import Any
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.paths import quoted
+
+UNREADABLE = object()
+"""What `read_json_text` returns for text that is not JSON."""
+
+
+def canonical_json(value: Any) -> str:
+    """Return compact JSON text with sorted keys: equal values give equal text. `value` must hold finite numbers."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of a text's UTF-8 bytes, as 64 hex digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_json_text(text: str, path: str, faults: FaultList) -> Any:
+    """Return what JSON `text` holds, or `UNREADABLE` with a fault at `path` that names line and column.
+
+    NaN and Infinity come back as floats: whoever walks the value knows a better path for that fault.
+    """
+    repeated: list[str] = []
+
+    def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            seen: set[str] = set()
+            repeated.extend(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        return value
+
+    try:
+        value = json.loads(text, object_pairs_hook=to_object)
+    except json.JSONDecodeError as error:
+        faults.add(path, f"not JSON, line {error.lineno}, column {error.colno}: {error.msg}")
+        return UNREADABLE
+    except RecursionError:
+        faults.add(path, "nested too deeply to be read")
+        return UNREADABLE
+    except ValueError:
+        faults.add(path, "holds an integer of more digits than can be read")
+        return UNREADABLE
+    for key in repeated:
+        faults.add(path, f"the key {quoted(key)} stands twice in one object")
+    return value

@@ -1,0 +1,53 @@
+"""Lines of a cycle's execution log."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+LONGEST_TEXT = 8192
+"""In characters; what is longer is cut."""
+
+
+class LogLevel(StrEnum):
+    """How grave a line is, least first."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
+
+    @property
+    def gravity(self) -> int:
+        """Orders levels: 1 for DEBUG to 5 for CRITICAL."""
+        return list(LogLevel).index(self) + 1
+
+
+class LogSource(StrEnum):
+    """Who wrote a line."""
+
+    SCHEDULER = "scheduler"
+    NODE = "node"
+    SYSTEM = "system"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line; `log_id` tells it from others of its cycle and source, `node_id` is empty for the cycle itself."""
+
+    log_id: str
+    flow_id: str
+    cycle: int
+    node_id: str
+    level: LogLevel
+    source: LogSource
+    text: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogText:
+    """What the scheduler wants to say in a run's log."""
+
+    level: LogLevel
+    text: str

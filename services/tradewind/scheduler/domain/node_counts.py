@@ -1,0 +1,39 @@
+"""How many node tasks stand where."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+
+from tradewind.scheduler.domain.node_status import NodeStatus
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """One count for each status of a node task."""
+
+    registered: int = 0
+    pending: int = 0
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+    terminated: int = 0
+    skipped: int = 0
+
+    @classmethod
+    def of(cls, statuses: Iterable[str]) -> "NodeCounts":
+        """Count status words, `error` as `failed`. Raises ValueError for a word that is no status."""
+        counts = Counter(NodeStatus(word) for word in statuses)
+        return cls(**{status.value: count for status, count in counts.items()})
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(asdict(self).values())
+
+    @property
+    def open(self) -> int:
+        """Those that are not terminal."""
+        return self.registered + self.pending + self.running
+
+    def __add__(self, other: "NodeCounts") -> "NodeCounts":
+        return NodeCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

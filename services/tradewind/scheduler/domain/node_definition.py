@@ -1,0 +1,86 @@
+"""A node and an edge of a flow, as defined."""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tradewind.scheduler.domain.concurrency import Concurrency
+from tradewind.scheduler.domain.intervals import format_duration
+from tradewind.scheduler.domain.retry_definition import RetryDefinition
+
+SCHEDULE_TO_START_MS = 300_000
+"""How long a ready node waits for a worker unless it says otherwise."""
+START_TO_CLOSE_MS = 300_000
+"""How long one attempt of a node may take unless it says otherwise."""
+
+
+class RunIf(StrEnum):
+    """When a node runs, once each of its input edges is live or dead."""
+
+    ALL_SUCCEEDED = "all_succeeded"
+    ANY_SUCCEEDED = "any_succeeded"
+    ALL_DONE = "all_done"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDefinition:
+    """A node; `config_json` is a canonical JSON object, and a time of 0 ms stands for no limit."""
+
+    node_id: str
+    node_type: str
+    config_json: str = "{}"
+    run_if: RunIf = RunIf.ALL_SUCCEEDED
+    schedule_to_start_ms: int = SCHEDULE_TO_START_MS
+    start_to_close_ms: int = START_TO_CLOSE_MS
+    retry: RetryDefinition | None = None
+    priority: int = 0
+    concurrency: Concurrency | None = None
+    total_ms: int = 0
+    heartbeat_ms: int = 0
+
+    @property
+    def further_clocks(self) -> dict[str, int]:
+        """Those of its time limits, in ms, that stand under `timeouts`; absent ones are none."""
+        clocks = {"total": self.total_ms, "heartbeat": self.heartbeat_ms}
+        return {name: ms for name, ms in clocks.items() if ms}
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return it in Weather Syntax, without the fields that stand at their defaults."""
+        weather: dict[str, Any] = {"id": self.node_id, "type": self.node_type}
+        if self.config_json != "{}":
+            weather["config"] = json.loads(self.config_json)
+        if self.run_if is not RunIf.ALL_SUCCEEDED:
+            weather["run_if"] = self.run_if.value
+        if self.schedule_to_start_ms != SCHEDULE_TO_START_MS:
+            weather["schedule_to_start"] = format_duration(self.schedule_to_start_ms)
+        if self.start_to_close_ms != START_TO_CLOSE_MS:
+            weather["timeout"] = format_duration(self.start_to_close_ms)
+        if self.further_clocks:
+            weather["timeouts"] = {name: format_duration(ms) for name, ms in self.further_clocks.items()}
+        if self.retry is not None:
+            weather["retry"] = self.retry.to_weather()
+        if self.priority:
+            weather["priority"] = self.priority
+        if self.concurrency is not None:
+            weather["concurrency"] = self.concurrency.to_weather()
+        return weather
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDefinition:
+    """An edge: what `source` emits on `source_handle` reaches `target` on `target_handle`."""
+
+    source: str
+    source_handle: str
+    target: str
+    target_handle: str
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return it in Weather Syntax."""
+        return {
+            "source": self.source,
+            "source_handle": self.source_handle,
+            "target": self.target,
+            "target_handle": self.target_handle,
+        }

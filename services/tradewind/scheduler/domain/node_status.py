@@ -1,0 +1,49 @@
+"""Where a node task stands, and where it may go from there."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class NodeStatus(StrEnum):
+    """`NodeStatus("error")` is `failed`: the specification's statistics call it so."""
+
+    REGISTERED = "registered"
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TERMINATED = "terminated"
+    SKIPPED = "skipped"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "NodeStatus | None":
+        return cls.FAILED if value == "error" else None
+
+
+_S = NodeStatus
+
+MOVES: Mapping[NodeStatus, frozenset[NodeStatus]] = MappingProxyType(
+    {
+        # From here and from pending straight to an end: a worker names a result that the store lost with its host.
+        _S.REGISTERED: frozenset({_S.PENDING, _S.COMPLETED, _S.FAILED, _S.SKIPPED}),
+        _S.PENDING: frozenset({_S.RUNNING, _S.COMPLETED, _S.FAILED, _S.SKIPPED}),
+        # Back to pending: given back, lapsed, or to be tried again.
+        _S.RUNNING: frozenset({_S.PENDING, _S.COMPLETED, _S.FAILED, _S.TERMINATED}),
+        _S.COMPLETED: frozenset(),
+        _S.FAILED: frozenset(),
+        _S.TERMINATED: frozenset(),
+        _S.SKIPPED: frozenset(),
+    }
+)
+"""Every allowed move. What never ran is skipped, what was stopped while it ran is terminated."""
+
+
+def can_move(current: NodeStatus, wanted: NodeStatus) -> bool:
+    """Say whether a node task may go from one status to another."""
+    return wanted in MOVES[current]
+
+
+def is_terminal(status: NodeStatus) -> bool:
+    """Say whether a node task never leaves this status."""
+    return not MOVES[status]

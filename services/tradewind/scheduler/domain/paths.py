@@ -1,0 +1,49 @@
+"""How faults name a place in a flow definition: `nodes[2].config.window`, `edges[3].target`."""
+
+import json
+import re
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]{0,63}", re.ASCII)
+_SHOWN_CHARACTERS = 60
+
+
+def join(path: str, key: str | int) -> str:
+    """Return the path of the field `key`, or of the item at index `key`, of what stands at `path`; "" is the root."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{path}[{quoted(key)}]"
+    return f"{path}.{key}" if path else key
+
+
+def quoted(text: str) -> str:
+    """Return `text` in double quotes, escaped, and cut when it is long."""
+    if len(text) > _SHOWN_CHARACTERS:
+        text = text[:_SHOWN_CHARACTERS] + "..."
+    return json.dumps(text, ensure_ascii=False)
+
+
+def shown(value: object) -> str:
+    """Return how a message shows a JSON value: text and numbers as they are, anything larger by its kind."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return quoted(value)
+        case int() | float():
+            return repr(value) if isinstance(value, float) or abs(value) < 10**30 else "a number of over 30 digits"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def listed(words: list[str]) -> str:
+    """Return quoted words joined for a sentence, at most ten of them."""
+    rest = len(words) - 10
+    text = ", ".join(quoted(word) for word in words[:10])
+    return f"{text} and {rest} more" if rest > 0 else text

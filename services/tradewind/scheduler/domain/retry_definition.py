@@ -1,0 +1,72 @@
+"""What a flow says of a node's further attempts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.intervals import format_duration
+from tradewind.scheduler.domain.paths import join
+
+INITIAL_MS = 1_000
+FACTOR = 2.0
+MAXIMUM_MS = 60_000
+JITTER = 0.1
+
+_FIELDS = ("attempts", "initial", "factor", "maximum", "jitter", "non_retryable")
+_MOST_ATTEMPTS = 1000
+_LARGEST_FACTOR = 1000
+_LONGEST_WAIT_MS = 365 * 86_400_000
+_MOST_NAMES = 100
+_LONGEST_NAME = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDefinition:
+    """How often a node may be tried in all, and its waits: from `initial_ms` on, each `factor` times the one before,
+    up to `maximum_ms`, less up to the part `jitter`; `non_retryable` names exceptions and codes that end it at once."""
+
+    attempts: int
+    initial_ms: int = INITIAL_MS
+    factor: float = FACTOR
+    maximum_ms: int = MAXIMUM_MS
+    jitter: float = JITTER
+    non_retryable: tuple[str, ...] = ()
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return it in Weather Syntax, without the fields that stand at their defaults."""
+        weather: dict[str, Any] = {"attempts": self.attempts}
+        if self.initial_ms != INITIAL_MS:
+            weather["initial"] = format_duration(self.initial_ms)
+        if self.factor != FACTOR:
+            weather["factor"] = _number(self.factor)
+        if self.maximum_ms != max(MAXIMUM_MS, self.initial_ms):
+            weather["maximum"] = format_duration(self.maximum_ms)
+        if self.jitter != JITTER:
+            weather["jitter"] = _number(self.jitter)
+        if self.non_retryable:
+            weather["non_retryable"] = list(self.non_retryable)
+        return weather
+
+
+def read_retry(value: dict[str, Any], path: str, faults: FaultList) -> RetryDefinition | None:
+    """Read the object at `path`; None when it was at fault."""
+    before = len(faults)
+    fields = Fields(value, path, faults)
+    fields.refuse_unknown(_FIELDS)
+    fields.required("attempts", f"is required: how often the node may be tried in all, 1 to {_MOST_ATTEMPTS}")
+    attempts = fields.integer("attempts", 1, 1, _MOST_ATTEMPTS)
+    initial_ms = fields.duration("initial", INITIAL_MS, most_ms=_LONGEST_WAIT_MS)
+    factor = fields.number("factor", FACTOR, 1, _LARGEST_FACTOR)
+    maximum_ms = fields.duration("maximum", max(MAXIMUM_MS, initial_ms), most_ms=_LONGEST_WAIT_MS)
+    jitter = fields.number("jitter", JITTER, 0, 1)
+    names = fields.texts("non_retryable", _MOST_NAMES, _LONGEST_NAME)
+    if len(faults) == before and maximum_ms < initial_ms:
+        faults.add(join(path, "maximum"), f"must not be less than initial, which is {format_duration(initial_ms)}")
+    if len(faults) > before:
+        return None
+    return RetryDefinition(attempts, initial_ms, factor, maximum_ms, jitter, names)
+
+
+def _number(value: float) -> int | float:
+    return int(value) if value == int(value) else value

@@ -1,0 +1,42 @@
+"""A write to a run's chain state."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.chain_state import STATUS, ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.log_line import LogText
+
+_FLOW_AFTER = {
+    CycleStatus.COMPLETED: FlowStatus.COMPLETED,
+    CycleStatus.PARTIAL: FlowStatus.FAILED,
+    CycleStatus.FAILED: FlowStatus.FAILED,
+    CycleStatus.TIMEOUT: FlowStatus.FAILED,
+    CycleStatus.CANCELLED: FlowStatus.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunUpdate:
+    """A state to write over the version that it carries, only as far as `fields` names what changed.
+
+    With the field `status` and a terminal one, the run ends with it. `check_in_ms` is when to look after an open run
+    again, -1 to leave that as it is. `log` is a line for its log.
+    """
+
+    state: ChainState
+    fields: Collection[str]
+    check_in_ms: int = -1
+    log: LogText | None = None
+
+    @property
+    def ending(self) -> CycleStatus | None:
+        """The terminal status that it ends the run with, or None."""
+        return self.state.status if STATUS in self.fields and is_terminal(self.state.status) else None
+
+    @property
+    def flow_status(self) -> FlowStatus | None:
+        """The status of a flow that runs once and is still waiting for this end, or None."""
+        ending = self.ending
+        return None if ending is None or not self.state.facts.runs_once else _FLOW_AFTER[ending]

@@ -1,0 +1,91 @@
+"""What goes to the node task manager and what comes back from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
+from tradewind.scheduler.domain.node_counts import NodeCounts
+from tradewind.scheduler.domain.run_name import RunName
+
+
+class Submission(NamedTuple):
+    """A run to be carried out; `components` pairs the id of each component with the digest of its plan."""
+
+    state: ChainState
+    components: tuple[tuple[str, str], ...]
+
+
+class SubmitOutcome(StrEnum):
+    """What became of a submission."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    PLAN_UNKNOWN = "plan_unknown"
+    RUN_CONFLICT = "run_conflict"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitAnswer:
+    """Answer to a submission; `reason` is the name of an error reason, `retry_ms` when to come back."""
+
+    outcome: SubmitOutcome
+    unknown_plans: tuple[str, ...] = ()
+    reason: str = ""
+    retry_ms: int = 0
+
+
+class ComponentEvent(NamedTuple):
+    """A component of a run has ended. `event_id` is its place among the events of its partition and shard.
+
+    `outputs` pairs handles with what the component's only sink, `sink`, has emitted, when that is small.
+    """
+
+    run: RunName
+    run_id: str
+    component_id: str
+    end: ComponentEnd
+    partition: int
+    shard: int
+    event_id: str
+    sink: str = ""
+    outputs: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentSight:
+    """A component as the node task manager sees it; `open_nodes` are not terminal."""
+
+    run: RunName
+    run_id: str
+    component_id: str
+    finished: bool
+    end: ComponentEnd
+    node_count: int
+
+    @property
+    def counts(self) -> NodeCounts:
+        """Its terminal nodes by status; what is still open counts as pending, for want of more detail."""
+        end = self.end
+        open_nodes = self.node_count - end.completed - end.failed - end.terminated - end.skipped
+        return NodeCounts(
+            pending=open_nodes,
+            completed=end.completed,
+            failed=end.failed,
+            terminated=end.terminated,
+            skipped=end.skipped,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """A run to be stopped as a whole."""
+
+    run: RunName
+    run_id: str
+    user_id: str
+    reason: str
+    by: str
+    deadline_ms: int

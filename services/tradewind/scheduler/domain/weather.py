@@ -1,0 +1,144 @@
+"""Reads Weather Syntax, the JSON in which users write flows, as far as each field can be judged by itself."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.scheduler.domain.concurrency import MOST
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES, FlowDefinition, OverlapPolicy
+from tradewind.scheduler.domain.json_text import UNREADABLE, canonical_json, read_json_text
+from tradewind.scheduler.domain.json_values import exact_value
+from tradewind.scheduler.domain.labels import read_labels
+from tradewind.scheduler.domain.paths import join, shown
+from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft, read_edge, read_node
+
+LARGEST_FLOW_BYTES = 3 * 1024 * 1024
+MOST_NODES = 10_000
+MOST_EDGES = 100_000
+"""More than fit into the largest flow, in fact."""
+MOST_KEPT_CYCLES = 10_000
+LONGEST_DESCRIPTION = 4096
+"""In characters."""
+
+_FLOW_FIELDS = (
+    "interval",
+    "nodes",
+    "edges",
+    "overlap",
+    "failure_policy",
+    "timeout",
+    "keep_cycles",
+    "max_running",
+    "labels",
+    "description",
+)
+_FIELDS_TO_COME = {"schedule": 'use "interval"'}
+_OVERLAPS_TO_COME = ("queue_one", "queue_all", "cancel_running")
+
+
+@dataclass(frozen=True, slots=True)
+class FlowDraft:
+    """A flow as far as it could be read. `definition` is None when a field was at fault."""
+
+    nodes: tuple[NodeDraft, ...]
+    edges: tuple[EdgeDraft, ...]
+    definition: FlowDefinition | None
+    faults: FaultList
+
+    @property
+    def node_types(self) -> frozenset[str]:
+        """The types that its nodes name, for looking up what live workers declared of them."""
+        return frozenset(node.node_type for node in self.nodes if node.node_type is not None)
+
+
+def read_weather_json(text: str, path: str = "weather_json") -> FlowDraft:
+    """Read Weather Syntax from JSON text; `path` names the text in faults of the text itself."""
+    faults = FaultList()
+    size = len(text) if text.isascii() else len(text.encode(errors="replace"))
+    if size > LARGEST_FLOW_BYTES:
+        faults.add(path, _too_large(size))
+        return FlowDraft((), (), None, faults)
+    value = read_json_text(text, path, faults)
+    if value is UNREADABLE:
+        return FlowDraft((), (), None, faults)
+    return _read(exact_value(value, faults), faults)
+
+
+def read_weather(value: object, *, from_struct: bool = False, earlier: FaultList | None = None) -> FlowDraft:
+    """Read Weather Syntax from values as `json.loads` makes them.
+
+    `from_struct` says that they came in a `google.protobuf.Struct`, in which integers beyond 2^53 are rounded: those
+    are faults that name the way out, `weather_json`. `earlier` are faults that were found while `value` was made; they
+    come first.
+    """
+    faults = FaultList() if earlier is None else earlier.copy()
+    exact = exact_value(value, faults, from_struct=from_struct)
+    size = len(canonical_json(exact).encode())
+    if size > LARGEST_FLOW_BYTES:
+        faults.add("flow", _too_large(size))
+    return _read(exact, faults)
+
+
+def definition_from_json(text: str) -> FlowDefinition:
+    """Return the definition that `FlowDefinition.to_json` wrote. Raises ValueError for text that is none."""
+    draft = read_weather_json(text)
+    if draft.definition is None:
+        first = draft.faults.violations()[0]
+        raise ValueError(f"no stored flow definition: {first.path}: {first.message}")
+    return draft.definition
+
+
+def _too_large(size: int) -> str:
+    return f"{size} bytes of JSON; at most {LARGEST_FLOW_BYTES} (3 MiB): split the flow"
+
+
+def _read(value: Any, faults: FaultList) -> FlowDraft:
+    if not isinstance(value, dict):
+        faults.add("flow", f"must be an object with interval, nodes and edges, is {shown(value)}")
+        return FlowDraft((), (), None, faults)
+    fields = Fields(value, "", faults)
+    fields.refuse_unknown(_FLOW_FIELDS, _FIELDS_TO_COME)
+    fields.required("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')
+    interval_ms = fields.duration("interval", 0)
+    overlap = OverlapPolicy(fields.choice("overlap", list(OverlapPolicy), OverlapPolicy.SKIP, _OVERLAPS_TO_COME))
+    policy = FailurePolicy(fields.choice("failure_policy", list(FailurePolicy), FailurePolicy.SKIP_DOWNSTREAM))
+    cycle_timeout_ms = fields.duration("timeout", 0) or None
+    keep_cycles = fields.integer("keep_cycles", KEEP_CYCLES, 1, MOST_KEPT_CYCLES)
+    max_running = fields.integer("max_running", 0, 1, MOST)
+    labels = read_labels(fields.mapping("labels"), "labels", faults)
+    description = fields.text("description", LONGEST_DESCRIPTION)
+    nodes_given = fields.required("nodes", "is required and must hold at least one node")
+    if not _check_counts(nodes_given, value.get("edges"), faults):
+        return FlowDraft((), (), None, faults)
+    nodes = tuple(read_node(item, join("nodes", index), faults) for index, item in fields.objects("nodes"))
+    edges = tuple(read_edge(item, join("edges", index), faults) for index, item in fields.objects("edges"))
+    if len(faults):
+        return FlowDraft(nodes, edges, None, faults)
+    definition = FlowDefinition(
+        interval_ms=interval_ms,
+        nodes=tuple(node.definition for node in nodes if node.definition is not None),
+        edges=tuple(edge.definition for edge in edges if edge.definition is not None),
+        overlap=overlap,
+        failure_policy=policy,
+        cycle_timeout_ms=cycle_timeout_ms,
+        keep_cycles=keep_cycles,
+        max_running=max_running,
+        labels=labels,
+        description=description,
+    )
+    return FlowDraft(nodes, edges, definition, faults)
+
+
+def _check_counts(nodes: Any, edges: Any, faults: FaultList) -> bool:
+    """Check how many nodes and edges there are; return False when they are far too many to look at one by one."""
+    node_count = len(nodes) if isinstance(nodes, list) else 0
+    edge_count = len(edges) if isinstance(edges, list) else 0
+    if nodes == []:
+        faults.add("nodes", "must hold at least one node")
+    if node_count > MOST_NODES:
+        faults.add("nodes", f"{node_count} nodes; at most {MOST_NODES}: split the flow")
+    if edge_count > MOST_EDGES:
+        faults.add("edges", f"{edge_count} edges; at most {MOST_EDGES}: split the flow")
+    return node_count <= 2 * MOST_NODES and edge_count <= MOST_EDGES

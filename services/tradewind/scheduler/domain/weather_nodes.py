@@ -1,0 +1,108 @@
+"""Reads a node and an edge of Weather Syntax."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.scheduler.domain.concurrency import read_concurrency
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.json_text import canonical_json
+from tradewind.scheduler.domain.node_clocks import read_clocks
+from tradewind.scheduler.domain.node_definition import (
+    EdgeDefinition,
+    NodeDefinition,
+    RunIf,
+)
+from tradewind.scheduler.domain.paths import join
+from tradewind.scheduler.domain.retry_definition import read_retry
+from tradewind.scheduler.domain.secret_references import SECRET_KEY, Keys, check_secrets
+
+LARGEST_CONFIG_BYTES = 256 * 1024
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
+
+_NODE_FIELDS = (
+    *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
+    "concurrency",
+)
+_EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDraft:
+    """A node as far as it could be read; `path` is where it stands, `secrets` where its config refers to secrets."""
+
+    path: str
+    node_id: str | None
+    node_type: str | None
+    config: dict[str, Any] = field(repr=False)
+    secrets: frozenset[Keys]
+    definition: NodeDefinition | None
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDraft:
+    """An edge as far as it could be read; `path` is where it stands."""
+
+    path: str
+    source: str | None
+    source_handle: str | None
+    target: str | None
+    target_handle: str | None
+    definition: EdgeDefinition | None
+
+
+def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
+    """Read the node at `path`."""
+    before = len(faults)
+    fields = Fields(item, path, faults)
+    fields.refuse_unknown(_NODE_FIELDS)
+    node_id = fields.identifier("id")
+    node_type = fields.identifier("type")
+    config = fields.mapping("config")
+    run_if = RunIf(fields.choice("run_if", list(RunIf), RunIf.ALL_SUCCEEDED))
+    clocks = read_clocks(item, fields, path, faults)
+    priority = fields.integer("priority", 0, LOWEST_PRIORITY, HIGHEST_PRIORITY)
+    concurrency = read_concurrency(item, path, faults)
+    retry_given = fields.mapping("retry")
+    retry = None
+    if isinstance(item.get("retry"), dict):
+        retry = read_retry(retry_given, join(path, "retry"), faults)
+    config_json = canonical_json(config)
+    size = len(config_json) if config_json.isascii() else len(config_json.encode())
+    if size > LARGEST_CONFIG_BYTES:
+        limit = f"{LARGEST_CONFIG_BYTES} (256 KiB)"
+        faults.add(join(path, "config"), f"{size} bytes of compact JSON; at most {limit}: pass large data by reference")
+    secrets: frozenset[Keys] = frozenset()
+    if f'"{SECRET_KEY}":' in config_json:
+        secrets = check_secrets(config, join(path, "config"), faults)
+    definition = None
+    if len(faults) == before and node_id is not None and node_type is not None:
+        definition = NodeDefinition(
+            node_id,
+            node_type,
+            config_json,
+            run_if,
+            clocks.schedule_to_start_ms,
+            clocks.start_to_close_ms,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            total_ms=clocks.total_ms,
+            heartbeat_ms=clocks.heartbeat_ms,
+        )
+    return NodeDraft(path, node_id, node_type, config, secrets, definition)
+
+
+def read_edge(item: dict[str, Any], path: str, faults: FaultList) -> EdgeDraft:
+    """Read the edge at `path`."""
+    before = len(faults)
+    fields = Fields(item, path, faults)
+    fields.refuse_unknown(_EDGE_FIELDS)
+    source = fields.reference("source")
+    source_handle = fields.identifier("source_handle")
+    target = fields.reference("target")
+    target_handle = fields.identifier("target_handle")
+    definition = None
+    if len(faults) == before and source and source_handle and target and target_handle:
+        definition = EdgeDefinition(source, source_handle, target, target_handle)
+    return EdgeDraft(path, source, source_handle, target, target_handle, definition)

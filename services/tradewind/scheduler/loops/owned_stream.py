@@ -1,0 +1,136 @@
+"""Keeps a stream to another service open and subscribed to what this replica owns."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+
+MOST_WAITING = 20_000
+"""Beyond so many items nothing more is read until they are worked off."""
+_BACKOFF_S = (0.1, 2.0)
+
+_log = structlog.get_logger(__name__)
+
+Item = TypeVar("Item")
+
+
+class Stream(Protocol):
+    """What both kinds of streams can do."""
+
+    async def subscribe(self, epochs: Mapping[int, int]) -> None: ...
+
+    async def unsubscribe(self, partitions: Collection[int]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+OpenStream = TypeVar("OpenStream", bound=Stream)
+
+
+class OwnedStream(Generic[Item, OpenStream]):
+    """Takes all items at hand to `work` together: while it is busy, what arrives waits and goes with the next call.
+
+    When the stream breaks it is opened again with backoff, and what was not acknowledged comes again.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        open_stream: Callable[[], OpenStream],
+        receive: Callable[[OpenStream], Awaitable[tuple[list[Item], list[int]]]],
+        work: Callable[[OpenStream, list[Item]], Awaitable[None]],
+        own: OwnPartitions,
+    ) -> None:
+        self._what = what
+        self._open_stream = open_stream
+        self._receive = receive
+        self._work = work
+        self._own = own
+        self._owned_changed = asyncio.Event()
+        own.on_change(self._owned_changed.set)
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        failures = 0
+        while True:
+            begun = asyncio.get_running_loop().time()
+            try:
+                await self._serve()
+            except* PeerUnavailable as group:
+                error = _first(group)
+                (_log.warning if failures == 0 else _log.debug)("stream_lost", what=self._what, error=error.detail)
+            except* Exception:
+                _log.exception("stream_failed", what=self._what)
+            lasted_s = asyncio.get_running_loop().time() - begun
+            failures = 0 if lasted_s > 2 * _BACKOFF_S[1] else failures + 1
+            least, most = _BACKOFF_S
+            await asyncio.sleep(random.uniform(0.5, 1.0) * min(most, least * 2 ** min(failures, 10)))
+
+    async def _serve(self) -> None:
+        while not self._own.epochs:
+            self._owned_changed.clear()
+            await self._owned_changed.wait()
+        stream = self._open_stream()
+        waiting: list[Item] = []
+        arrived, taken = asyncio.Event(), asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._subscribe(stream))
+                group.create_task(self._read(stream, waiting, arrived, taken))
+                group.create_task(self._work_off(stream, waiting, arrived, taken))
+        finally:
+            await stream.close()
+
+    async def _subscribe(self, stream: OpenStream) -> None:
+        """Keep the subscriptions in line with what is owned."""
+        subscribed: dict[int, int] = {}
+        while True:
+            self._owned_changed.clear()
+            owned = dict(self._own.epochs)
+            lost = [partition for partition in subscribed if partition not in owned]
+            gained = {partition: epoch for partition, epoch in owned.items() if subscribed.get(partition) != epoch}
+            subscribed = owned
+            if lost:
+                await stream.unsubscribe(lost)
+            if gained:
+                await stream.subscribe(gained)
+            await self._owned_changed.wait()
+
+    async def _read(
+        self, stream: OpenStream, waiting: list[Item], arrived: asyncio.Event, taken: asyncio.Event
+    ) -> None:
+        while True:
+            items, ended = await self._receive(stream)
+            if ended:
+                self._own.lose(ended, f"the {self._what} stream goes to a higher epoch")
+            waiting += items
+            if items:
+                arrived.set()
+            while len(waiting) > MOST_WAITING:
+                taken.clear()
+                await taken.wait()
+
+    async def _work_off(
+        self, stream: OpenStream, waiting: list[Item], arrived: asyncio.Event, taken: asyncio.Event
+    ) -> None:
+        while True:
+            arrived.clear()
+            if not waiting:
+                await arrived.wait()
+            items = waiting[:]
+            waiting.clear()
+            taken.set()
+            await self._work(stream, items)
+
+
+def _first(group: BaseExceptionGroup[PeerUnavailable]) -> PeerUnavailable:
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    assert isinstance(first, PeerUnavailable)
+    return first

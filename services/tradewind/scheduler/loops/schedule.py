@@ -1,0 +1,72 @@
+"""Begins cycles when the trigger service says that flows are due, and settles the outbox."""
+
+import structlog
+
+from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.loops.owned_stream import OwnedStream
+from tradewind.scheduler.ports import DueStream, Outbox, Triggers
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_due import BeginDue
+from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.settle_outbox import RETRY_MS, SettleOutbox
+
+_STORE_RETRY_MS = 1_000
+_OUTBOX_LOOK_S = 15.0
+_OUTBOX_AT_ONCE = 50
+
+_log = structlog.get_logger(__name__)
+
+
+def due_loop(
+    triggers: Triggers, begin_due: BeginDue, hand_over: HandOver, own: OwnPartitions, background: Background
+) -> OwnedStream[DueFlow, DueStream]:
+    """Return the loop that begins what is due: begun on record, then acknowledged, then handed over."""
+
+    async def work(stream: DueStream, due: list[DueFlow]) -> None:
+        try:
+            answers, runs = await begin_due(due, own.epochs)
+        except Exception as error:
+            _log.warning("due_flows_not_begun", flows=len(due), error=repr(error))
+            again = [DueAnswer(flow.token, retry_ms=_STORE_RETRY_MS, error="the store is away") for flow in due]
+            await stream.answer(again)
+            return
+        if runs:
+            background.begin(hand_over(runs), "handing over of due cycles")
+        await stream.answer(answers)
+
+    return OwnedStream("due triggers", triggers.due, lambda stream: stream.receive(), work, own)
+
+
+class OutboxLoop:
+    """Repeats what was not confirmed. The call that changed a flow does it at once: here is the net below."""
+
+    def __init__(self, outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm) -> None:
+        self._outbox = outbox
+        self._settle = settle
+        self._own = own
+        self._alarm = alarm
+        own.on_change(lambda: alarm.ring_in(0))
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        while True:
+            wait_s = _OUTBOX_LOOK_S
+            try:
+                if await self._work():
+                    wait_s = RETRY_MS / 1000
+            except Exception as error:
+                _log.warning("outbox_not_settled", error=repr(error))
+            await self._alarm.sleep(wait_s)
+
+    async def _work(self) -> bool:
+        """Settle what is due; say whether there is anything left."""
+        checks = await self._outbox.check(list(self._own.epochs), _OUTBOX_AT_ONCE)
+        left = False
+        for check in checks.values():
+            left = left or check.next_ms is not None
+            for flow_id in check.due:
+                await self._outbox.postpone(flow_id, RETRY_MS)
+                left = not await self._settle.attempt(flow_id) or left
+        return left

@@ -1,0 +1,60 @@
+"""What every call to another service has in common."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from tradewind.scheduler.ports import PeerRefused, PeerUnavailable
+from tradewind.server.errors import STATUS_KEY
+
+_REFUSALS = frozenset(
+    {
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+
+
+@asynccontextmanager
+async def calling(peer: str) -> AsyncIterator[None]:
+    """Turn a failed call into PeerRefused when asking again will not help, into PeerUnavailable otherwise."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        if error.code() in _REFUSALS:
+            raise PeerRefused(error.details()) from error
+        raise PeerUnavailable(peer, f"{error.code().name}: {error.details()}") from error
+
+
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    """Return the name of the error reason that came with a status, empty when there is none."""
+    for key, value in error.trailing_metadata() or ():
+        if key == STATUS_KEY and isinstance(value, bytes):
+            for detail in Status.FromString(value).details:
+                info = ErrorInfo()
+                if detail.Unpack(info):
+                    return info.reason
+    return ""
+
+
+def milliseconds(message: Message, field: str) -> int:
+    """Return a timestamp field in milliseconds since the epoch, 0 when it is not set."""
+    if not message.HasField(field):
+        return 0
+    stamp: Timestamp = getattr(message, field)
+    return stamp.seconds * 1000 + stamp.nanos // 1_000_000
+
+
+def set_milliseconds(stamp: Timestamp, at_ms: int) -> None:
+    """Set a timestamp to milliseconds since the epoch."""
+    stamp.seconds, rest = divmod(at_ms, 1000)
+    if rest:
+        stamp.nanos = rest * 1_000_000

@@ -1,0 +1,269 @@
+"""The node task manager, over gRPC."""
+
+from collections.abc import Sequence
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, retry_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
+from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.concurrency import Concurrency, WhenFull
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
+from tradewind.scheduler.domain.node_definition import RunIf
+from tradewind.scheduler.domain.retry_definition import RetryDefinition
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.submission import (
+    ComponentSight,
+    StopOrder,
+    Submission,
+    SubmitAnswer,
+    SubmitOutcome,
+)
+from tradewind.scheduler.peers.calls import calling, milliseconds, set_milliseconds
+from tradewind.scheduler.peers.streams import EventStreamPeer
+
+NAME = "node task manager"
+_SUBMIT_S = 10.0
+_READ_S = 10.0
+
+_OUTCOMES = {
+    component_pb2.SUBMIT_OUTCOME_ACCEPTED: SubmitOutcome.ACCEPTED,
+    component_pb2.SUBMIT_OUTCOME_DUPLICATE: SubmitOutcome.DUPLICATE,
+    component_pb2.SUBMIT_OUTCOME_PLAN_UNKNOWN: SubmitOutcome.PLAN_UNKNOWN,
+    component_pb2.SUBMIT_OUTCOME_RUN_CONFLICT: SubmitOutcome.RUN_CONFLICT,
+    component_pb2.SUBMIT_OUTCOME_REFUSED: SubmitOutcome.REFUSED,
+}
+_RUN_IF = {
+    RunIf.ALL_SUCCEEDED: node_task_pb2.RUN_IF_ALL_SUCCEEDED,
+    RunIf.ANY_SUCCEEDED: node_task_pb2.RUN_IF_ANY_SUCCEEDED,
+    RunIf.ALL_DONE: node_task_pb2.RUN_IF_ALL_DONE,
+}
+_POLICY = {
+    FailurePolicy.SKIP_DOWNSTREAM: node_task_pb2.FAILURE_POLICY_SKIP_DOWNSTREAM,
+    FailurePolicy.FAIL_FAST: node_task_pb2.FAILURE_POLICY_FAIL_FAST,
+    FailurePolicy.CONTINUE: node_task_pb2.FAILURE_POLICY_CONTINUE,
+}
+_WHEN_FULL = {
+    WhenFull.WAIT: node_task_pb2.WHEN_FULL_WAIT,
+    WhenFull.DROP_NEW: node_task_pb2.WHEN_FULL_DROP_NEW,
+    WhenFull.CANCEL_OLDEST: node_task_pb2.WHEN_FULL_CANCEL_OLDEST,
+    WhenFull.KEEP_NEWEST: node_task_pb2.WHEN_FULL_KEEP_NEWEST,
+}
+_ACCEPTED = SubmitAnswer(SubmitOutcome.ACCEPTED)
+
+
+class NodeTaskManagerPeer:
+    """Implements NodeTasks."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = NodeTaskManagerServiceStub(channel)
+
+    def events(self) -> EventStreamPeer:
+        return EventStreamPeer(NAME, self._stub.ReceiveEvents())
+
+    async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
+        request = pb2.SubmitComponentsRequest()
+        for submission in runs:
+            _add_run(request, submission)
+        for plan in plans:
+            _add_plan(request, plan)
+        async with calling(NAME):
+            response = await self._stub.SubmitComponents(request, timeout=_SUBMIT_S)
+        return [_answer(result) for result in response.results]
+
+    async def stop(self, order: StopOrder) -> None:
+        request = pb2.StopComponentRequest(
+            flow_id=order.run.flow_id,
+            cycle=order.run.cycle,
+            run=order.run.run,
+            run_id=order.run_id,
+            user_id=order.user_id,
+            reason=order.reason,
+            by=order.by,
+        )
+        if order.deadline_ms:
+            set_milliseconds(request.deadline, order.deadline_ms)
+        async with calling(NAME):
+            await self._stub.StopComponent(request, timeout=_READ_S)
+
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
+        request = pb2.GetComponentsRequest(
+            runs=[
+                pb2.RunReference(
+                    flow_id=state.name.flow_id,
+                    cycle=state.name.cycle,
+                    run=state.name.run,
+                    user_id=state.facts.user_id,
+                    component_ids=[str(place) for place in range(state.facts.component_count)],
+                )
+                for state in runs
+            ]
+        )
+        async with calling(NAME):
+            response = await self._stub.GetComponents(request, timeout=_READ_S)
+        return [_sight(component) for component in response.components]
+
+    async def purge(self, flow_id: str, user_id: str) -> bool:
+        request = pb2.PurgeFlowRequest(flow_id=flow_id, user_id=user_id)
+        async with calling(NAME):
+            response = await self._stub.PurgeFlow(request, timeout=_READ_S)
+        return response.done
+
+    async def node_tasks(
+        self,
+        state: ChainState,
+        *,
+        node_ids: Sequence[str] = (),
+        outputs: bool = False,
+        signals: bool = False,
+        page_size: int = 1000,
+        page_token: str = "",
+    ) -> pb2.ListNodeTasksResponse:
+        request = pb2.ListNodeTasksRequest(
+            flow_id=state.name.flow_id,
+            cycle=state.name.cycle,
+            run=state.name.run,
+            user_id=state.facts.user_id,
+            include_outputs=outputs,
+            include_signals=signals,
+            page_size=page_size,
+            page_token=page_token,
+            node_ids=node_ids,
+        )
+        async with calling(NAME):
+            return await self._stub.ListNodeTasks(request, timeout=_READ_S)
+
+    async def outputs(self, node_tasks: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
+        request = pb2.GetNodeOutputsRequest()
+        for task_id, user_id in node_tasks:
+            request.node_tasks.add(node_task_id=task_id, user_id=user_id)
+        async with calling(NAME):
+            response = await self._stub.GetNodeOutputs(request, timeout=_READ_S)
+        return [[(output.handle, output.value_json) for output in task.outputs] for task in response.node_tasks]
+
+    async def node_logs(self, state: ChainState, after: str, limit: int) -> list[LogLine]:
+        request = pb2.ListNodeLogsRequest(
+            flow_id=state.name.flow_id,
+            cycle=state.name.cycle,
+            user_id=state.facts.user_id,
+            page_size=limit,
+            after_log_id=after,
+        )
+        async with calling(NAME):
+            response = await self._stub.ListNodeLogs(request, timeout=_READ_S)
+        return [_line(state.name.flow_id, log) for log in response.logs]
+
+
+def _component_end(component: component_pb2.Component) -> ComponentEnd:
+    counts = component.counts
+    return ComponentEnd(counts.completed, counts.failed, counts.terminated, counts.skipped, component.sinks_completed)
+
+
+def _add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> None:
+    # Set field by field: on the hot path that is half of what keyword arguments and copies cost.
+    state, facts = submission.state, submission.state.facts
+    run = request.runs.add()
+    run.flow_id, run.cycle, run.run = state.name
+    run.run_id = facts.run_id
+    run.user_id = facts.user_id
+    for component_id, digest in submission.components:
+        component = run.components.add()
+        component.component_id = component_id
+        component.plan_digest = digest
+    if facts.inputs_json:
+        run.inputs_json = facts.inputs_json
+    if facts.traceparent:
+        run.traceparent = facts.traceparent
+    if facts.deadline_ms:
+        set_milliseconds(run.deadline, facts.deadline_ms)
+    set_milliseconds(run.planned_time, facts.planned_ms)
+    set_milliseconds(run.begun_at, facts.start_ms)
+
+
+def _add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None:
+    message = request.plans.add(
+        digest=plan.digest, failure_policy=_POLICY[plan.failure_policy], max_running=plan.max_running
+    )
+    for node in plan.nodes:
+        added = message.nodes.add(
+            node_id=node.node_id,
+            node_type=node.node_type,
+            config_json="" if node.config_json == "{}" else node.config_json,
+            run_if=_RUN_IF[node.run_if],
+            schedule_to_start=_duration(node.schedule_to_start_ms),
+            start_to_close=_duration(node.start_to_close_ms),
+            priority=node.priority,
+            concurrency=_concurrency(node.concurrency),
+        )
+        if node.heartbeat_ms:
+            added.heartbeat_timeout.CopyFrom(_duration(node.heartbeat_ms))
+        if node.total_ms:
+            added.total_timeout.CopyFrom(_duration(node.total_ms))
+        if node.retry is not None:
+            added.retry.CopyFrom(_retry(node.retry))
+    for edge in plan.edges:
+        message.edges.add(
+            source=edge.source,
+            source_handle=edge.source_handle,
+            target=edge.target,
+            target_handle=edge.target_handle,
+        )
+
+
+def _concurrency(given: Concurrency | None) -> node_task_pb2.Concurrency | None:
+    if given is None:
+        return None
+    return node_task_pb2.Concurrency(key=given.key, max=given.most, when_full=_WHEN_FULL[given.when_full])
+
+
+def _retry(retry: RetryDefinition) -> retry_pb2.RetryPolicy:
+    return retry_pb2.RetryPolicy(
+        attempts=retry.attempts,
+        initial=_duration(retry.initial_ms),
+        factor=retry.factor,
+        maximum=_duration(retry.maximum_ms),
+        jitter=retry.jitter,
+        non_retryable=retry.non_retryable,
+    )
+
+
+def _duration(ms: int) -> Duration:
+    return Duration(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
+def _answer(result: component_pb2.SubmitResult) -> SubmitAnswer:
+    if result.outcome == component_pb2.SUBMIT_OUTCOME_ACCEPTED:
+        return _ACCEPTED
+    retry_ms = result.retry_delay.seconds * 1000 + result.retry_delay.nanos // 1_000_000
+    outcome = _OUTCOMES.get(result.outcome, SubmitOutcome.REFUSED)
+    return SubmitAnswer(outcome, tuple(result.unknown_plans), result.reason, retry_ms)
+
+
+def _sight(component: component_pb2.Component) -> ComponentSight:
+    return ComponentSight(
+        RunName(component.flow_id, component.cycle, component.run),
+        component.run_id,
+        component.component_id,
+        component.status == component_pb2.COMPONENT_STATUS_FINISHED,
+        _component_end(component),
+        component.node_count,
+    )
+
+
+def _line(flow_id: str, log: node_task_pb2.NodeLog) -> LogLine:
+    level = log.level if log.level in LogLevel.__members__ else LogLevel.INFO
+    source = LogSource.SYSTEM if log.source == LogSource.SYSTEM else LogSource.NODE
+    return LogLine(
+        log.log_id,
+        flow_id,
+        log.cycle,
+        log.node_id,
+        LogLevel(level),
+        source,
+        log.message,
+        milliseconds(log, "created_at"),
+    )

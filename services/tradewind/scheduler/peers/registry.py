@@ -1,0 +1,84 @@
+"""The registry, over gRPC: what live workers have declared of node types."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import structlog
+
+from tradewind.api.registry.v1 import registry_service_pb2 as pb2
+from tradewind.api.registry.v1.node_type_pb2 import NodeType
+from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.scheduler.domain.node_types import InputDeclaration
+from tradewind.server import json_schema
+
+_CALL_S = 2.0
+_FRESH_S = 3.0
+_MOST_TYPES = 10_000
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What one node type takes and gives; implements NodeTypeDeclaration."""
+
+    inputs: Mapping[str, InputDeclaration]
+    outputs: frozenset[str]
+    config_schema: str
+
+    def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
+        """Return what is wrong with a config; a schema that cannot be used faults nothing."""
+        if not self.config_schema:
+            return []
+        try:
+            return [(keys, message) for keys, message in json_schema.faults_by_place(self.config_schema, dict(config))]
+        except ValueError:
+            return []
+
+
+class Catalogue:
+    """Declarations at hand; implements NodeTypeCatalogue."""
+
+    def __init__(self, declarations: Mapping[str, Declaration]) -> None:
+        self._declarations = declarations
+
+    def declared(self, node_type: str) -> Declaration | None:
+        """Return the declaration of a type, None when no live worker offers it."""
+        return self._declarations.get(node_type)
+
+
+class RegistryPeer:
+    """Implements NodeTypes; what the registry said stays good for a few seconds."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = RegistryServiceStub(channel)
+        self._known: dict[str, tuple[float, Declaration | None]] = {}
+
+    async def catalogue(self, node_types: Collection[str]) -> Catalogue | None:
+        now = time.monotonic()
+        wanted = [name for name in node_types if self._known.get(name, (0.0, None))[0] < now]
+        if wanted:
+            try:
+                response = await self._stub.ListNodeTypes(pb2.ListNodeTypesRequest(types=wanted), timeout=_CALL_S)
+            except grpc.aio.AioRpcError as error:
+                _log.warning("registry_away", code=error.code().name, details=error.details())
+                return None
+            if len(self._known) + len(wanted) > _MOST_TYPES:
+                self._known.clear()
+            offered = {node_type.type: node_type for node_type in response.node_types if node_type.worker_ids}
+            for name in wanted:
+                declaration = _declaration(offered[name]) if name in offered else None
+                self._known[name] = (now + _FRESH_S, declaration)
+        found = {name: self._known[name][1] for name in node_types if name in self._known}
+        return Catalogue({name: declaration for name, declaration in found.items() if declaration is not None})
+
+
+def _declaration(node_type: NodeType) -> Declaration:
+    return Declaration(
+        {handle.name: InputDeclaration(handle.gather, handle.required) for handle in node_type.inputs},
+        frozenset(handle.name for handle in node_type.outputs),
+        node_type.config_schema_json,
+    )

@@ -1,0 +1,134 @@
+"""Streams on which other services deliver what is to be done: component events and due triggers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import component_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as events_pb2
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as due_pb2
+from tradewind.scheduler.domain.chain_state import ComponentEnd
+from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.peers.calls import milliseconds, set_milliseconds
+from tradewind.scheduler.ports import PeerUnavailable
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class _Stream(Generic[Request, Response]):
+    """A bidirectional call; one message is written at a time."""
+
+    def __init__(self, peer: str, call: Any) -> None:
+        self._peer = peer
+        self._call = call
+        self._writing = asyncio.Lock()
+
+    async def close(self) -> None:
+        self._call.cancel()
+
+    async def _write(self, request: Request) -> None:
+        async with self._writing, self._telling():
+            await self._call.write(request)
+
+    async def _read(self) -> Response:
+        async with self._telling():
+            response = await self._call.read()
+        if response is grpc.aio.EOF:
+            raise PeerUnavailable(self._peer, "it has ended the stream")
+        message: Response = response
+        return message
+
+    @asynccontextmanager
+    async def _telling(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except grpc.aio.AioRpcError as error:
+            raise PeerUnavailable(self._peer, f"{error.code().name}: {error.details()}") from error
+        except asyncio.InvalidStateError as error:
+            # What a write to a call that has ended raises.
+            raise PeerUnavailable(self._peer, str(error)) from error
+
+
+class EventStreamPeer(_Stream[events_pb2.ReceiveEventsRequest, events_pb2.ReceiveEventsResponse]):
+    """Implements EventStream."""
+
+    async def subscribe(self, epochs: Mapping[int, int]) -> None:
+        wanted = [events_pb2.EventSubscription(partition=p, epoch=epoch) for p, epoch in epochs.items()]
+        await self._write(events_pb2.ReceiveEventsRequest(subscribe=wanted))
+
+    async def unsubscribe(self, partitions: Collection[int]) -> None:
+        await self._write(events_pb2.ReceiveEventsRequest(unsubscribe=partitions))
+
+    async def receive(self) -> tuple[list[ComponentEvent], list[int]]:
+        response = await self._read()
+        return [_event(event) for event in response.events], list(response.ended_partitions)
+
+    async def acknowledge(self, events: Iterable[ComponentEvent]) -> None:
+        last = {(event.partition, event.shard): event.event_id for event in events}
+        acks = [
+            events_pb2.EventAck(partition=partition, shard=shard, event_id=event_id)
+            for (partition, shard), event_id in last.items()
+        ]
+        await self._write(events_pb2.ReceiveEventsRequest(acks=acks))
+
+
+class DueStreamPeer(_Stream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResponse]):
+    """Implements DueStream. `receiver` says who receives, `credits` how many triggers it holds at most."""
+
+    def __init__(self, peer: str, call: Any, receiver: str, credits: int) -> None:
+        super().__init__(peer, call)
+        self._first: dict[str, Any] = {"receiver": receiver, "credits": credits}
+
+    async def subscribe(self, epochs: Mapping[int, int]) -> None:
+        wanted = [due_pb2.PartitionSubscription(partition=p, epoch=epoch) for p, epoch in epochs.items()]
+        await self._write(due_pb2.ReceiveDueRequest(subscribe=wanted, **self._first))
+        self._first = {}
+
+    async def unsubscribe(self, partitions: Collection[int]) -> None:
+        await self._write(due_pb2.ReceiveDueRequest(unsubscribe=partitions))
+
+    async def receive(self) -> tuple[list[DueFlow], list[int]]:
+        response = await self._read()
+        return [_due(due) for due in response.due], list(response.ended_partitions)
+
+    async def answer(self, answers: Sequence[DueAnswer]) -> None:
+        request = due_pb2.ReceiveDueRequest()
+        for answer in answers:
+            if answer.retry_ms >= 0:
+                nack = request.nacks.add(token=answer.token, error=answer.error)
+                nack.retry_after.FromMilliseconds(answer.retry_ms)
+                continue
+            ack = request.acks.add(token=answer.token)
+            if answer.next_ms:
+                set_milliseconds(ack.next_fire_time, answer.next_ms)
+            else:
+                ack.finished = True
+        await self._write(request)
+
+
+def _event(event: component_pb2.Event) -> ComponentEvent:
+    finished = event.component_finished
+    component = finished.component
+    counts = component.counts
+    return ComponentEvent(
+        RunName(component.flow_id, component.cycle, component.run),
+        component.run_id,
+        component.component_id,
+        ComponentEnd(counts.completed, counts.failed, counts.terminated, counts.skipped, component.sinks_completed),
+        event.partition,
+        event.shard,
+        event.event_id,
+        finished.sink,
+        [(output.handle, output.value_json) for output in finished.outputs],
+    )
+
+
+def _due(due: trigger_pb2.DueTrigger) -> DueFlow:
+    return DueFlow(due.trigger.partition_key, milliseconds(due, "planned_time"), due.trigger.epoch, due.token)

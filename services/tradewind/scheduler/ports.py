@@ -1,0 +1,371 @@
+"""What the scheduler needs of stores and of other services, one Protocol for each noun.
+
+Every method of a store lets the store's errors through when it cannot be reached: an outage is never an answer. Methods
+that take `epochs` act for the owner of the partitions named in it: what concerns one that somebody with a higher epoch
+owns by now is answered `overtaken` and not done.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Generic, Protocol, TypeVar
+
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ListNodeTasksResponse
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginRequest
+from tradewind.scheduler.domain.chain_state import ChainState, UpdateResult
+from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.domain.flow_record import (
+    FlowRecord,
+    FlowRegistration,
+    RegisterOutcome,
+    StatusAnswer,
+    StatusChange,
+)
+from tradewind.scheduler.domain.log_line import LogLine
+from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.submission import ComponentEvent, ComponentSight, StopOrder, Submission, SubmitAnswer
+from tradewind.server.faults import Unavailable
+
+Member = TypeVar("Member")
+
+Epochs = Mapping[int, int]
+"""Partitions that the caller owns, each with the epoch under which it does."""
+
+NOT_OWNER: Epochs = MappingProxyType({})
+"""For callers that do not act as an owner: any replica may do what a client asks for."""
+
+
+class FlowRecords(Protocol):
+    """Flows on record."""
+
+    async def register(self, registration: FlowRegistration) -> tuple[RegisterOutcome, int]:
+        """Put a definition on record and return what became of it and the revision.
+
+        A new revision keeps last_cycle, created_at and status; the digest on record changes nothing. A running flow
+        whose interval changed gets a higher schedule epoch and stands in the outbox. While cycles are open, the
+        definition before stays readable. A request seen before answers `repeated`, or `reused` for another payload.
+        """
+        ...
+
+    async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
+        """Return flows in the order asked for, None where there is none."""
+        ...
+
+    async def list_ids(self, after: str, limit: int) -> list[str]:
+        """Return up to `limit` ids greater than `after`, in the order of their bytes, over all partitions."""
+        ...
+
+    async def change_status(self, change: StatusChange) -> StatusAnswer:
+        """Move a flow to another status; a flow that is there already is left alone, but for its runs.
+
+        A change raises the schedule epoch and puts the flow into the outbox. Leaving `running` for good marks every
+        open run as stopping, raises its version and makes it due for a look at once.
+        """
+        ...
+
+    async def definition(self, flow_id: str, revision: int) -> str | None:
+        """Return the definition of a revision that is current or that open runs may need, else None."""
+        ...
+
+    async def raise_schedule_epoch(self, flow_id: str) -> int:
+        """Raise a flow's schedule epoch and return it; 0 when there is no flow."""
+        ...
+
+    async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
+        """Remove up to `cycles` cycles of a flow that is being deleted, or with the last ones the flow.
+
+        Returns True when nothing is left but a tombstone, which keeps later schedule epochs of this id higher.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DueCheck(Generic[Member]):
+    """What of a partition wants a look: members due now, longest due first, and when the next one is (ms), if any."""
+
+    due: tuple[Member, ...]
+    next_ms: int | None
+
+
+class Outbox(Protocol):
+    """Flows whose schedule must still reach the trigger service, or that must still be removed."""
+
+    async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[str]]:
+        """Return, for each partition, up to `limit` flows to be tried now."""
+        ...
+
+    async def settle(self, flow_id: str, schedule_epoch: int) -> bool:
+        """Take a flow out that has this schedule epoch still; False when it has changed since."""
+        ...
+
+    async def postpone(self, flow_id: str, delay_ms: int) -> None:
+        """Try a flow that is in the outbox again after `delay_ms`."""
+        ...
+
+
+class CycleRecords(Protocol):
+    """Cycles: beginning and reading them."""
+
+    async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
+        """Begin cycles, each judged by itself, those of a partition in order; one round trip for all.
+
+        Checks, in this order: the flow is there and not being deleted; the request was not seen before; a scheduled one
+        carries a current schedule epoch, its flow is running, and its planned time was not answered before; the
+        revision is current; with overlap `skip` no cycle is open. Then the number after the latest is allocated, never
+        one in use, and the run put on record at version 1, among the open ones.
+        """
+        ...
+
+    async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
+        """Return up to `limit` runs that are on record, newest first, from the one before `below`."""
+        ...
+
+    async def latest_run(self, flow_id: str, cycle: int) -> RunName | None:
+        """Return the latest run of a cycle that was begun and not trimmed."""
+        ...
+
+    async def node_ids(self, run: RunName) -> frozenset[str]:
+        """Return the node ids of a run."""
+        ...
+
+
+class ChainStateRepository(Protocol):
+    """Chain states under compare-and-set. `CycleRecords.begin` is the first write of each, over version 0.
+
+    Nothing here makes a record: what DeleteFlow removed cannot come back by a late write.
+    """
+
+    async def load(self, run: RunName) -> ChainState | None:
+        """Return a copy of the state on record, None when there is none."""
+        ...
+
+    async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
+        """Return states in the order asked for."""
+        ...
+
+    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
+        """Write `fields` of a state over the version that it carries; the store raises the version.
+
+        `conflict` when the record has another version, `missing` when there is none of this run_id, `terminal` when it
+        has ended. With a terminal status the run ends: out of the open ones, end time set, and its records expire.
+        """
+        ...
+
+    async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
+        """Do many updates, each by itself; one round trip for all.
+
+        A run that ends also trims its flow's oldest ended cycles beyond keep_cycles, and moves a flow that runs once.
+        """
+        ...
+
+
+class OpenRuns(Protocol):
+    """Runs that have begun and not ended, by the time of their next check."""
+
+    async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[RunName]]:
+        """Return, for each partition, up to `limit` runs due for a look."""
+        ...
+
+    async def postpone(self, runs: Mapping[RunName, int]) -> None:
+        """Look at open runs again after so many ms; runs that have ended meanwhile are left alone."""
+        ...
+
+    async def of_flow(self, flow_id: str, limit: int) -> list[RunName]:
+        """Return up to `limit` open runs of a flow."""
+        ...
+
+    async def forget(self, run: RunName) -> None:
+        """Take a run out that has no record any more."""
+        ...
+
+
+class LogLines(Protocol):
+    """The scheduler's own lines of cycles; they are written by the scripts that begin, stop and end runs."""
+
+    async def read(self, flow_id: str, cycle: int) -> list[LogLine]:
+        """Return the lines of a cycle, oldest first, at most 1000."""
+        ...
+
+
+class Partitions(Protocol):
+    """Who owns which partition."""
+
+    async def take(self, partition: int, *, force: bool = False) -> int:
+        """Take a partition whose lease has lapsed, or with `force` from whoever holds it.
+
+        Returns the new epoch, higher than any before, or 0 when somebody holds it.
+        """
+        ...
+
+    async def renew(self, held: Mapping[int, int]) -> set[int]:
+        """Renew the leases of these partitions and return those that are lost: lapsed, or somebody else's."""
+        ...
+
+    async def release(self, held: Mapping[int, int]) -> None:
+        """End the leases of these partitions as far as they still are the caller's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """A change to a run, at `version`; cycle -1 says that the flow is gone.
+
+    `state_after(before)` returns the state after it, given the one before (None at the beginning), or None when the
+    record has to be read for that.
+    """
+
+    run: RunName
+    version: int
+    state_after: Callable[[ChainState | None], ChainState | None]
+
+
+class ChangeFeed(Protocol):
+    """Changes to runs, as they happen, on whichever replica."""
+
+    async def subscribe(
+        self, partition: int, heard: Callable[[Sequence[RunChange]], None], resync: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call `heard` with each batch of changes of a partition from now on, and `resync` when some may be missed.
+
+        Returns, once nothing can be missed any more, what ends it.
+        """
+        ...
+
+
+class PeerUnavailable(Unavailable):
+    """Another service cannot be reached, or does not answer in time; trying again later may work."""
+
+    def __init__(self, peer: str, detail: str) -> None:
+        super().__init__("PEER_UNAVAILABLE", f"the {peer} cannot be reached at the moment", metadata={"peer": peer})
+        self.detail = detail
+
+
+class PeerRefused(Exception):
+    """Another service finds fault with what it is asked; asking again will not help."""
+
+
+class StaleSchedule(Exception):
+    """The trigger service knows a higher schedule epoch of a flow."""
+
+
+class EventStream(Protocol):
+    """Events of partitions that the receiver owns. Every method raises PeerUnavailable when the stream breaks."""
+
+    async def subscribe(self, epochs: Mapping[int, int]) -> None:
+        """Deliver these partitions from now on, from the first event that is not acknowledged."""
+        ...
+
+    async def unsubscribe(self, partitions: Collection[int]) -> None:
+        """Deliver these partitions no more."""
+        ...
+
+    async def receive(self) -> tuple[list[ComponentEvent], list[int]]:
+        """Wait for events; beside them the partitions that a higher epoch has taken over."""
+        ...
+
+    async def acknowledge(self, events: Iterable[ComponentEvent]) -> None:
+        """Say that these events, and all before them, are handled for good."""
+        ...
+
+    async def close(self) -> None:
+        """End."""
+        ...
+
+
+class DueStream(Protocol):
+    """Due triggers of partitions that the receiver owns. Every method raises PeerUnavailable when it breaks."""
+
+    async def subscribe(self, epochs: Mapping[int, int]) -> None:
+        """Deliver these partitions from now on."""
+        ...
+
+    async def unsubscribe(self, partitions: Collection[int]) -> None:
+        """Deliver these partitions no more."""
+        ...
+
+    async def receive(self) -> tuple[list[DueFlow], list[int]]:
+        """Wait for due triggers; beside them the partitions that a higher epoch has taken over."""
+        ...
+
+    async def answer(self, answers: Sequence[DueAnswer]) -> None:
+        """Answer due triggers."""
+        ...
+
+    async def close(self) -> None:
+        """End."""
+        ...
+
+
+class NodeTasks(Protocol):
+    """The node task manager. Every method raises PeerUnavailable when it cannot be reached."""
+
+    def events(self) -> EventStream:
+        """Open the stream of events."""
+        ...
+
+    async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
+        """Hand runs over, together at most 500 nodes' worth, with the bodies of plans it may not know.
+
+        Raises PeerRefused when it finds fault with one of them.
+        """
+        ...
+
+    async def stop(self, order: StopOrder) -> None:
+        """Stop a run, also one that is not submitted yet; repeating it does nothing."""
+        ...
+
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
+        """Return where the components of runs stand, unknown ones left out; at most 500 runs."""
+        ...
+
+    async def purge(self, flow_id: str, user_id: str) -> bool:
+        """Remove everything of a flow in a bounded step; True when nothing is left."""
+        ...
+
+    async def node_tasks(
+        self, state: ChainState, *, node_ids: Sequence[str] = (), outputs: bool = False, signals: bool = False,
+        page_size: int = 1000, page_token: str = "",
+    ) -> ListNodeTasksResponse:  # fmt: skip
+        """Return a page of a run's node tasks, as the node task manager says it: the scheduler passes them on."""
+        ...
+
+    async def outputs(self, node_tasks: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
+        """Return what node tasks (id, user) emitted, JSON text by handle, in order; of the first of them at least one.
+
+        At most 1000; the answer stops early when it would be too large.
+        """
+        ...
+
+    async def node_logs(self, state: ChainState, after: str, limit: int) -> list[LogLine]:
+        """Return up to `limit` lines that nodes wrote in a cycle after the line `after`, oldest first."""
+        ...
+
+
+class Triggers(Protocol):
+    """The trigger service. Every method raises PeerUnavailable when it cannot be reached."""
+
+    def due(self) -> DueStream:
+        """Open the stream of due triggers."""
+        ...
+
+    async def save(self, flow_id: str, *, interval_ms: int, anchor_ms: int, schedule_epoch: int) -> None:
+        """Let a flow be due at `anchor_ms` and every `interval_ms` after it, or once for an interval of 0.
+
+        Raises StaleSchedule when a higher epoch is known.
+        """
+        ...
+
+    async def remove(self, flow_id: str, schedule_epoch: int) -> None:
+        """Let a flow be due no more. Raises StaleSchedule when a higher epoch is known."""
+        ...
+
+
+class NodeTypes(Protocol):
+    """The catalogue of node types that live workers offer."""
+
+    async def catalogue(self, node_types: Collection[str]) -> NodeTypeCatalogue | None:
+        """Return the declarations of these types as far as somebody offers them, None when nobody could be asked."""
+        ...

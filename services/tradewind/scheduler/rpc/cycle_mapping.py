@@ -1,0 +1,108 @@
+"""Cycles, their events and log lines as messages."""
+
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
+from tradewind.scheduler.domain.node_counts import NodeCounts
+from tradewind.scheduler.rpc.times import set_ms
+
+CYCLE_STATUS = {
+    CycleStatus.RUNNING: cycle_pb2.CYCLE_STATUS_RUNNING,
+    CycleStatus.COMPLETED: cycle_pb2.CYCLE_STATUS_COMPLETED,
+    CycleStatus.PARTIAL: cycle_pb2.CYCLE_STATUS_PARTIAL,
+    CycleStatus.FAILED: cycle_pb2.CYCLE_STATUS_FAILED,
+    CycleStatus.TIMEOUT: cycle_pb2.CYCLE_STATUS_TIMEOUT,
+    CycleStatus.CANCELLED: cycle_pb2.CYCLE_STATUS_CANCELLED,
+}
+STATUS_OF_CYCLE = {number: status for status, number in CYCLE_STATUS.items()}
+_ORIGIN = {
+    CycleOrigin.SCHEDULE: cycle_pb2.CYCLE_ORIGIN_SCHEDULE,
+    CycleOrigin.RUN_FLOW: cycle_pb2.CYCLE_ORIGIN_RUN_FLOW,
+}
+_LEVEL = {
+    LogLevel.DEBUG: cycle_pb2.LOG_LEVEL_DEBUG,
+    LogLevel.INFO: cycle_pb2.LOG_LEVEL_INFO,
+    LogLevel.WARNING: cycle_pb2.LOG_LEVEL_WARNING,
+    LogLevel.ERROR: cycle_pb2.LOG_LEVEL_ERROR,
+    LogLevel.CRITICAL: cycle_pb2.LOG_LEVEL_CRITICAL,
+}
+LEVEL_OF = {number: level for level, number in _LEVEL.items()}
+_SOURCE = {
+    LogSource.SCHEDULER: cycle_pb2.LOG_SOURCE_SCHEDULER,
+    LogSource.NODE: cycle_pb2.LOG_SOURCE_NODE,
+    LogSource.SYSTEM: cycle_pb2.LOG_SOURCE_SYSTEM,
+    LogSource.USER: cycle_pb2.LOG_SOURCE_USER,
+}
+
+
+def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
+    """Fill an empty message in place: on the hot path that is half of what building and copying one costs."""
+    facts = state.facts
+    message.flow_id, message.cycle, message.run = state.name
+    message.run_id = facts.run_id
+    message.status = CYCLE_STATUS[state.status]
+    if state.reason:
+        message.reason = state.reason
+    set_ms(message.planned_time, facts.planned_ms)
+    set_ms(message.start_time, facts.start_ms)
+    if state.end_ms:
+        set_ms(message.end_time, state.end_ms)
+    message.revision = facts.revision
+    message.origin = _ORIGIN[facts.origin]
+    if facts.inputs_json:
+        message.inputs_json = facts.inputs_json
+    if state.components:
+        counts = state.counts()
+        message.counts.completed = counts.completed
+        if counts.failed or counts.terminated or counts.skipped:
+            message.counts.failed = counts.failed
+            message.counts.terminated = counts.terminated
+            message.counts.skipped = counts.skipped
+    message.node_count = facts.node_count
+    message.version = state.version
+    if facts.traceparent:
+        message.trace_id = facts.traceparent.split("-")[1]
+
+
+def cycle(state: ChainState) -> cycle_pb2.Cycle:
+    """Return a cycle as it stands."""
+    message = cycle_pb2.Cycle()
+    fill_cycle(message, state)
+    return message
+
+
+def event(state: ChainState) -> cycle_pb2.CycleEvent:
+    """Return what happened: the state after it."""
+    message = cycle_pb2.CycleEvent(event_id=f"{state.name}-{state.version}")
+    fill_cycle(message.cycle, state)
+    return message
+
+
+def statistics(counts: NodeCounts) -> cycle_pb2.CycleStatistics:
+    """Return counts of nodes by status."""
+    return cycle_pb2.CycleStatistics(
+        total_nodes=counts.total,
+        running_nodes=counts.running,
+        completed_nodes=counts.completed,
+        error_nodes=counts.failed,
+        registered_nodes=counts.registered,
+        pending_nodes=counts.pending,
+        terminated_nodes=counts.terminated,
+        skipped_nodes=counts.skipped,
+    )
+
+
+def log_line(line: LogLine) -> cycle_pb2.LogLine:
+    """Return a line of a log."""
+    message = cycle_pb2.LogLine(
+        log_id=line.log_id,
+        flow_id=line.flow_id,
+        cycle=line.cycle,
+        node_id=line.node_id,
+        level=_LEVEL[line.level],
+        source=_SOURCE[line.source],
+        message=line.text,
+    )
+    set_ms(message.created_at, line.at_ms)
+    return message

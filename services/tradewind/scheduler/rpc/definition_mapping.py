@@ -1,0 +1,134 @@
+"""Flow definitions as they come in requests: Weather Syntax as a Struct or as text, or typed."""
+
+from typing import Any
+
+from google.protobuf.struct_pb2 import ListValue, Struct, Value
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
+from tradewind.scheduler.domain.weather import FlowDraft, read_weather, read_weather_json
+
+_RUN_IF = {
+    node_task_pb2.RUN_IF_ALL_SUCCEEDED: "all_succeeded",
+    node_task_pb2.RUN_IF_ANY_SUCCEEDED: "any_succeeded",
+    node_task_pb2.RUN_IF_ALL_DONE: "all_done",
+}
+_WHEN_FULL = {
+    node_task_pb2.WHEN_FULL_WAIT: "wait",
+    node_task_pb2.WHEN_FULL_DROP_NEW: "drop_new",
+    node_task_pb2.WHEN_FULL_CANCEL_OLDEST: "cancel_oldest",
+    node_task_pb2.WHEN_FULL_KEEP_NEWEST: "keep_newest",
+}
+_OVERLAP = {flow_pb2.OVERLAP_POLICY_SKIP: "skip", flow_pb2.OVERLAP_POLICY_ALLOW: "allow"}
+_FAILURE_POLICY = {
+    node_task_pb2.FAILURE_POLICY_SKIP_DOWNSTREAM: "skip_downstream",
+    node_task_pb2.FAILURE_POLICY_FAIL_FAST: "fail_fast",
+    node_task_pb2.FAILURE_POLICY_CONTINUE: "continue",
+}
+
+
+def draft_of(form: str | None, message: Any, path: str) -> FlowDraft:
+    """Read the definition that stands in the field `form` of `message`; `path` names where one was to be."""
+    match form:
+        case "weather":
+            return read_weather(_object(message.weather), from_struct=True)
+        case "weather_json":
+            return read_weather_json(message.weather_json)
+        case "spec":
+            return _draft_of_spec(message.spec)
+        case _:
+            faults = FaultList()
+            faults.add(path, "is required; give exactly one of weather, weather_json and spec")
+            return FlowDraft((), (), None, faults)
+
+
+def _object(struct: Struct) -> dict[str, Any]:
+    return {key: _value(value) for key, value in struct.fields.items()}
+
+
+def _value(value: Value) -> Any:
+    match value.WhichOneof("kind"):
+        case "number_value":
+            return value.number_value
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case "struct_value":
+            return _object(value.struct_value)
+        case "list_value":
+            return _list(value.list_value)
+        case _:
+            return None
+
+
+def _list(values: ListValue) -> list[Any]:
+    return [_value(value) for value in values.values]
+
+
+def _draft_of_spec(spec: flow_pb2.FlowSpec) -> FlowDraft:
+    faults = FaultList()
+    weather: dict[str, Any] = {
+        "nodes": [_node(node, f"nodes[{place}]", faults) for place, node in enumerate(spec.nodes)],
+        "edges": [
+            {
+                "source": edge.source,
+                "source_handle": edge.source_handle,
+                "target": edge.target,
+                "target_handle": edge.target_handle,
+            }
+            for edge in spec.edges
+        ],
+    }
+    for name in ("interval", "timeout", "keep_cycles", "max_running", "description"):
+        if given := getattr(spec, name):
+            weather[name] = given
+    if spec.labels:
+        weather["labels"] = dict(spec.labels)
+    _choose(weather, "overlap", spec.overlap, _OVERLAP, "overlap", faults)
+    _choose(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "failure_policy", faults)
+    return read_weather(weather, earlier=faults)
+
+
+def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, Any]:
+    weather: dict[str, Any] = {"id": node.id, "type": node.type}
+    if node.config_json:
+        config = read_json_text(node.config_json, f"{path}.config_json", faults)
+        if config is not UNREADABLE:
+            weather["config"] = config
+    for name in ("schedule_to_start", "timeout", "priority"):
+        if given := getattr(node, name):
+            weather[name] = given
+    if node.HasField("concurrency"):
+        concurrency = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
+        path_of = f"{path}.concurrency.when_full"
+        _choose(concurrency, "when_full", node.concurrency.when_full, _WHEN_FULL, path_of, faults)
+    if node.HasField("timeouts"):
+        weather["timeouts"] = {field.name: value for field, value in node.timeouts.ListFields()}
+    if node.HasField("retry"):
+        weather["retry"] = _retry(node.retry)
+    _choose(weather, "run_if", node.run_if, _RUN_IF, f"{path}.run_if", faults)
+    return weather
+
+
+def _retry(retry: flow_pb2.RetrySpec) -> dict[str, Any]:
+    """The fields that are set, each as it is: they are judged as those of Weather Syntax are."""
+    weather: dict[str, Any] = {
+        name: getattr(retry, name) for name in ("attempts", "factor", "jitter") if retry.HasField(name)
+    }
+    weather |= {name: value for name in ("initial", "maximum") if (value := getattr(retry, name))}
+    if retry.non_retryable:
+        weather["non_retryable"] = list(retry.non_retryable)
+    return weather
+
+
+def _choose(
+    weather: dict[str, Any], name: str, number: int, words: dict[Any, str], path: str, faults: FaultList
+) -> None:
+    """Put the word for an enum value into the definition; 0 leaves the default."""
+    if number in words:
+        weather[name] = words[number]
+    elif number:
+        faults.add(path, f"{number} is no known value; one of {', '.join(words.values())}")

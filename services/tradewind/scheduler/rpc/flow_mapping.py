@@ -1,0 +1,71 @@
+"""Flows as messages."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.structure import FlowStructure
+from tradewind.scheduler.rpc.times import set_ms
+from tradewind.server.faults import Violation
+
+FLOW_STATUS = {
+    FlowStatus.REGISTERED: flow_pb2.FLOW_STATUS_REGISTERED,
+    FlowStatus.RUNNING: flow_pb2.FLOW_STATUS_RUNNING,
+    FlowStatus.PAUSED: flow_pb2.FLOW_STATUS_PAUSED,
+    FlowStatus.STOPPED: flow_pb2.FLOW_STATUS_STOPPED,
+    FlowStatus.COMPLETED: flow_pb2.FLOW_STATUS_COMPLETED,
+    FlowStatus.FAILED: flow_pb2.FLOW_STATUS_FAILED,
+    FlowStatus.DELETING: flow_pb2.FLOW_STATUS_DELETING,
+}
+STATUS_OF_FLOW = {number: status for status, number in FLOW_STATUS.items()}
+
+
+def flow(record: FlowRecord) -> flow_pb2.Flow:
+    """Return a flow as it stands on record."""
+    message = flow_pb2.Flow(
+        flow_id=record.flow_id,
+        user_id=record.user_id,
+        status=FLOW_STATUS[record.status],
+        config_json=record.config_json,
+        structure=_structure(msgspec.json.decode(record.structure_json)),
+        last_cycle=record.last_cycle,
+        revision=record.revision,
+        labels=dict(record.labels),
+        running_cycles=record.running_cycles,
+        etag=record.etag,
+    )
+    if record.next_execution_ms:
+        set_ms(message.next_execution, record.next_execution_ms)
+    set_ms(message.created_at, record.created_ms)
+    set_ms(message.updated_at, record.updated_ms)
+    return message
+
+
+def structure(found: FlowStructure) -> flow_pb2.FlowStructure:
+    """Return the structure of a definition."""
+    return _structure(found.to_dict())
+
+
+def violations(found: Iterable[Violation]) -> list[flow_pb2.Violation]:
+    """Return faults, or notes, as data."""
+    return [flow_pb2.Violation(path=violation.path, message=violation.message) for violation in found]
+
+
+def _structure(shape: Mapping[str, Any]) -> flow_pb2.FlowStructure:
+    message = flow_pb2.FlowStructure(component_count=shape["component_count"])
+    for component_id, component in shape["components"].items():
+        message.components[component_id].CopyFrom(
+            flow_pb2.ComponentStructure(
+                nodes=component["nodes"],
+                entry_nodes=component["entry_nodes"],
+                node_count=component["node_count"],
+                is_dag=component["is_dag"],
+                error=component.get("error", ""),
+                cycle_path=component.get("cycle_path", ()),
+            )
+        )
+    return message

@@ -1,0 +1,228 @@
+"""SchedulerService: parse, call the use case, answer."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
+from tradewind.scheduler.rpc.checks import chosen, identifiers, text
+from tradewind.scheduler.rpc.definition_mapping import draft_of
+from tradewind.scheduler.rpc.run_stream import RunStream
+from tradewind.scheduler.rpc.times import ms_of, seconds_of
+from tradewind.scheduler.use_cases.change_flow import ChangeFlow
+from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
+from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter, ReadFlows
+from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
+from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.run_cycles import RunCycles
+from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.errors import ErrorTable
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
+from tradewind.server.streams import OpenStreams
+from tradewind.server.telemetry import current_traceparent
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+MOST_WATCHED = 1000
+
+
+class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
+    """Any replica answers any call."""
+
+    def __init__(
+        self,
+        *,
+        register: RegisterFlow,
+        read: ReadFlows,
+        change: ChangeFlow,
+        run: RunCycles,
+        outputs: SinkOutputs,
+        describe: DescribeCycle,
+        logs: ReadLogs,
+        watch: WatchFlows,
+        streams: OpenStreams,
+        errors: ErrorTable,
+    ) -> None:
+        self._register = register
+        self._read = read
+        self._change = change
+        self._run = run
+        self._outputs = outputs
+        self._describe = describe
+        self._logs = logs
+        self._watch = watch
+        self._streams = streams
+        self._errors = errors
+
+    async def AnalyzeFlow(self, request: pb2.AnalyzeFlowRequest, context: Context) -> pb2.AnalyzeFlowResponse:
+        definition = request.definition
+        analysis = await self._register.analyze(draft_of(definition.WhichOneof("form"), definition, "definition"))
+        return pb2.AnalyzeFlowResponse(
+            structure=flow_mapping.structure(analysis.structure),
+            violations=flow_mapping.violations(analysis.violations),
+        )
+
+    async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:
+        draft = draft_of(request.WhichOneof("definition"), request, "definition")
+        registered = await self._register(
+            request.flow_id, draft, dict(request.labels), request.user_id, request.request_id
+        )
+        return pb2.RegisterFlowResponse(
+            flow=flow_mapping.flow(registered.flow),
+            changed=registered.changed,
+            warnings=flow_mapping.violations(registered.warnings),
+        )
+
+    async def GetFlow(self, request: pb2.GetFlowRequest, context: Context) -> pb2.GetFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        response = pb2.GetFlowResponse(flow=flow_mapping.flow(await self._read.flow(request.flow_id)))
+        latest = await self._read.latest(request.flow_id)
+        if latest is not None:
+            cycle_mapping.fill_cycle(response.current_cycle, latest)
+        return response
+
+    async def ListFlows(self, request: pb2.ListFlowsRequest, context: Context) -> pb2.ListFlowsResponse:
+        wanted = FlowFilter(
+            statuses=chosen("statuses", request.statuses, flow_mapping.STATUS_OF_FLOW),
+            labels=dict(request.labels),
+            created_after_ms=ms_of(request, "created_after"),
+            created_before_ms=ms_of(request, "created_before"),
+        )
+        after = page_position(request.page_token, str) or ""
+        flows, following = await self._read.flows(wanted, after, page_size_of(request.page_size))
+        return pb2.ListFlowsResponse(
+            flows=[flow_mapping.flow(record) for record in flows], next_page_token=page_token(following)
+        )
+
+    async def StartFlow(self, request: pb2.StartFlowRequest, context: Context) -> pb2.StartFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        flow = await self._change.start(request.flow_id, ms_of(request, "start_at"))
+        return pb2.StartFlowResponse(flow=flow_mapping.flow(flow))
+
+    async def StopFlow(self, request: pb2.StopFlowRequest, context: Context) -> pb2.StopFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        by, reason = text("by", request.by, 128), text("reason", request.reason, 1024)
+        flow = await self._change.stop(request.flow_id, by or "user", reason or "the flow was stopped")
+        return pb2.StopFlowResponse(flow=flow_mapping.flow(flow))
+
+    async def DeleteFlow(self, request: pb2.DeleteFlowRequest, context: Context) -> pb2.DeleteFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        wait_s = max(0.0, seconds_of(request, "wait"))
+        return pb2.DeleteFlowResponse(done=await self._change.delete(request.flow_id, wait_s))
+
+    async def RunFlow(self, request: pb2.RunFlowRequest, context: Context) -> pb2.RunFlowResponse:
+        return await self._run_one(request, current_traceparent())
+
+    async def StreamRuns(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
+        with self._streams.opened():
+            await RunStream(self._run_one, self._errors).serve(context)
+
+    async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
+        wait_s = run_mapping.wait_of(request)
+        (wish,) = run_mapping.wishes_of([request], request.request_id, "", traceparent)
+        (result,) = await self._run([wish], wait_s)
+        fault = run_mapping.refusal(request.flow_id, result, request.request_id)
+        if fault is not None:
+            raise fault
+        response = pb2.RunFlowResponse()
+        if result.state is not None:
+            cycle_mapping.fill_cycle(response.cycle, result.state)
+            if request.include_outputs and result.planned is not None:
+                (outputs,) = await self._outputs([(result.state, result.planned)])
+                run_mapping.add_outputs(response.outputs, outputs)
+        return response
+
+    async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:
+        wait_s = run_mapping.wait_of(request)
+        if len(request.items) > run_mapping.MOST_ITEMS:
+            message = f"{len(request.items)} items; at most {run_mapping.MOST_ITEMS}: send several requests"
+            raise InvalidInput([Violation("items", message)])
+        wishes = run_mapping.wishes_of(request.items, request.request_id, "items[{}].", current_traceparent())
+        results = await self._run(wishes, wait_s)
+        response = run_mapping.run_flows_response(wishes, results, request.request_id)
+        if request.include_outputs:
+            begun = [
+                (message, (result.state, result.planned))
+                for message, result in zip(response.results, results, strict=True)
+                if result.state is not None and result.planned is not None
+            ]
+            found = await self._outputs([run for _, run in begun])
+            for (answer, _), outputs in zip(begun, found, strict=True):
+                run_mapping.add_outputs(answer.outputs, outputs)
+        return response
+
+    async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:
+        state = await self._read.cycle(*_cycle_of(request))
+        return pb2.GetCycleResponse(cycle=cycle_mapping.cycle(state))
+
+    async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:
+        identifiers(flow_id=request.flow_id)
+        wanted = CycleFilter(
+            statuses=chosen("statuses", request.statuses, cycle_mapping.STATUS_OF_CYCLE),
+            started_after_ms=ms_of(request, "started_after"),
+            started_before_ms=ms_of(request, "started_before"),
+        )
+        position = page_position(request.page_token, tuple[int, int])
+        below = RunName(request.flow_id, *position) if position else None
+        states, following = await self._read.cycles(request.flow_id, wanted, below, page_size_of(request.page_size))
+        token = page_token((following.cycle, following.run) if following else None)
+        return pb2.ListCyclesResponse(cycles=[cycle_mapping.cycle(state) for state in states], next_page_token=token)
+
+    async def DescribeCycle(self, request: pb2.DescribeCycleRequest, context: Context) -> pb2.DescribeCycleResponse:
+        found = await self._describe(
+            *_cycle_of(request),
+            outputs=request.include_outputs,
+            lines=not request.omit_logs,
+            page_size=page_size_of(request.page_size or MAX_PAGE_SIZE),
+            page_token=request.page_token,
+        )
+        response = pb2.DescribeCycleResponse(
+            cycle=cycle_mapping.cycle(found.state),
+            flow_status=flow_mapping.FLOW_STATUS[found.flow.status],
+            nodes=found.page.node_tasks,
+            signals=found.page.signals,
+            logs=[cycle_mapping.log_line(line) for line in found.lines],
+            next_page_token=found.page.next_page_token,
+        )
+        if found.statistics is not None:
+            response.statistics.CopyFrom(cycle_mapping.statistics(found.statistics))
+        return response
+
+    async def WatchFlow(self, request: pb2.WatchFlowRequest, context: Context) -> AsyncIterator[pb2.WatchFlowResponse]:
+        if not 1 <= len(request.flow_ids) <= MOST_WATCHED:
+            message = f"{len(request.flow_ids)} flows; at least 1, at most {MOST_WATCHED}"
+            raise InvalidInput([Violation("flow_ids", message)])
+        identifiers(**{f"flow_ids[{place}]": flow_id for place, flow_id in enumerate(request.flow_ids)})
+        cycle = request.cycle if request.HasField("cycle") else None
+        async for states in self._watch(list(request.flow_ids), cycle):
+            yield pb2.WatchFlowResponse(events=[cycle_mapping.event(state) for state in states])
+
+    async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
+        identifiers(flow_id=request.flow_id)
+        least = cycle_mapping.LEVEL_OF.get(request.min_level or cycle_pb2.LOG_LEVEL_DEBUG)
+        if least is None:
+            raise InvalidInput([Violation("min_level", f"{request.min_level} is no known level")])
+        lines, following = await self._logs.page(
+            request.flow_id,
+            request.cycle if request.HasField("cycle") else None,
+            LineFilter(request.node_id, least),
+            page_position(request.page_token, LogPosition),
+            page_size_of(request.page_size),
+        )
+        return pb2.ListLogsResponse(
+            lines=[cycle_mapping.log_line(line) for line in lines], next_page_token=page_token(following)
+        )
+
+
+def _cycle_of(request: pb2.GetCycleRequest | pb2.DescribeCycleRequest) -> tuple[str, int | None, int | None]:
+    identifiers(flow_id=request.flow_id)
+    cycle = request.cycle if request.HasField("cycle") else None
+    run = request.run if request.HasField("run") else None
+    return request.flow_id, cycle, run

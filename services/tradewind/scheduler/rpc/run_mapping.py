@@ -1,0 +1,133 @@
+"""Requests to run flows, and what became of them."""
+
+import hashlib
+from collections.abc import Iterable, MutableSequence, Sequence
+
+import msgspec
+from google.protobuf.message import Message
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
+from tradewind.scheduler.rpc.cycle_mapping import fill_cycle
+from tradewind.scheduler.rpc.times import seconds_of
+from tradewind.scheduler.use_cases.begin_cycles import Wish
+from tradewind.scheduler.use_cases.faults import (
+    cycle_not_found,
+    flow_deleting,
+    flow_not_found,
+    overlap_skipped,
+    request_id_reused,
+)
+from tradewind.scheduler.use_cases.register_flow import request_faults
+from tradewind.scheduler.use_cases.run_cycles import RunResult
+from tradewind.scheduler.use_cases.sink_outputs import Outputs
+from tradewind.server.faults import Aborted, Fault, InvalidInput, Violation
+from tradewind.server.identifiers import check_identifier, is_identifier
+
+MOST_ITEMS = 10_000
+LONGEST_WAIT_S = 3600.0
+LARGEST_INPUTS = 1024 * 1024
+"""In bytes."""
+
+_json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def wishes_of(
+    items: Sequence[pb2.RunFlowItem | pb2.RunFlowRequest], request_id: str, path: str, traceparent: str
+) -> list[Wish]:
+    """Return what is wished for; `path` is a format for the place of an item. Raises InvalidInput with every fault."""
+    faults = request_faults(request_id)
+    wishes: list[Wish] = []
+    for place, item in enumerate(items):
+        flow_id, inputs_json = item.flow_id, item.inputs_json
+        if inputs_json or not is_identifier(flow_id):
+            faults += _item_faults(path.format(place), flow_id, inputs_json)
+        request = None
+        if request_id:
+            name = f"{request_id}/{place}" if path else request_id
+            request = RememberedRequest(DEFAULT_USER, name, _payload(flow_id, inputs_json))
+        wishes.append(Wish(flow_id, inputs_json=inputs_json, request=request, traceparent=traceparent))
+    if faults:
+        raise InvalidInput(faults[:100])
+    return wishes
+
+
+def wait_of(request: Message) -> float:
+    """Return how long to wait, in seconds. Raises InvalidInput."""
+    wait_s = seconds_of(request, "wait")
+    if not 0 <= wait_s <= LONGEST_WAIT_S:
+        raise InvalidInput([Violation("wait", f"must be from 0 s to 1 h, is {wait_s:g} s")])
+    return wait_s
+
+
+def refusal(flow_id: str, result: RunResult, request_id: str) -> Fault | None:
+    """Return why no cycle is there to answer with, None when one is."""
+    match result.outcome:
+        case BeginOutcome.BEGUN:
+            return None
+        case BeginOutcome.DUPLICATE:
+            if result.state is not None:
+                return None
+            return cycle_not_found(flow_id, result.run.cycle if result.run else None)
+        case BeginOutcome.OVERLAP:
+            return overlap_skipped(flow_id, result.run)
+        case BeginOutcome.NOT_FOUND:
+            return flow_not_found(flow_id)
+        case BeginOutcome.DELETING:
+            return flow_deleting(flow_id)
+        case BeginOutcome.REUSED:
+            return request_id_reused(request_id)
+        case _:
+            return Aborted("VERSION_CONFLICT", f'flow "{flow_id}" is being registered anew all the time; repeat')
+
+
+def run_flows_response(wishes: Sequence[Wish], results: Sequence[RunResult], request_id: str) -> pb2.RunFlowsResponse:
+    """Return what became of each item, in their order."""
+    response = pb2.RunFlowsResponse()
+    for place, (wish, result) in enumerate(zip(wishes, results, strict=True)):
+        message = response.results.add()
+        if result.state is not None:
+            fill_cycle(message.cycle, result.state)
+            continue
+        fault = refusal(wish.flow_id, result, f"{request_id}/{place}")
+        if fault is not None:
+            message.error_reason = fault.reason
+            message.error_message = fault.message
+    return response
+
+
+def add_outputs(to: MutableSequence[pb2.NodeOutputs], outputs: Iterable[tuple[str, Outputs]]) -> None:
+    """Add what nodes emitted."""
+    for node_id, values in outputs:
+        to.append(
+            pb2.NodeOutputs(
+                node_id=node_id,
+                outputs=[node_task_pb2.Output(handle=handle, value_json=value) for handle, value in values],
+            )
+        )
+
+
+def _item_faults(path: str, flow_id: str, inputs_json: str) -> list[Violation]:
+    faults = [check_identifier(f"{path}flow_id", flow_id)]
+    if inputs_json:
+        faults.append(_inputs_fault(f"{path}inputs_json", inputs_json))
+    return [fault for fault in faults if fault is not None]
+
+
+def _inputs_fault(path: str, inputs_json: str) -> Violation | None:
+    size = len(inputs_json) if inputs_json.isascii() else len(inputs_json.encode())
+    if size > LARGEST_INPUTS:
+        return Violation(path, f"{size} bytes; at most {LARGEST_INPUTS} (1 MiB)")
+    try:
+        _json_object(inputs_json)
+    except msgspec.ValidationError:
+        return Violation(path, "must be a JSON object, by handle or parameter name")
+    except msgspec.DecodeError as error:
+        return Violation(path, f"not JSON: {error}")
+    return None
+
+
+def _payload(flow_id: str, inputs_json: str) -> str:
+    return hashlib.sha256(f"{flow_id}\n{inputs_json}".encode()).hexdigest()[:32]

@@ -1,0 +1,80 @@
+"""A client's stream of runs: each begins when it comes in and is answered when it is done, many in a message."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.server.errors import ErrorAnswers, ErrorTable
+from tradewind.server.streams import both
+
+MOST_OPEN = 10_000
+_ANSWER_BYTES = 1024 * 1024
+_METHOD = "/tradewind.api.scheduler.v1.SchedulerService/StreamRuns"
+
+RunOne = Callable[[pb2.RunFlowRequest, str], Awaitable[pb2.RunFlowResponse]]
+
+
+class RunStream:
+    """Serves one StreamRuns call; `run(request, traceparent)` answers one run, or raises why not."""
+
+    def __init__(self, run: RunOne, errors: ErrorTable) -> None:
+        self._run = run
+        self._errors = ErrorAnswers(errors)
+        self._open: set[asyncio.Task[None]] = set()
+        self._answers: deque[pb2.StreamedRunAnswer] = deque()
+        self._answered = asyncio.Event()
+        self._room = asyncio.Event()
+        self._last_came = False
+
+    async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Read and write until the last answer is sent or the client has gone; what began goes on by itself."""
+        try:
+            await both(self._read(context), self._write(context))
+        finally:
+            for task in self._open:
+                task.cancel()
+
+    async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        while (message := await context.read()) is not grpc.aio.EOF:
+            for run in message.runs:
+                task = asyncio.get_running_loop().create_task(self._answer(run))
+                self._open.add(task)
+                task.add_done_callback(self._close)
+            while len(self._open) >= MOST_OPEN:
+                self._room.clear()
+                await self._room.wait()
+        self._last_came = True
+        self._answered.set()
+        # The writer ends the call, with the last answer.
+        await asyncio.Event().wait()
+
+    async def _write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        while self._open or self._answers or not self._last_came:
+            if not self._answers:
+                self._answered.clear()
+                await self._answered.wait()
+                continue
+            response = pb2.StreamRunsResponse()
+            size = 0
+            while self._answers and (size < _ANSWER_BYTES):
+                answer = self._answers.popleft()
+                size += answer.ByteSize()
+                response.answers.append(answer)
+            await context.write(response)
+
+    async def _answer(self, run: pb2.StreamedRun) -> None:
+        answer = pb2.StreamedRunAnswer(number=run.number)
+        try:
+            answer.response.CopyFrom(await self._run(run.request, run.traceparent))
+        except Exception as error:
+            answer.error_status = self._errors.status_of(error, _METHOD).SerializeToString()
+        self._answers.append(answer)
+
+    def _close(self, task: asyncio.Task[None]) -> None:
+        self._open.discard(task)
+        self._answered.set()
+        self._room.set()

@@ -1,0 +1,28 @@
+"""Points in time and durations between milliseconds and messages."""
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+
+def set_ms(stamp: Timestamp, at_ms: int) -> None:
+    """Set a timestamp to milliseconds since the epoch."""
+    stamp.seconds, rest = divmod(at_ms, 1000)
+    if rest:
+        stamp.nanos = rest * 1_000_000
+
+
+def ms_of(message: Message, field: str) -> int:
+    """Return a timestamp field in milliseconds since the epoch, 0 when it is not set."""
+    if not message.HasField(field):
+        return 0
+    stamp: Timestamp = getattr(message, field)
+    return stamp.seconds * 1000 + stamp.nanos // 1_000_000
+
+
+def seconds_of(message: Message, field: str) -> float:
+    """Return a duration field in seconds, 0 when it is not set."""
+    if not message.HasField(field):
+        return 0.0
+    duration: Duration = getattr(message, field)
+    return duration.seconds + duration.nanos / 1e9

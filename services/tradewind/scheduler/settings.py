@@ -1,0 +1,29 @@
+"""What the scheduler can be told."""
+
+from pydantic import Field
+
+from tradewind.server.settings import CommonSettings
+
+
+class SchedulerSettings(CommonSettings):
+    """Settings of the scheduler."""
+
+    port: int = Field(7701, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    node_task_manager_address: str = Field("127.0.0.1:7703", description="Where the node task manager answers.")
+    trigger_address: str = Field("127.0.0.1:7704", description="Where the trigger service answers.")
+    registry_address: str = Field("127.0.0.1:7702", description="Where the registry answers.")
+    scheduler_lease_seconds: float = Field(
+        12.0,
+        ge=0.3,
+        le=600,
+        description="Other replicas take over what this one owns when it has not renewed for so long.",
+    )
+    scheduler_sole: bool = Field(
+        False, description="No other replica runs: what a predecessor held when it died is taken over at once."
+    )
+    scheduler_check_in_seconds: float = Field(
+        5.0, ge=0.1, le=600, description="A cycle of which nothing was heard for so long is looked after."
+    )
+    scheduler_compare_seconds: float = Field(
+        30.0, ge=0.1, le=3600, description="How often an open cycle is compared with the node task manager."
+    )

@@ -1,0 +1,98 @@
+"""The table of the scheduler's keys; nothing else formats one.
+
+All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
+
+    flow:<id>                           hash      a flow; until DeleteFlow
+    flow:<id>:cycle:<n>:<run>           hash      chain state of a run; 7 d from its end, or fewer by `keep_cycles`
+    flow:<id>:cycle:<n>:<run>:nodes     set       node ids of a run; as the run
+    flow:<id>:cycles                    zset      runs `<n>:<run>` by number; as the flow, bounded by `keep_cycles`
+    flow:<id>:open                      zset      runs that have not ended, below 0 once stopping; as the flow
+    flow:<id>:planned                   zset      answers to the newest 100 planned times; as the flow
+    flow:<id>:revisions                 hash      older definitions that open runs may need; 7 d
+    flow:<id>:logs:<n>                  list      the scheduler's lines of a cycle; newest 5 cycles, 1000 lines each
+    flows                               zset      ids of flows, in order
+    open                                zset      runs `<id>:<n>:<run>` that have not ended, by their next check
+    outbox                              zset      flows whose schedule must reach the trigger service, by next try
+    request:<user>:<request_id>         string    first answer to a client's request; 24 h
+    tombstone:<id>                      string    schedule epoch of a deleted flow; 1 h
+    owner                               hash      replica and epoch that own the partition
+    lease                               string    epoch of the owner, until its lease lapses
+
+and `changes` is the partition's pub/sub channel.
+"""
+
+from tradewind.server.partitions import PARTITIONS, partition_of
+from tradewind.server.redis.acl import AclUser
+
+PREFIX = "trading_flow"
+
+
+def acl_user(prefix: str = PREFIX) -> AclUser:
+    """Return the store user that may touch the scheduler's keys and channels, and no others."""
+    return AclUser("scheduler", (f"{prefix}:{{f*",), (f"{prefix}:{{f*",))
+
+
+ACL = acl_user()
+
+
+class Keys:
+    """Formats the keys of a prefix."""
+
+    def __init__(self, prefix: str = PREFIX) -> None:
+        self._bases = tuple(f"{prefix}:{{f{partition}}}:" for partition in range(PARTITIONS))
+
+    def base(self, partition: int) -> str:
+        """Return what all keys of a partition begin with."""
+        return self._bases[partition]
+
+    def flow(self, flow_id: str) -> str:
+        """Return the key of a flow; those of its parts begin with it."""
+        return f"{self._bases[partition_of(flow_id)]}flow:{flow_id}"
+
+    def run(self, flow_id: str, cycle: int, run: int) -> str:
+        """Return the key of a run's chain state."""
+        return f"{self._bases[partition_of(flow_id)]}flow:{flow_id}:cycle:{cycle}:{run}"
+
+    def nodes(self, flow_id: str, cycle: int, run: int) -> str:
+        """Return the key of a run's node ids."""
+        return f"{self.run(flow_id, cycle, run)}:nodes"
+
+    def cycles(self, flow_id: str) -> str:
+        """Return the key of a flow's index of runs."""
+        return f"{self.flow(flow_id)}:cycles"
+
+    def flow_open(self, flow_id: str) -> str:
+        """Return the key of a flow's runs that have not ended."""
+        return f"{self.flow(flow_id)}:open"
+
+    def revisions(self, flow_id: str) -> str:
+        """Return the key of a flow's older definitions."""
+        return f"{self.flow(flow_id)}:revisions"
+
+    def logs(self, flow_id: str, cycle: int) -> str:
+        """Return the key of the scheduler's lines of a cycle."""
+        return f"{self.flow(flow_id)}:logs:{cycle}"
+
+    def flows(self, partition: int) -> str:
+        """Return the key of a partition's index of flows."""
+        return f"{self._bases[partition]}flows"
+
+    def open(self, partition: int) -> str:
+        """Return the key of a partition's runs that have not ended."""
+        return f"{self._bases[partition]}open"
+
+    def outbox(self, partition: int) -> str:
+        """Return the key of a partition's outbox."""
+        return f"{self._bases[partition]}outbox"
+
+    def owner(self, partition: int) -> str:
+        """Return the key that says who owns a partition."""
+        return f"{self._bases[partition]}owner"
+
+    def lease(self, partition: int) -> str:
+        """Return the key whose presence says that the owner is alive."""
+        return f"{self._bases[partition]}lease"
+
+    def channel(self, partition: int) -> str:
+        """Return the channel on which changes to the partition's runs are told."""
+        return f"{self._bases[partition]}changes"

@@ -1,0 +1,29 @@
+-- Starts, stops or begins to delete a flow; what the trigger service must hear goes to the outbox in the same script.
+-- KEYS: 1 owner, 2 hash of the flow.
+-- args: base, epoch (0), now, flow_id, status (running, stopped or deleting), from (statuses that it may be
+--   reached from), start_at (ms, 0 for now), by, reason, source (of log lines).
+-- Returns {outcome (changed, unchanged, not_found, refused), status found, runs marked as stopping ({cycle, run} each),
+--   whether more are to be marked by calling again}.
+--!include stopping
+local flow = KEYS[2]
+local known = redis.call('HMGET', flow, 'status', 'schedule_epoch')
+if not known[1] then return cmsgpack.pack({'not_found', '', {}, false}) end
+
+local outcome = 'unchanged'
+if known[1] ~= args.status then
+  outcome = 'refused'
+  for _, status in ipairs(args.from) do
+    if status == known[1] then outcome = 'changed' end
+  end
+end
+if outcome == 'changed' then
+  local first = 0
+  if args.status == 'running' then first = args.start_at > 0 and args.start_at or time end
+  redis.call('HSET', flow, 'status', args.status, 'anchor', first, 'next_execution', first, 'updated_at', time,
+    'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
+  redis.call('ZADD', base .. 'outbox', time, args.flow_id)
+end
+local marked, more = {}, false
+if args.status ~= 'running' and outcome ~= 'refused' then marked, more = mark_stopping() end
+publish()
+return cmsgpack.pack({outcome, known[1], marked, more})

@@ -1,0 +1,56 @@
+-- Keys, fencing and announcements of partitions of flows. Uses args: now, and base (key prefix with its tag), epoch (the
+-- caller's as owner, 0 when it does not act as one), KEYS: 1 owner, unless it works in groups: then `answers_of` does it.
+local time, call = now(args.now), redis.call
+local base, epoch, owner, changes
+
+local function enter(its_base, its_epoch, its_owner)
+  base, epoch, owner, changes = its_base, its_epoch, its_owner, {}
+end
+if args.base then enter(args.base, args.epoch, KEYS[1]) end
+
+local function flow_key(flow_id) return base .. 'flow:' .. flow_id end
+local function run_key(flow_id, cycle, run) return flow_key(flow_id) .. ':cycle:' .. cycle .. ':' .. run end
+local function logs_key(flow_id, cycle) return flow_key(flow_id) .. ':logs:' .. cycle end
+
+-- Whether somebody with a higher epoch owns the partition by now.
+local function overtaken()
+  if epoch == 0 then return false end
+  local known = call('HGET', owner, 'epoch')
+  return known and tonumber(known) > epoch
+end
+
+-- Lines are `<ms> <LEVEL> <source> <text>`; the oldest go when there are too many.
+local LINES = 1000
+local function append_line(flow_id, cycle, level, source, text)
+  local key = logs_key(flow_id, cycle)
+  if call('RPUSH', key, time .. ' ' .. level .. ' ' .. source .. ' ' .. text) > LINES then
+    call('LTRIM', key, -LINES, -1)
+  end
+end
+
+-- A change is {flow_id, cycle, run, version, changed fields}; without fields the record has to be read.
+local function announce(flow_id, cycle, run, version, fields)
+  changes[#changes + 1] = {flow_id, cycle, run, version, fields}
+end
+
+local function publish()
+  if #changes > 0 then call('PUBLISH', base .. 'changes', cmsgpack.pack(changes)) end
+end
+
+-- Runs act(key, unpack(item)) for every item of groups, each {base, epoch, items} of one partition; KEYS: for each group
+-- its owner, then a key for each of its items. Returns for each group what was returned for its items, nothing when it
+-- is overtaken.
+local function answers_of(groups, act)
+  local replies, at = {}, 0
+  for g, group in ipairs(groups) do
+    local answers, items = {}, group[3]
+    enter(group[1], group[2], KEYS[at + 1])
+    if not overtaken() then
+      for i = 1, #items do answers[i] = act(KEYS[at + 1 + i], unpack(items[i])) end
+      publish()
+    end
+    replies[g] = answers
+    at = at + 1 + #items
+  end
+  return cmsgpack.pack(replies)
+end

@@ -1,0 +1,10 @@
+-- Raises the schedule epoch of a flow whose trigger is known with a higher one: the store has lost its last second.
+-- KEYS: 1 owner, 2 hash of the flow.
+-- args: base, epoch (0), now, flow_id.
+-- Returns the new epoch, 0 when the flow is not there.
+--!include partition
+local known = redis.call('HGET', KEYS[2], 'schedule_epoch')
+if not known then return cmsgpack.pack(0) end
+local epoch = math.max(tonumber(known) + 1, time)
+redis.call('HSET', KEYS[2], 'schedule_epoch', epoch)
+return cmsgpack.pack(epoch)

@@ -1,0 +1,68 @@
+-- Registers a flow, or a new revision of one that keeps its cycles, creation time and status.
+-- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
+-- args: base, epoch (0), now, flow_id, user_id ("" keeps it, or is "default"), config, structure, labels, digest
+--   (of all these), interval (ms), overlap, keep, retention (ms), request ("" for none), payload, request_ms.
+-- Returns {outcome (created, changed, same, repeated, deleting, reused), revision}.
+--!include partition
+local flow, outbox = KEYS[2], base .. 'outbox'
+
+-- Old revisions stay while cycles may run on them.
+local function keep_revision(revision)
+  local revisions = flow .. ':revisions'
+  if redis.call('ZCARD', flow .. ':open') == 0 then
+    redis.call('DEL', revisions)
+    return
+  end
+  redis.call('HSET', revisions, revision, redis.call('HGET', flow, 'config'))
+  redis.call('PEXPIRE', revisions, args.retention)
+end
+
+-- A running flow's trigger follows its new interval: the grid begins anew at the next planned time, or sooner.
+local function reschedule(next_execution, epoch)
+  local anchor = time + args.interval
+  if next_execution > 0 and next_execution < anchor then anchor = next_execution end
+  redis.call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))
+  redis.call('ZADD', outbox, time, args.flow_id)
+end
+
+local function remember(outcome, revision)
+  if args.request ~= '' then
+    redis.call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. revision, 'PX', args.request_ms)
+    redis.call('HSET', flow, 'request', args.request)
+  end
+  return {outcome, revision}
+end
+
+local function register()
+  local known = redis.call('HMGET', flow, 'status', 'revision', 'digest', 'interval_ms', 'next_execution',
+    'schedule_epoch', 'user_id')
+  if known[1] == 'deleting' then return {'deleting', 0} end
+  if args.request ~= '' then
+    local first = redis.call('GET', base .. 'request:' .. args.request)
+    if first then
+      if string.match(first, '^%S+') ~= args.payload then return {'reused', 0} end
+      if known[1] then return {'repeated', tonumber(known[2])} end
+    end
+  end
+  local user = args.user_id
+  if user == '' then user = known[7] or 'default' end
+  if known[1] and known[3] == args.digest and known[7] == user then return remember('same', tonumber(known[2])) end
+  local revision = known[1] and tonumber(known[2]) + 1 or 1
+  if known[1] then
+    keep_revision(known[2])
+  else
+    local buried = tonumber(redis.call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
+    redis.call('HSET', flow, 'id', args.flow_id, 'status', 'registered', 'last_cycle', -1, 'next_execution', 0,
+      'created_at', time, 'schedule_epoch', math.max(buried + 1, time))
+    redis.call('ZADD', KEYS[3], 0, args.flow_id)
+  end
+  redis.call('HSET', flow, 'user_id', user, 'config', args.config, 'structure', args.structure, 'labels', args.labels,
+    'digest', args.digest, 'interval_ms', args.interval, 'overlap', args.overlap, 'keep_cycles', args.keep,
+    'revision', revision, 'updated_at', time)
+  if known[1] == 'running' and tonumber(known[4]) ~= args.interval then
+    reschedule(tonumber(known[5]), tonumber(known[6]))
+  end
+  return remember(known[1] and 'changed' or 'created', revision)
+end
+
+return cmsgpack.pack(register())

@@ -1,0 +1,46 @@
+-- Removes the records of a flow that is being deleted, some cycles at a time, the flow's own hash last; what stays is a
+-- tombstone with its schedule epoch.
+-- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
+-- args: base, epoch (0), now, flow_id, cycles (at most so many), tombstone_ms.
+-- Returns {whether nothing is left, cycles removed}.
+--!include partition
+local flow = KEYS[2]
+
+local function forget(request)
+  if request then redis.call('DEL', base .. 'request:' .. request) end
+end
+
+local function remove_cycles()
+  local names = redis.call('ZRANGE', flow .. ':cycles', 0, args.cycles - 1)
+  for _, name in ipairs(names) do
+    local cycle, run = string.match(name, '^(%d+):(%d+)$')
+    local key = run_key(args.flow_id, cycle, run)
+    forget(redis.call('HGET', key, 'request'))
+    redis.call('UNLINK', key, key .. ':nodes', logs_key(args.flow_id, cycle))
+    redis.call('ZREM', base .. 'open', args.flow_id .. ':' .. name)
+  end
+  if #names > 0 then
+    redis.call('ZREM', flow .. ':cycles', unpack(names))
+    redis.call('ZREM', flow .. ':open', unpack(names))
+  end
+  return #names
+end
+
+local known = redis.call('HMGET', flow, 'status', 'schedule_epoch', 'request')
+if not known[1] then
+  redis.call('ZREM', KEYS[3], args.flow_id)
+  redis.call('ZREM', base .. 'outbox', args.flow_id)
+  return cmsgpack.pack({true, 0})
+end
+if known[1] ~= 'deleting' then return cmsgpack.pack({false, 0}) end
+local removed = remove_cycles()
+if removed == args.cycles then return cmsgpack.pack({false, removed}) end
+forget(known[3])
+redis.call('SET', base .. 'tombstone:' .. args.flow_id, known[2], 'PX', args.tombstone_ms)
+redis.call('UNLINK', flow .. ':cycles', flow .. ':open', flow .. ':planned', flow .. ':revisions')
+redis.call('ZREM', KEYS[3], args.flow_id)
+redis.call('ZREM', base .. 'outbox', args.flow_id)
+redis.call('DEL', flow)
+announce(args.flow_id, -1, 0, 0, {})
+publish()
+return cmsgpack.pack({true, removed})

@@ -1,0 +1,9 @@
+-- Takes a flow out of the outbox once the trigger service has confirmed its epoch, unless it has changed since.
+-- KEYS: 1 owner, 2 hash of the flow, 3 outbox.
+-- args: base, epoch (0), now, flow_id, schedule_epoch.
+-- Returns whether nothing is left to confirm.
+--!include partition
+local known = redis.call('HGET', KEYS[2], 'schedule_epoch')
+if known and tonumber(known) ~= args.schedule_epoch then return cmsgpack.pack(false) end
+redis.call('ZREM', KEYS[3], args.flow_id)
+return cmsgpack.pack(true)

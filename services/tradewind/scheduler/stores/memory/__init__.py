@@ -1,0 +1,30 @@
+"""The scheduler's stores in memory: what the Redis ones do, said plainly. For tests; nothing outlives the process."""
+
+from collections.abc import Callable
+
+from tradewind.scheduler.stores.memory.changes import MemoryChanges
+from tradewind.scheduler.stores.memory.cycles import MemoryCycles
+from tradewind.scheduler.stores.memory.data import Data
+from tradewind.scheduler.stores.memory.due_sets import MemoryOpenRuns, MemoryOutbox
+from tradewind.scheduler.stores.memory.flows import MemoryFlows
+from tradewind.scheduler.stores.memory.logs import MemoryLogs
+from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
+
+__all__ = ["MemoryStores"]
+
+
+class MemoryStores:
+    """All stores of the scheduler over the same data; share `data` to play several replicas."""
+
+    def __init__(
+        self, clock: Callable[[], int], *, replica: str = "memory", lease_ms: int = 10_000, data: Data | None = None
+    ) -> None:
+        self.data = data or Data(clock)
+        self.flows = MemoryFlows(self.data)
+        self.cycles = MemoryCycles(self.data)
+        self.states = self.cycles
+        self.open_runs = MemoryOpenRuns(self.data)
+        self.outbox = MemoryOutbox(self.data)
+        self.logs = MemoryLogs(self.data)
+        self.changes = MemoryChanges(self.data)
+        self.partitions = MemoryPartitions(self.data, replica, lease_ms)

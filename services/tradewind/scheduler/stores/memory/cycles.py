@@ -1,0 +1,225 @@
+"""Cycles and their chain states in memory."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, begun_state
+from tradewind.scheduler.domain.chain_state import (
+    REASON,
+    STATUS,
+    STOP,
+    SUBMITTED,
+    ChainState,
+    UpdateOutcome,
+    UpdateResult,
+    component_field,
+)
+from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.grid import next_planned
+from tradewind.scheduler.domain.log_line import LogLevel, LogSource
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.ports import NOT_OWNER, Epochs
+from tradewind.scheduler.stores.memory.data import (
+    LOG_CYCLES,
+    PLANNED_TIMES,
+    RETENTION_MS,
+    Data,
+    Flow,
+    Run,
+)
+
+_TRIMMED = 10
+
+
+class MemoryCycles:
+    """Implements CycleRecords and ChainStateRepository."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+
+    async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
+        return [
+            BeginAnswer(BeginOutcome.OVERTAKEN)
+            if self._data.overtaken(request.shape.flow_id, epochs)
+            else self._begin(request)
+            for request in requests
+        ]
+
+    def _begin(self, request: BeginRequest) -> BeginAnswer:
+        now = self._data.now()
+        flow = self._data.flows.get(request.shape.flow_id)
+        if flow is None:
+            return BeginAnswer(BeginOutcome.NOT_FOUND)
+        if flow.status is FlowStatus.DELETING:
+            return BeginAnswer(BeginOutcome.DELETING, revision=flow.revision)
+        next_ms = next_planned(request.planned_ms, flow.interval_ms, now) if self._repeats(request, flow) else 0
+        remembered = request.request
+        if request.replaces >= 0:
+            remembered = self._give_way(flow, RunName(flow.flow_id, request.replaces), request.run_id)
+        else:
+            refusal = self._refusal(request, flow, next_ms)
+            if refusal is not None:
+                return refusal
+        return self._create(request, remembered, flow, next_ms, now)
+
+    @staticmethod
+    def _repeats(request: BeginRequest, flow: Flow) -> bool:
+        return request.scheduled and flow.interval_ms > 0
+
+    def _give_way(self, flow: Flow, name: RunName, run_id: str) -> RememberedRequest | None:
+        """Remove a run and return the request that it was begun for, if that still is remembered."""
+        run = flow.runs.get(name)
+        if run is None or run.state.facts.run_id != run_id:
+            return None
+        self._data.drop_run(flow, name)
+        flow.planned = {at: first for at, first in flow.planned.items() if first != (name, run_id)}
+        return run.request if run.request and self._data.first_answer(flow.flow_id, run.request) else None
+
+    def _refusal(self, request: BeginRequest, flow: Flow, next_ms: int) -> BeginAnswer | None:
+        """Return the answer to a request that begins nothing."""
+        if request.request is not None:
+            first = self._data.first_answer(flow.flow_id, request.request)
+            if first is not None:
+                if first.payload != request.request.payload:
+                    return BeginAnswer(BeginOutcome.REUSED, revision=flow.revision)
+                return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id, revision=flow.revision)
+        if request.scheduled:
+            if request.schedule_epoch < flow.schedule_epoch:
+                return BeginAnswer(BeginOutcome.STALE_EPOCH, revision=flow.revision)
+            if flow.status is not FlowStatus.RUNNING:
+                return BeginAnswer(BeginOutcome.NOT_RUNNING, revision=flow.revision)
+            if request.planned_ms in flow.planned:
+                answered = flow.planned[request.planned_ms]
+                if answered is None:
+                    return BeginAnswer(BeginOutcome.OVERLAP, next_ms=next_ms, revision=flow.revision)
+                return BeginAnswer(BeginOutcome.DUPLICATE, *answered, next_ms, flow.revision)
+        if request.shape.revision != flow.revision:
+            return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
+        if flow.overlap is OverlapPolicy.SKIP and flow.open:
+            # The one firing of a flow that runs once is not given up: it comes again until it can begin.
+            if next_ms:
+                self._remember_planned(flow, request.planned_ms, None)
+                flow.next_execution_ms = next_ms
+            going_on = [name for name, stopping in flow.open.items() if not stopping]
+            in_the_way = max(going_on) if going_on else min(flow.open)
+            return BeginAnswer(BeginOutcome.OVERLAP, in_the_way, "", next_ms, flow.revision)
+        return None
+
+    def _create(
+        self, request: BeginRequest, remembered: RememberedRequest | None, flow: Flow, next_ms: int, now: int
+    ) -> BeginAnswer:
+        cycle = max(flow.last_cycle + 1, request.at_least)
+        while RunName(flow.flow_id, cycle) in flow.runs:
+            cycle += 1
+        name = RunName(flow.flow_id, cycle)
+        state = begun_state(request, name, now)
+        flow.runs[name] = Run(state, frozenset(request.shape.node_ids), remembered)
+        flow.open[name] = False
+        self._data.announce(state)
+        self._data.open[name] = now + request.check_in_ms
+        self._data.say(flow, cycle, LogLevel.INFO, LogSource.SCHEDULER, f"Starting cycle {cycle}")
+        flow.logs.pop(cycle - LOG_CYCLES, None)
+        flow.last_cycle = cycle
+        if request.scheduled:
+            self._remember_planned(flow, request.planned_ms, (name, request.run_id))
+            flow.next_execution_ms = next_ms
+        if remembered is not None:
+            self._data.remember(flow.flow_id, remembered, now, name, request.run_id)
+        return BeginAnswer(BeginOutcome.BEGUN, name, request.run_id, next_ms, flow.revision, state)
+
+    @staticmethod
+    def _remember_planned(flow: Flow, planned_ms: int, answer: tuple[RunName, str] | None) -> None:
+        flow.planned[planned_ms] = answer
+        for old in sorted(flow.planned)[:-PLANNED_TIMES]:
+            del flow.planned[old]
+
+    async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
+        self._data.now()
+        flow = self._data.flows.get(flow_id)
+        names = sorted(flow.runs, reverse=True) if flow else []
+        return [flow.runs[name].state for name in names if flow and (below is None or name < below)][:limit]
+
+    async def latest_run(self, flow_id: str, cycle: int) -> RunName | None:
+        self._data.now()
+        flow = self._data.flows.get(flow_id)
+        return max((name for name in flow.runs if name.cycle == cycle), default=None) if flow else None
+
+    async def node_ids(self, run: RunName) -> frozenset[str]:
+        found = self._data.find_run(run)
+        return found.node_ids if found else frozenset()
+
+    async def load(self, run: RunName) -> ChainState | None:
+        self._data.now()
+        found = self._data.find_run(run)
+        return found.state if found else None
+
+    async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
+        return [await self.load(run) for run in runs]
+
+    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
+        return (await self.update_many([RunUpdate(state, fields)]))[0]
+
+    async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
+        return [
+            UpdateResult(UpdateOutcome.OVERTAKEN)
+            if self._data.overtaken(update.state.name.flow_id, epochs)
+            else self._update(update)
+            for update in updates
+        ]
+
+    def _update(self, update: RunUpdate) -> UpdateResult:
+        now = self._data.now()
+        new, run = update.state, self._data.find_run(update.state.name)
+        if run is None or run.state.facts.run_id != new.facts.run_id:
+            return UpdateResult(UpdateOutcome.MISSING)
+        old = run.state
+        if is_terminal(old.status):
+            return UpdateResult(UpdateOutcome.TERMINAL, old.version)
+        if old.version != new.version:
+            return UpdateResult(UpdateOutcome.CONFLICT, old.version)
+        flow = self._data.flows[new.name.flow_id]
+        run.state = _written(old, new, update.fields)
+        if update.log is not None:
+            self._data.say(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
+        if update.ending is not None:
+            self._end(flow, run, update.ending, now)
+            if update.flow_status is not None and flow.status in (FlowStatus.RUNNING, FlowStatus.PAUSED):
+                flow.status, flow.next_execution_ms, flow.updated_ms = update.flow_status, 0, now
+        elif update.check_in_ms >= 0 and new.name in self._data.open:
+            self._data.open[new.name] = now + update.check_in_ms
+        self._data.announce(run.state)
+        return UpdateResult(UpdateOutcome.OK, run.state.version, run.state.end_ms)
+
+    def _end(self, flow: Flow, run: Run, status: CycleStatus, now: int) -> None:
+        name = run.state.name
+        run.state = replace(run.state, status=status, end_ms=now)
+        run.expires_ms = now + RETENTION_MS
+        flow.open.pop(name, None)
+        self._data.open.pop(name, None)
+        ended = [old for old in sorted(flow.runs) if old not in flow.open]
+        for old in ended[: min(_TRIMMED, max(0, len(ended) - run.state.facts.keep_cycles))]:
+            self._data.drop_run(flow, old)
+
+
+def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> ChainState:
+    """Return the old state with the named fields of the new one, a version on; status and end are written apart."""
+    components = dict(old.components)
+    for component_id, end in new.components.items():
+        if component_field(component_id) in fields:
+            components[component_id] = end
+    unknown = set(fields) - {REASON, STOP, SUBMITTED, STATUS} - {component_field(each) for each in new.components}
+    if unknown:
+        raise ValueError(f"a chain state has no fields {sorted(unknown)} that could be written")
+    return replace(
+        old,
+        version=old.version + 1,
+        components=MappingProxyType(components),
+        reason=new.reason if REASON in fields else old.reason,
+        stop=new.stop if STOP in fields else old.stop,
+        submitted_ms=new.submitted_ms if SUBMITTED in fields else old.submitted_ms,
+    )

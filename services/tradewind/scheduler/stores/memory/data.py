@@ -1,0 +1,149 @@
+"""The records of the stores in memory."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import Epochs, RunChange
+from tradewind.server.partitions import partition_of
+
+LOG_CYCLES = 5
+LOG_LINES = 1000
+PLANNED_TIMES = 100
+RETENTION_MS = 7 * 24 * 3600 * 1000
+REMEMBERED_MS = 24 * 3600 * 1000
+TOMBSTONE_MS = 3600 * 1000
+
+
+@dataclass(slots=True)
+class Flow:
+    """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping."""
+
+    flow_id: str
+    user_id: str
+    status: FlowStatus
+    config_json: str
+    structure_json: str
+    labels: tuple[tuple[str, str], ...]
+    digest: str
+    interval_ms: int
+    overlap: OverlapPolicy
+    keep_cycles: int
+    created_ms: int
+    updated_ms: int
+    schedule_epoch: int
+    revision: int = 1
+    last_cycle: int = -1
+    next_execution_ms: int = 0
+    anchor_ms: int = 0
+    runs: dict[RunName, "Run"] = field(default_factory=dict)
+    open: dict[RunName, bool] = field(default_factory=dict)
+    planned: dict[int, tuple[RunName, str] | None] = field(default_factory=dict)
+    revisions: dict[int, str] = field(default_factory=dict)
+    logs: dict[int, list[LogLine]] = field(default_factory=dict)
+    request: RememberedRequest | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """A run's chain state, its node ids, and when its records expire (0 while it is open)."""
+
+    state: ChainState
+    node_ids: frozenset[str]
+    request: RememberedRequest | None = None
+    expires_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAnswer:
+    """What a request was answered when it first came, and until when that is remembered."""
+
+    expires_ms: int
+    payload: str
+    run: RunName | None
+    run_id: str
+
+
+class Data:
+    """Everything that is on record. No method awaits, so each is one step for everybody else."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self.flows: dict[str, Flow] = {}
+        self.open: dict[RunName, int] = {}
+        self.outbox: dict[str, int] = {}
+        self.requests: dict[tuple[int, str], FirstAnswer] = {}
+        self.tombstones: dict[str, tuple[int, int]] = {}
+        self.epochs: dict[int, int] = {}
+        self.leases: dict[int, tuple[int, int]] = {}
+        self.listeners: dict[int, list[Callable[[Sequence[RunChange]], None]]] = {}
+
+    def now(self) -> int:
+        """Return the time, after letting go of what has expired."""
+        now = self._clock()
+        for flow in self.flows.values():
+            for name, run in list(flow.runs.items()):
+                if run.expires_ms and run.expires_ms <= now:
+                    del flow.runs[name]
+                    flow.logs.pop(name.cycle, None)
+        self.requests = {key: first for key, first in self.requests.items() if first.expires_ms > now}
+        self.tombstones = {key: value for key, value in self.tombstones.items() if value[0] > now}
+        self.leases = {key: value for key, value in self.leases.items() if value[0] > now}
+        return now
+
+    def overtaken(self, flow_id: str, epochs: Epochs) -> bool:
+        """Say whether somebody with a higher epoch than the caller's owns the flow's partition."""
+        partition = partition_of(flow_id)
+        return partition in epochs and self.epochs.get(partition, 0) > epochs[partition]
+
+    def first_answer(self, flow_id: str, request: RememberedRequest) -> FirstAnswer | None:
+        """Return what a request was answered before; it is remembered with the partition of its flow."""
+        return self.requests.get((partition_of(flow_id), request.name))
+
+    def remember(
+        self, flow_id: str, request: RememberedRequest, now: int, run: RunName | None = None, run_id: str = ""
+    ) -> None:
+        """Remember what a request was answered."""
+        first = FirstAnswer(now + REMEMBERED_MS, request.payload, run, run_id)
+        self.requests[partition_of(flow_id), request.name] = first
+
+    def forget(self, flow_id: str, request: RememberedRequest | None) -> None:
+        """Forget what a request was answered."""
+        if request is not None:
+            self.requests.pop((partition_of(flow_id), request.name), None)
+
+    def find_run(self, name: RunName) -> Run | None:
+        """Return a run's records."""
+        flow = self.flows.get(name.flow_id)
+        return flow.runs.get(name) if flow else None
+
+    def say(self, flow: Flow, cycle: int, level: LogLevel, source: LogSource, text: str) -> None:
+        """Append a line to a cycle's log."""
+        now = self._clock()
+        lines = flow.logs.setdefault(cycle, [])
+        lines.append(LogLine(f"{now}-{len(lines)}", flow.flow_id, cycle, "", level, source, text, now))
+        del lines[:-LOG_LINES]
+
+    def announce(self, state: ChainState) -> None:
+        """Tell who listens to the partition how a run stands now."""
+        self._tell(RunChange(state.name, state.version, lambda before: state))
+
+    def announce_gone(self, flow_id: str) -> None:
+        """Tell who listens to the partition that a flow is gone."""
+        self._tell(RunChange(RunName(flow_id, -1), 0, lambda before: None))
+
+    def _tell(self, change: RunChange) -> None:
+        for heard in list(self.listeners.get(partition_of(change.run.flow_id), ())):
+            heard([change])
+
+    def drop_run(self, flow: Flow, name: RunName) -> None:
+        """Remove all that belongs to a run."""
+        flow.runs.pop(name, None)
+        flow.open.pop(name, None)
+        flow.logs.pop(name.cycle, None)
+        self.open.pop(name, None)

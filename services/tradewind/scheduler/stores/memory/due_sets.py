@@ -1,0 +1,74 @@
+"""Open runs and the outbox in memory."""
+
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import DueCheck
+from tradewind.scheduler.stores.memory.data import Data
+from tradewind.server.partitions import partition_of
+
+Member = TypeVar("Member", RunName, str)
+
+
+def _check(members: Mapping[Member, int], now: int, limit: int) -> DueCheck[Member]:
+    ordered = sorted(members, key=lambda member: (members[member], str(member)))
+    due = tuple(member for member in ordered[:limit] if members[member] <= now)
+    later = ordered[len(due) :]
+    return DueCheck(due, members[later[0]] if later else None)
+
+
+class MemoryOpenRuns:
+    """Implements OpenRuns."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+
+    async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[RunName]]:
+        now, found = self._data.now(), {}
+        for partition in partitions:
+            mine = {run: at for run, at in self._data.open.items() if partition_of(run.flow_id) == partition}
+            found[partition] = _check(mine, now, limit)
+        return found
+
+    async def postpone(self, runs: Mapping[RunName, int]) -> None:
+        now = self._data.now()
+        self._data.open.update({run: now + delay for run, delay in runs.items() if run in self._data.open})
+
+    async def of_flow(self, flow_id: str, limit: int) -> list[RunName]:
+        flow = self._data.flows.get(flow_id)
+        if flow is None:
+            return []
+        stopping = sorted((run for run, marked in flow.open.items() if marked), reverse=True)
+        return (stopping + sorted(run for run, marked in flow.open.items() if not marked))[:limit]
+
+    async def forget(self, run: RunName) -> None:
+        self._data.open.pop(run, None)
+        flow = self._data.flows.get(run.flow_id)
+        if flow is not None:
+            flow.open.pop(run, None)
+
+
+class MemoryOutbox:
+    """Implements Outbox."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+
+    async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[str]]:
+        now, found = self._data.now(), {}
+        for partition in partitions:
+            mine = {flow: at for flow, at in self._data.outbox.items() if partition_of(flow) == partition}
+            found[partition] = _check(mine, now, limit)
+        return found
+
+    async def settle(self, flow_id: str, schedule_epoch: int) -> bool:
+        flow = self._data.flows.get(flow_id)
+        if flow is not None and flow.schedule_epoch != schedule_epoch:
+            return False
+        self._data.outbox.pop(flow_id, None)
+        return True
+
+    async def postpone(self, flow_id: str, delay_ms: int) -> None:
+        if flow_id in self._data.outbox:
+            self._data.outbox[flow_id] = self._data.now() + delay_ms

@@ -1,0 +1,187 @@
+"""Flows in memory."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tradewind.scheduler.domain.chain_state import StopRequest
+from tradewind.scheduler.domain.flow_record import (
+    DEFAULT_USER,
+    FlowRecord,
+    FlowRegistration,
+    RegisterOutcome,
+    StatusAnswer,
+    StatusChange,
+    StatusOutcome,
+)
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogSource
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.memory.data import TOMBSTONE_MS, Data, Flow
+
+
+class MemoryFlows:
+    """Implements FlowRecords."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+
+    async def register(self, registration: FlowRegistration) -> tuple[RegisterOutcome, int]:
+        now = self._data.now()
+        flow = self._data.flows.get(registration.flow_id)
+        if flow and flow.status is FlowStatus.DELETING:
+            return RegisterOutcome.DELETING, 0
+        request = registration.request
+        if request and (first := self._data.first_answer(registration.flow_id, request)):
+            if first.payload != request.payload:
+                return RegisterOutcome.REUSED, 0
+            if flow:
+                return RegisterOutcome.REPEATED, flow.revision
+        user_id = registration.user_id or (flow.user_id if flow else DEFAULT_USER)
+        if flow is None:
+            outcome = RegisterOutcome.CREATED
+            flow = self._create(registration, user_id, now)
+        elif flow.digest == registration.digest and flow.user_id == user_id:
+            outcome = RegisterOutcome.SAME
+        else:
+            outcome = RegisterOutcome.CHANGED
+            self._revise(flow, registration, user_id, now)
+        if request:
+            self._data.remember(registration.flow_id, request, now)
+            flow.request = request
+        return outcome, flow.revision
+
+    def _create(self, registration: FlowRegistration, user_id: str, now: int) -> Flow:
+        _, buried = self._data.tombstones.get(registration.flow_id, (0, 0))
+        flow = Flow(
+            flow_id=registration.flow_id,
+            user_id=user_id,
+            status=FlowStatus.REGISTERED,
+            config_json=registration.config_json,
+            structure_json=registration.structure_json,
+            labels=registration.labels,
+            digest=registration.digest,
+            interval_ms=registration.interval_ms,
+            overlap=registration.overlap,
+            keep_cycles=registration.keep_cycles,
+            created_ms=now,
+            updated_ms=now,
+            schedule_epoch=max(buried + 1, now),
+        )
+        self._data.flows[flow.flow_id] = flow
+        return flow
+
+    def _revise(self, flow: Flow, registration: FlowRegistration, user_id: str, now: int) -> None:
+        flow.revisions = {**flow.revisions, flow.revision: flow.config_json} if flow.open else {}
+        if flow.status is FlowStatus.RUNNING and flow.interval_ms != registration.interval_ms:
+            anchor = now + registration.interval_ms
+            if 0 < flow.next_execution_ms < anchor:
+                anchor = flow.next_execution_ms
+            flow.anchor_ms = flow.next_execution_ms = anchor
+            flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
+            self._data.outbox[flow.flow_id] = now
+        flow.user_id = user_id
+        flow.config_json = registration.config_json
+        flow.structure_json = registration.structure_json
+        flow.labels = registration.labels
+        flow.digest = registration.digest
+        flow.interval_ms = registration.interval_ms
+        flow.overlap = registration.overlap
+        flow.keep_cycles = registration.keep_cycles
+        flow.revision += 1
+        flow.updated_ms = now
+
+    async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
+        self._data.now()
+        return [_record(self._data.flows[flow_id]) if flow_id in self._data.flows else None for flow_id in flow_ids]
+
+    async def list_ids(self, after: str, limit: int) -> list[str]:
+        return sorted(flow_id for flow_id in self._data.flows if flow_id > after)[:limit]
+
+    async def change_status(self, change: StatusChange) -> StatusAnswer:
+        now = self._data.now()
+        flow = self._data.flows.get(change.flow_id)
+        if flow is None:
+            return StatusAnswer(StatusOutcome.NOT_FOUND)
+        found = flow.status
+        outcome = StatusOutcome.UNCHANGED
+        if found is not change.status:
+            if found not in change.allowed_from:
+                return StatusAnswer(StatusOutcome.REFUSED, found)
+            outcome = StatusOutcome.CHANGED
+            first = (change.start_at_ms or now) if change.status is FlowStatus.RUNNING else 0
+            flow.status = change.status
+            flow.anchor_ms = flow.next_execution_ms = first
+            flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
+            flow.updated_ms = now
+            self._data.outbox[flow.flow_id] = now
+        stopping = () if change.status is FlowStatus.RUNNING else self._mark_stopping(flow, change, now)
+        return StatusAnswer(outcome, found, stopping)
+
+    def _mark_stopping(self, flow: Flow, change: StatusChange, now: int) -> tuple[RunName, ...]:
+        marked = [name for name, stopping in flow.open.items() if not stopping]
+        for name in marked:
+            flow.open[name] = True
+            run = flow.runs[name]
+            stop = StopRequest(change.by, change.reason, now, run.state.stop is not None and run.state.stop.timeout)
+            run.state = replace(run.state, version=run.state.version + 1, stop=stop)
+            self._data.announce(run.state)
+            self._data.say(flow, name.cycle, LogLevel.WARNING, LogSource.USER, f"Stopping: {change.reason}")
+            self._data.open[name] = now
+        return tuple(marked)
+
+    async def definition(self, flow_id: str, revision: int) -> str | None:
+        flow = self._data.flows.get(flow_id)
+        if flow is None:
+            return None
+        return flow.config_json if flow.revision == revision else flow.revisions.get(revision)
+
+    async def raise_schedule_epoch(self, flow_id: str) -> int:
+        flow = self._data.flows.get(flow_id)
+        if flow is None:
+            return 0
+        flow.schedule_epoch = max(flow.schedule_epoch + 1, self._data.now())
+        return flow.schedule_epoch
+
+    async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
+        now = self._data.now()
+        flow = self._data.flows.get(flow_id)
+        if flow is None:
+            self._data.outbox.pop(flow_id, None)
+            return True
+        if flow.status is not FlowStatus.DELETING:
+            return False
+        oldest = sorted(flow.runs)[:cycles]
+        for name in oldest:
+            self._data.forget(flow_id, flow.runs[name].request)
+            self._data.drop_run(flow, name)
+        if len(oldest) == cycles:
+            return False
+        self._data.forget(flow_id, flow.request)
+        self._data.tombstones[flow_id] = (now + TOMBSTONE_MS, flow.schedule_epoch)
+        self._data.outbox.pop(flow_id, None)
+        del self._data.flows[flow_id]
+        self._data.announce_gone(flow_id)
+        return True
+
+
+def _record(flow: Flow) -> FlowRecord:
+    return FlowRecord(
+        flow_id=flow.flow_id,
+        user_id=flow.user_id,
+        status=flow.status,
+        config_json=flow.config_json,
+        structure_json=flow.structure_json,
+        labels=flow.labels,
+        last_cycle=flow.last_cycle,
+        next_execution_ms=flow.next_execution_ms,
+        created_ms=flow.created_ms,
+        updated_ms=flow.updated_ms,
+        revision=flow.revision,
+        digest=flow.digest,
+        interval_ms=flow.interval_ms,
+        overlap=flow.overlap,
+        keep_cycles=flow.keep_cycles,
+        schedule_epoch=flow.schedule_epoch,
+        anchor_ms=flow.anchor_ms,
+        running_cycles=len(flow.open),
+    )

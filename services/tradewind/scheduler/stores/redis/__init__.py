@@ -1,0 +1,40 @@
+"""The scheduler's stores in Redis."""
+
+from collections.abc import Callable
+
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.scheduler.stores.redis.changes import RedisChanges
+from tradewind.scheduler.stores.redis.cycles import RedisCycles
+from tradewind.scheduler.stores.redis.due_sets import RedisOpenRuns, RedisOutbox
+from tradewind.scheduler.stores.redis.flows import RedisFlows
+from tradewind.scheduler.stores.redis.logs import RedisLogs
+from tradewind.scheduler.stores.redis.partitions import RedisPartitions
+from tradewind.scheduler.stores.redis.scripts import Scripted
+from tradewind.server.redis.client import Client
+from tradewind.server.redis.subscriber import Subscriber
+
+__all__ = ["RedisStores"]
+
+
+class RedisStores:
+    """All stores of the scheduler over one client; `clock` gives the `now_ms` of scripts, 0 for the store's time."""
+
+    def __init__(
+        self,
+        client: Client,
+        keys: Keys,
+        clock: Callable[[], int],
+        subscriber: Subscriber,
+        *,
+        replica: str,
+        lease_ms: int = 10_000,
+    ) -> None:
+        scripted = Scripted(client, keys, clock)
+        self.flows = RedisFlows(scripted)
+        self.cycles = RedisCycles(scripted)
+        self.states = self.cycles
+        self.open_runs = RedisOpenRuns(scripted)
+        self.outbox = RedisOutbox(scripted)
+        self.logs = RedisLogs(scripted)
+        self.changes = RedisChanges(subscriber, keys)
+        self.partitions = RedisPartitions(scripted, replica, lease_ms)

@@ -1,0 +1,158 @@
+"""Cycles and their chain states in Redis."""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, begun_state
+from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.ports import NOT_OWNER, Epochs
+from tradewind.scheduler.stores.redis.run_codec import facts_text, state_of, update_fields
+from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
+
+
+class _Begun(msgspec.Struct, array_like=True):
+    outcome: BeginOutcome
+    cycle: int
+    run: int
+    run_id: str
+    start: int
+    next_at: int
+    revision: int
+
+
+class _Updated(msgspec.Struct, array_like=True):
+    outcome: UpdateOutcome
+    version: int
+    end: int
+
+
+_BEGIN = script("begin_cycles", list[list[_Begun]])
+_UPDATE = script("update_runs", list[list[_Updated]])
+
+_OVERTAKEN = BeginAnswer(BeginOutcome.OVERTAKEN)
+_NOT_WRITTEN = UpdateResult(UpdateOutcome.OVERTAKEN)
+
+_RUNS = 1024
+"""Runs that a cycle may have; the index of cycles orders by number, then run."""
+
+
+class RedisCycles:
+    """Implements CycleRecords and ChainStateRepository."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
+        flow = self._keys.flow
+        items = [(request.shape.flow_id, flow(request.shape.flow_id), _begin_item(request)) for request in requests]
+        replies = await self._scripted.call_in_groups(_BEGIN, items, epochs, request_ms=REMEMBERED_MS)
+        return [
+            _OVERTAKEN if reply is None else _answer(request, reply)
+            for request, reply in zip(requests, replies, strict=True)
+        ]
+
+    async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
+        found: list[ChainState] = []
+        highest = "+inf" if below is None else f"({_rank(below)}"
+        while len(found) < limit:
+            names = await self._client.execute_command(
+                "ZREVRANGEBYSCORE", self._keys.cycles(flow_id), highest, "-inf", "LIMIT", 0, limit
+            )
+            if not names:
+                break
+            runs = [RunName.parse(f"{flow_id}:{name.decode()}") for name in names]
+            found += [state for state in await self.load_many(runs) if state is not None]
+            highest = f"({_rank(runs[-1])}"
+        return found[:limit]
+
+    async def latest_run(self, flow_id: str, cycle: int) -> RunName | None:
+        first = _rank(RunName(flow_id, cycle))
+        names = await self._client.execute_command(
+            "ZRANGEBYSCORE", self._keys.cycles(flow_id), first, first + _RUNS - 1
+        )
+        runs = [RunName.parse(f"{flow_id}:{name.decode()}") for name in names]
+        return max(runs, default=None)
+
+    async def node_ids(self, run: RunName) -> frozenset[str]:
+        return frozenset(node.decode() for node in await self._client.smembers(self._keys.nodes(*run)))
+
+    async def load(self, run: RunName) -> ChainState | None:
+        return (await self.load_many([run]))[0]
+
+    async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
+        if not runs:
+            return []
+        pipeline = self._client.pipeline(transaction=False)
+        for run in runs:
+            pipeline.hgetall(self._keys.run(*run))
+        return [
+            state_of(run, {name.decode(): value.decode() for name, value in record.items()}) if record else None
+            for run, record in zip(runs, await pipeline.execute(), strict=True)
+        ]
+
+    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
+        (result,) = await self.update_many([RunUpdate(state, fields)])
+        return result
+
+    async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
+        run = self._keys.run
+        items = [(update.state.name.flow_id, run(*update.state.name), _update_item(update)) for update in updates]
+        replies = await self._scripted.call_in_groups(_UPDATE, items, epochs, retention=RETENTION_MS)
+        return [
+            _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end)
+            for reply in replies
+        ]
+
+
+def _rank(run: RunName) -> int:
+    return run.cycle * _RUNS + run.run
+
+
+def _begin_item(request: BeginRequest) -> tuple[object, ...]:
+    shape, remembered = request.shape, request.request
+    return (
+        shape.flow_id,
+        request.run_id,
+        shape.revision,
+        request.scheduled,
+        request.planned_ms,
+        request.schedule_epoch,
+        remembered.name if remembered else "",
+        remembered.payload if remembered else "",
+        request.check_in_ms,
+        shape.timeout_ms,
+        request.replaces,
+        request.at_least,
+        shape.node_ids,
+        facts_text(request),
+        request.inputs_json,
+    )
+
+
+def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
+    run = RunName(request.shape.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
+    state = None
+    if reply.outcome is BeginOutcome.BEGUN and run is not None:
+        state = begun_state(request, run, reply.start)
+    return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state)
+
+
+def _update_item(update: RunUpdate) -> tuple[object, ...]:
+    state, ending, flow_status, log = update.state, update.ending, update.flow_status, update.log
+    return (
+        *state.name,
+        state.facts.run_id,
+        state.version,
+        update_fields(state, update.fields),
+        update.check_in_ms,
+        ending.value if ending else "",
+        state.facts.keep_cycles,
+        flow_status.value if flow_status else "",
+        log.level.value if log else "",
+        log.text if log else "",
+    )

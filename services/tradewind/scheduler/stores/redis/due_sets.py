@@ -1,0 +1,86 @@
+"""Open runs and the outbox in Redis: sorted sets by the time of the next look."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import DueCheck
+from tradewind.scheduler.stores.redis.scripts import Scripted, script
+from tradewind.server.partitions import partition_of
+
+_SETTLE = script("settle_outbox", bool)
+
+
+class _DueSet:
+    """Plain commands on one sorted set per partition: an idle replica pays one ZRANGE for each look."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    def _now_ms(self) -> int:
+        # The store's own time is asked for inside scripts only; here a skew merely shifts a check.
+        return self._scripted.clock() or time.time_ns() // 1_000_000
+
+    async def _check(self, keys: Sequence[str], limit: int) -> list[DueCheck[str]]:
+        pipeline = self._client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.execute_command("ZRANGE", key, 0, limit, "WITHSCORES")
+        replies = await pipeline.execute()
+        now = self._now_ms()
+        return [_due_of(flat, now, limit) for flat in replies]
+
+
+class RedisOpenRuns(_DueSet):
+    """Implements OpenRuns."""
+
+    async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[RunName]]:
+        found = await self._check([self._keys.open(partition) for partition in partitions], limit)
+        return {
+            partition: DueCheck(tuple(map(RunName.parse, check.due)), check.next_ms)
+            for partition, check in zip(partitions, found, strict=True)
+        }
+
+    async def postpone(self, runs: Mapping[RunName, int]) -> None:
+        pipeline = self._client.pipeline(transaction=False)
+        now = self._now_ms()
+        for run, delay_ms in runs.items():
+            pipeline.execute_command("ZADD", self._open(run), "XX", now + delay_ms, str(run))
+        await pipeline.execute()
+
+    async def of_flow(self, flow_id: str, limit: int) -> list[RunName]:
+        names = await self._client.zrange(self._keys.flow_open(flow_id), 0, limit - 1)
+        return [RunName.parse(f"{flow_id}:{name.decode()}") for name in names]
+
+    async def forget(self, run: RunName) -> None:
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.execute_command("ZREM", self._open(run), str(run))
+        pipeline.execute_command("ZREM", self._keys.flow_open(run.flow_id), f"{run.cycle}:{run.run}")
+        await pipeline.execute()
+
+    def _open(self, run: RunName) -> str:
+        return self._keys.open(partition_of(run.flow_id))
+
+
+class RedisOutbox(_DueSet):
+    """Implements Outbox."""
+
+    async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[str]]:
+        found = await self._check([self._keys.outbox(partition) for partition in partitions], limit)
+        return dict(zip(partitions, found, strict=True))
+
+    async def settle(self, flow_id: str, schedule_epoch: int) -> bool:
+        outbox = self._keys.outbox(partition_of(flow_id))
+        return await self._scripted.call_for_flow(_SETTLE, flow_id, outbox, schedule_epoch=schedule_epoch)
+
+    async def postpone(self, flow_id: str, delay_ms: int) -> None:
+        outbox = self._keys.outbox(partition_of(flow_id))
+        await self._client.execute_command("ZADD", outbox, "XX", self._now_ms() + delay_ms, flow_id)
+
+
+def _due_of(flat: Sequence[bytes], now_ms: int, limit: int) -> DueCheck[str]:
+    members = [(name.decode(), float(score)) for name, score in zip(flat[::2], flat[1::2], strict=True)]
+    due = tuple(name for name, score in members[:limit] if score <= now_ms)
+    later = [int(score) for _, score in members[len(due) :]]
+    return DueCheck(due, later[0] if later else None)

@@ -1,0 +1,152 @@
+"""Flows in Redis."""
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_record import (
+    FlowRecord,
+    FlowRegistration,
+    RegisterOutcome,
+    StatusAnswer,
+    StatusChange,
+    StatusOutcome,
+)
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, TOMBSTONE_MS, Scripted, script
+from tradewind.server.partitions import PARTITIONS, partition_of
+
+
+class _Registered(msgspec.Struct, array_like=True):
+    outcome: RegisterOutcome
+    revision: int
+
+
+class _StatusChanged(msgspec.Struct, array_like=True):
+    outcome: StatusOutcome
+    found: str
+    stopping: list[tuple[int, int]]
+    more: bool
+
+
+_REGISTER = script("register_flow", _Registered)
+_CHANGE_STATUS = script("change_status", _StatusChanged)
+_RAISE_EPOCH = script("raise_epoch", int)
+_REMOVE = script("remove_flow", tuple[bool, int])
+
+
+class RedisFlows:
+    """Implements FlowRecords."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    async def register(self, registration: FlowRegistration) -> tuple[RegisterOutcome, int]:
+        request = registration.request
+        reply = await self._scripted.call_for_flow(
+            _REGISTER,
+            registration.flow_id,
+            self._keys.flows(partition_of(registration.flow_id)),
+            user_id=registration.user_id,
+            config=registration.config_json,
+            structure=registration.structure_json,
+            labels=msgspec.json.encode(dict(registration.labels)).decode(),
+            digest=registration.digest,
+            interval=registration.interval_ms,
+            overlap=registration.overlap.value,
+            keep=registration.keep_cycles,
+            retention=RETENTION_MS,
+            request=request.name if request else "",
+            payload=request.payload if request else "",
+            request_ms=REMEMBERED_MS,
+        )
+        return reply.outcome, reply.revision
+
+    async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
+        if not flow_ids:
+            return []
+        pipeline = self._client.pipeline(transaction=False)
+        for flow_id in flow_ids:
+            pipeline.hgetall(self._keys.flow(flow_id))
+            pipeline.execute_command("ZCARD", self._keys.flow_open(flow_id))
+        replies = await pipeline.execute()
+        return [
+            _record({name.decode(): value.decode() for name, value in record.items()}, running) if record else None
+            for record, running in zip(replies[::2], replies[1::2], strict=True)
+        ]
+
+    async def list_ids(self, after: str, limit: int) -> list[str]:
+        pipeline = self._client.pipeline(transaction=False)
+        for partition in range(PARTITIONS):
+            least = f"({after}" if after else "-"
+            pipeline.execute_command("ZRANGEBYLEX", self._keys.flows(partition), least, "+", "LIMIT", 0, limit)
+        found = heapq.merge(*await pipeline.execute())
+        return [flow_id.decode() for flow_id, _ in zip(found, range(limit), strict=False)]
+
+    async def change_status(self, change: StatusChange) -> StatusAnswer:
+        answer: StatusAnswer | None = None
+        while True:
+            reply = await self._scripted.call_for_flow(
+                _CHANGE_STATUS,
+                change.flow_id,
+                status=change.status.value,
+                **{"from": [status.value for status in change.allowed_from]},
+                start_at=change.start_at_ms,
+                by=change.by,
+                reason=change.reason,
+                source="user",
+            )
+            stopping = tuple(RunName(change.flow_id, cycle, run) for cycle, run in reply.stopping)
+            if answer is None:
+                found = FlowStatus(reply.found) if reply.found else None
+                answer = StatusAnswer(reply.outcome, found, stopping)
+            else:
+                answer = StatusAnswer(answer.outcome, answer.found, answer.stopping + stopping)
+            if not reply.more:
+                return answer
+
+    async def definition(self, flow_id: str, revision: int) -> str | None:
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.hmget(self._keys.flow(flow_id), ["revision", "config"])
+        pipeline.hget(self._keys.revisions(flow_id), str(revision))
+        (current, config), older = await pipeline.execute()
+        text = config if current is not None and int(current) == revision else older
+        return None if text is None else text.decode()
+
+    async def raise_schedule_epoch(self, flow_id: str) -> int:
+        return await self._scripted.call_for_flow(_RAISE_EPOCH, flow_id)
+
+    async def remove_step(self, flow_id: str, cycles: int = 100) -> bool:
+        done, _ = await self._scripted.call_for_flow(
+            _REMOVE, flow_id, self._keys.flows(partition_of(flow_id)), cycles=cycles, tombstone_ms=TOMBSTONE_MS
+        )
+        return done
+
+
+def _record(text: Mapping[str, str], running: int) -> FlowRecord:
+    labels = msgspec.json.decode(text["labels"], type=dict[str, str])
+    return FlowRecord(
+        flow_id=text["id"],
+        user_id=text["user_id"],
+        status=FlowStatus(text["status"]),
+        config_json=text["config"],
+        structure_json=text["structure"],
+        labels=tuple(sorted(labels.items())),
+        last_cycle=int(text["last_cycle"]),
+        next_execution_ms=int(text["next_execution"]),
+        created_ms=int(text["created_at"]),
+        updated_ms=int(text["updated_at"]),
+        revision=int(text["revision"]),
+        digest=text["digest"],
+        interval_ms=int(text["interval_ms"]),
+        overlap=OverlapPolicy(text["overlap"]),
+        keep_cycles=int(text["keep_cycles"]),
+        schedule_epoch=int(text["schedule_epoch"]),
+        anchor_ms=int(text.get("anchor", 0)),
+        running_cycles=running,
+    )

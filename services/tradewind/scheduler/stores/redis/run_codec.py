@@ -1,0 +1,137 @@
+"""Chain states as the fields of a hash, and back."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from tradewind.scheduler.domain.beginning import BeginRequest
+from tradewind.scheduler.domain.chain_state import (
+    REASON,
+    STATUS,
+    STOP,
+    SUBMITTED,
+    ChainState,
+    ComponentEnd,
+    CycleFacts,
+    CycleOrigin,
+    StopRequest,
+    component_field,
+)
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.run_name import RunName
+
+Field = str | int
+
+_COMPONENT = component_field("")
+
+
+class _Facts(msgspec.Struct, array_like=True):
+    """What never changes and no script looks at, in one field: a hash of many fields costs the store time and room."""
+
+    user_id: str
+    revision: int
+    origin: CycleOrigin
+    node_count: int
+    component_count: int
+    failure_policy: FailurePolicy
+    keep_cycles: int
+    runs_once: bool
+    traceparent: str
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Facts).decode
+
+
+def facts_text(request: BeginRequest) -> str:
+    """Return the field `facts` of the run that is asked for."""
+    shape = request.shape
+    facts = _Facts(
+        shape.user_id,
+        shape.revision,
+        request.origin,
+        len(shape.node_ids),
+        shape.component_count,
+        shape.failure_policy,
+        shape.keep_cycles,
+        shape.runs_once and request.scheduled,
+        request.traceparent,
+    )
+    return _encode(facts).decode()
+
+
+def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
+    """Return the named fields of a state, flat; the script writes status, end time and version."""
+    fields: list[Field] = []
+    for name in names:
+        if name.startswith(_COMPONENT):
+            fields += (name, ",".join(map(str, state.components[name[len(_COMPONENT) :]])))
+        elif name == REASON:
+            fields += (name, state.reason)
+        elif name == SUBMITTED:
+            fields += (name, state.submitted_ms)
+        elif name == STOP and state.stop is not None:
+            stop = state.stop
+            fields += ("stop_by", stop.by, "stop_reason", stop.reason, "stop_at", stop.at_ms)
+            fields += ("stop_timeout", int(stop.timeout))
+        elif name != STATUS:
+            raise ValueError(f'a chain state has no field "{name}" that could be written')
+    return fields
+
+
+def paired(flat: Iterable[Field]) -> dict[str, Field]:
+    """Return flat fields as a mapping."""
+    each = iter(flat)
+    return dict(zip(map(str, each), each, strict=True))
+
+
+def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
+    """Return the state that a whole record holds."""
+    text = {name: str(value) for name, value in record.items()}
+    known = _decode(text["facts"])
+    start_ms = int(text["start_time"])
+    facts = CycleFacts(
+        run_id=text["run_id"],
+        user_id=known.user_id,
+        revision=known.revision,
+        origin=known.origin,
+        planned_ms=int(text.get("planned_time", start_ms)),
+        start_ms=start_ms,
+        deadline_ms=int(text.get("deadline", 0)),
+        node_count=known.node_count,
+        component_count=known.component_count,
+        failure_policy=known.failure_policy,
+        runs_once=known.runs_once,
+        inputs_json=text.get("memory", ""),
+        traceparent=known.traceparent,
+        keep_cycles=known.keep_cycles,
+    )
+    return _with_progress(ChainState(run, facts, int(text["version"])), text)
+
+
+def state_after(before: ChainState, record: Mapping[str, Field]) -> ChainState:
+    """Return the state that results from writing some fields."""
+    return _with_progress(before, {name: str(value) for name, value in record.items()})
+
+
+def _with_progress(state: ChainState, text: Mapping[str, str]) -> ChainState:
+    components = dict(state.components)
+    for name, value in text.items():
+        if name.startswith(_COMPONENT):
+            components[name[len(_COMPONENT) :]] = ComponentEnd(*map(int, value.split(",")))
+    stop = state.stop
+    if "stop_at" in text:
+        timeout = text.get("stop_timeout", "1" if stop is not None and stop.timeout else "0") == "1"
+        stop = StopRequest(text["stop_by"], text["stop_reason"], int(text["stop_at"]), timeout)
+    return ChainState(
+        name=state.name,
+        facts=state.facts,
+        version=int(text["version"]) if "version" in text else state.version + 1,
+        status=CycleStatus(text.get("status", state.status)),
+        components=components,
+        reason=text.get("reason", state.reason),
+        stop=stop,
+        submitted_ms=int(text.get("submitted_at", state.submitted_ms)),
+        end_ms=int(text.get("end_time", state.end_ms)),
+    )

@@ -1,0 +1,104 @@
+"""What every call of the scheduler's scripts has in common."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from redis.asyncio import RedisCluster
+
+from tradewind.scheduler.ports import Epochs
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.partitions import partition_of
+from tradewind.server.redis.client import Client
+from tradewind.server.redis.script import Script
+
+Reply = TypeVar("Reply")
+
+ITEMS_AT_ONCE = 100
+"""How many items one call of a script takes: the store does nothing else for about 4 ms then."""
+REMEMBERED_MS = 24 * 3600 * 1000
+"""How long a request_id is remembered."""
+RETENTION_MS = 7 * 24 * 3600 * 1000
+"""How long an ended run stays on record."""
+TOMBSTONE_MS = 3600 * 1000
+"""How long a deleted flow's schedule epoch is remembered."""
+
+
+def script(name: str, reply: type[Reply]) -> Script[Reply]:
+    """Return the script `lua/<name>.lua`."""
+    return Script("tradewind.scheduler.stores", name, reply)
+
+
+class Scripted:
+    """A client, the table of keys and a clock: what a store needs to run scripts."""
+
+    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int]) -> None:
+        self.client = client
+        self.keys = keys
+        self.clock = clock
+        self._one_slot = isinstance(client, RedisCluster)
+
+    def args(self, partition: int, epoch: int = 0, **more: Any) -> dict[str, Any]:
+        """Return the arguments that every script of one partition takes, and `more`."""
+        return {"base": self.keys.base(partition), "epoch": epoch, "now": self.clock(), **more}
+
+    async def call_in_groups(
+        self,
+        script: "Script[list[list[Reply]]]",
+        items: Sequence[tuple[str, str, object]],
+        epochs: Epochs,
+        **more: Any,
+    ) -> list[Reply | None]:
+        """Run a script over items, each a flow, the key to work on and what the script is told, in one round trip.
+
+        Returns what was answered to each, in their order; None for those whose partition has a later owner.
+        """
+        calls = list(_in_calls((partition_of(flow_id) for flow_id, _, _ in items), self._one_slot))
+        blobs: list[tuple[Sequence[str], dict[str, Any]]] = []
+        for groups in calls:
+            keys: list[str] = []
+            told = []
+            for partition, places in groups:
+                keys.append(self.keys.owner(partition))
+                keys += [items[place][1] for place in places]
+                base = self.keys.base(partition)
+                told.append((base, epochs.get(partition, 0), [items[place][2] for place in places]))
+            blobs.append((keys, {"now": self.clock(), "groups": told, **more}))
+        replies = [await script(self.client, *blobs[0])] if len(blobs) == 1 else await script.many(self.client, blobs)
+        answers: list[Reply | None] = [None] * len(items)
+        for groups, reply in zip(calls, replies, strict=True):
+            for (_, places), found in zip(groups, reply, strict=True):
+                for place, answer in zip(places, found, strict=False):
+                    answers[place] = answer
+        return answers
+
+    async def call_for_flow(self, script: Script[Reply], flow_id: str, *keys: str, **more: Any) -> Reply:
+        """Run a script whose first keys are the owner of the flow's partition and the flow."""
+        partition = partition_of(flow_id)
+        named = (self.keys.owner(partition), self.keys.flow(flow_id), *keys)
+        return await script(self.client, named, self.args(partition, flow_id=flow_id, **more))
+
+
+_Groups: TypeAlias = list[tuple[int, list[int]]]
+"""Places of items by partition."""
+
+
+def _in_calls(partitions: Iterable[int], one_slot: bool) -> Iterator[_Groups]:
+    """Yield what goes with each call: a cluster keeps each partition in a slot of its own, a script to one slot."""
+    groups: _Groups = []
+    open_groups: dict[int, list[int]] = {}
+    for place, partition in enumerate(partitions):
+        places = open_groups.get(partition)
+        if places is None or len(places) == ITEMS_AT_ONCE:
+            places = open_groups[partition] = []
+            groups.append((partition, places))
+        places.append(place)
+    call: _Groups = []
+    size = 0
+    for group in groups:
+        if call and (one_slot or size + len(group[1]) > ITEMS_AT_ONCE):
+            yield call
+            call, size = [], 0
+        call.append(group)
+        size += len(group[1])
+    if call:
+        yield call

@@ -1,0 +1,1 @@
+"""What the scheduler does, one verb a module."""

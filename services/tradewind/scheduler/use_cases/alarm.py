@@ -1,0 +1,34 @@
+"""Wakes a loop at the earliest time that anybody asks for."""
+
+import asyncio
+
+
+class Alarm:
+    """Sleeping costs nothing until then; ringing earlier is a comparison."""
+
+    def __init__(self) -> None:
+        self._at_s: float | None = None
+        self._sooner = asyncio.Event()
+
+    def ring_in(self, ms: int) -> None:
+        """Wake the sleeper, or keep the next one awake, after at most so many ms."""
+        at_s = asyncio.get_running_loop().time() + ms / 1000
+        if self._at_s is None or at_s < self._at_s:
+            self._at_s = at_s
+            self._sooner.set()
+
+    async def sleep(self, longest_s: float) -> None:
+        """Return when it rings, or after `longest_s`."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + longest_s
+        while True:
+            self._sooner.clear()
+            left_s = min(end_s, self._at_s if self._at_s is not None else end_s) - loop.time()
+            if left_s <= 0:
+                break
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._sooner.wait()
+            except TimeoutError:
+                break
+        self._at_s = None

@@ -1,0 +1,140 @@
+"""Waits until cycles have ended, on whichever replica they end."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+import structlog
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import ChainStateRepository
+from tradewind.scheduler.use_cases.change_hub import ChangeHub
+from tradewind.scheduler.use_cases.end_waiters import EndWait, EndWaiters
+from tradewind.server.ending import end_tasks
+from tradewind.server.faults import Unavailable
+from tradewind.server.partitions import partition_of
+
+_LOOK_S = 5.0
+_RUNS_AT_ONCE = 500
+
+_log = structlog.get_logger(__name__)
+
+
+class AwaitEnds:
+    """The replica that ends a run tells its own callers at once; the others hear of it by the change hub.
+
+    What both may miss, because a partition changes hands or the store was away, a look every 5 s finds.
+    """
+
+    def __init__(
+        self,
+        waiters: EndWaiters,
+        hub: ChangeHub,
+        states: ChainStateRepository,
+        owns: Callable[[int], bool],
+    ) -> None:
+        self._waiters = waiters
+        self._hub = hub
+        self._states = states
+        self._owns = owns
+        self._looking: asyncio.Task[None] | None = None
+
+    def begin(self, states: Iterable[ChainState]) -> EndWait:
+        """Begin to wait for runs before they are submitted, so that no end is missed; then `finish` or `abandon`."""
+        return self._waiters.begin(states)
+
+    async def begin_late(self, runs: Sequence[RunName]) -> EndWait:
+        """Begin to wait for runs that may have ended already; those without a record are left out."""
+        wait = self._waiters.begin([state for state in await self._states.load_many(runs) if state is not None])
+        await self._check([run for run in wait.states if self._waiters.wanted(run)])
+        return wait
+
+    def renamed(self, run: RunName) -> None:
+        """Wait no more for a run that stands under another number by now; wait for that one with `begin_late`."""
+        self._waiters.gone(run)
+
+    def abandon(self, waits: Iterable[EndWait]) -> None:
+        """End waits whose caller has gone."""
+        for wait in waits:
+            self._waiters.forget(wait)
+
+    async def finish(self, waits: Sequence[EndWait], timeout_s: float) -> dict[RunName, ChainState]:
+        """Return the states of the runs once all have ended, or as they were last seen when the time is up.
+
+        Raises Unavailable when this server shuts down meanwhile.
+        """
+        open_waits = [wait for wait in waits if not wait.future.done()]
+        # Timers of their own: asyncio.timeout costs each of many short waits ten times as much.
+        timers = [asyncio.get_running_loop().call_later(timeout_s, wait.let_go) for wait in open_waits]
+        elsewhere: set[str] = set()
+        try:
+            if open_waits:
+                self._keep_looking()
+                await self._listen_elsewhere(open_waits, elsewhere, timeout_s)
+            for wait in open_waits:
+                await wait.future
+        finally:
+            for timer in timers:
+                timer.cancel()
+            for flow_id in elsewhere:
+                self._hub.leave(flow_id, self._heard)
+            self.abandon(waits)
+        if any(wait.broken_off for wait in waits):
+            raise Unavailable(
+                "DRAINING", "this server is shutting down; the cycles go on, ask again with the request_id"
+            )
+        return {run: state for wait in waits for run, state in wait.states.items()}
+
+    async def _listen_elsewhere(self, waits: Sequence[EndWait], listened: set[str], timeout_s: float) -> None:
+        """Listen to the flows of partitions that others own, then look at the runs once: they may have ended."""
+        runs = [run for wait in waits for run in wait.states if not self._owns(partition_of(run.flow_id))]
+        if not runs:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for flow_id in {run.flow_id for run in runs}:
+                    listened.add(flow_id)
+                    await self._hub.listen(flow_id, self._heard)
+                await self._check([run for run in runs if self._waiters.wanted(run)])
+
+    def _keep_looking(self) -> None:
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    def drain(self) -> None:
+        """End every wait; the cycles go on."""
+        self._waiters.break_off()
+
+    async def stop(self) -> None:
+        """End; those who still wait hear nothing more."""
+        if self._looking is not None:
+            await end_tasks([self._looking])
+
+    def _heard(self, flow_id: str, state: ChainState | None) -> None:
+        if state is None:
+            self._waiters.flow_gone(flow_id)
+        elif is_terminal(state.status):
+            self._waiters.ended(state)
+
+    async def _look(self) -> None:
+        try:
+            while pending := self._waiters.pending():
+                await asyncio.sleep(_LOOK_S)
+                waiting_still = [run for run in pending if self._waiters.wanted(run)]
+                try:
+                    await self._check(waiting_still)
+                except Exception as error:
+                    _log.warning("ends_not_read", error=repr(error))
+        finally:
+            self._looking = None
+
+    async def _check(self, runs: Sequence[RunName]) -> None:
+        for first in range(0, len(runs), _RUNS_AT_ONCE):
+            some = runs[first : first + _RUNS_AT_ONCE]
+            for run, state in zip(some, await self._states.load_many(some), strict=True):
+                if state is None:
+                    self._waiters.gone(run)
+                elif is_terminal(state.status):
+                    self._waiters.ended(state)

@@ -1,0 +1,42 @@
+"""Work that goes on after the call that caused it was answered."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import Any
+
+import structlog
+
+from tradewind.server.ending import end_tasks
+
+_log = structlog.get_logger(__name__)
+
+
+class Background:
+    """Runs coroutines on the side; an error is logged, since what matters is done again by a loop anyway."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> None:
+        """Start `work`, which `what` names in the log."""
+        self._tasks.add(self.task(work, what))
+
+    def task(self, work: Coroutine[Any, Any, Any], what: str) -> "asyncio.Task[Any]":
+        """Start `work` and return its task, which never raises an error but returns None then."""
+
+        async def kept() -> Any:
+            try:
+                return await work
+            except Exception as error:
+                _log.warning("background_work_failed", what=what, error=repr(error))
+                return None
+
+        task = asyncio.get_running_loop().create_task(kept(), context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def stop(self) -> None:
+        """End what still runs."""
+        await end_tasks(self._tasks)

@@ -1,0 +1,136 @@
+"""Begins cycles: many flows at once, in few script calls whatever their partitions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.ports import NOT_OWNER, CycleRecords, Epochs
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.server.identifiers import new_run_id
+from tradewind.server.telemetry import Tracing, context_from
+
+_REVISIONS_TRIED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A cycle wished for; the fields are those of BeginRequest. `traceparent` is that of who wishes."""
+
+    flow_id: str
+    origin: CycleOrigin = CycleOrigin.RUN_FLOW
+    planned_ms: int = 0
+    schedule_epoch: int = 0
+    inputs_json: str = ""
+    request: RememberedRequest | None = None
+    traceparent: str = ""
+    run_id: str = ""
+    replaces: int = -1
+    at_least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What became of a wish; `planned` is there when the flow is."""
+
+    answer: BeginAnswer
+    planned: PlannedFlow | None = None
+
+
+_NOT_FOUND = Begun(BeginAnswer(BeginOutcome.NOT_FOUND))
+
+
+class BeginCycles:
+    """`check_in_ms` is when to look after a run of which nothing was heard; `alarm` wakes who looks."""
+
+    def __init__(
+        self,
+        cycles: CycleRecords,
+        definitions: Definitions,
+        open_states: OpenStates,
+        tracing: Tracing,
+        alarm: Alarm,
+        check_in_ms: int,
+    ) -> None:
+        self._cycles = cycles
+        self._definitions = definitions
+        self._open_states = open_states
+        self._tracing = tracing
+        self._alarm = alarm
+        self._check_in_ms = check_in_ms
+
+    async def __call__(self, wishes: Sequence[Wish], epochs: Epochs = NOT_OWNER) -> list[Begun]:
+        """Begin cycles, each judged by itself; return what became of each, in their order.
+
+        With `epochs` the caller acts as the owner of the partitions. Wishes for one flow keep their order; those for
+        several do not depend on each other.
+        """
+        results = [_NOT_FOUND] * len(wishes)
+        places: Sequence[int] = range(len(wishes))
+        for attempt in range(_REVISIONS_TRIED):
+            if attempt:
+                await self._definitions.load(sorted({wishes[place].flow_id for place in places}))
+            places = await self._attempt(wishes, places, results, epochs)
+            if not places:
+                break
+        return results
+
+    async def _attempt(
+        self, wishes: Sequence[Wish], places: Sequence[int], results: list[Begun], epochs: Epochs
+    ) -> list[int]:
+        """Begin the wishes at `places` and return the places of those whose definition was not the current one."""
+        current = self._definitions.current
+        unknown = {wishes[place].flow_id for place in places if current(wishes[place].flow_id) is None}
+        if unknown:
+            await self._definitions.load(sorted(unknown))
+        asked: list[tuple[int, PlannedFlow, BeginRequest]] = []
+        for place in places:
+            planned = current(wishes[place].flow_id)
+            if planned is not None:
+                asked.append((place, planned, self._request(wishes[place], planned)))
+        if not asked:
+            return []
+        answers = await self._cycles.begin([request for _, _, request in asked], epochs)
+        again: list[int] = []
+        begun: list[ChainState] = []
+        for (place, planned, _), answer in zip(asked, answers, strict=True):
+            results[place] = Begun(answer, planned)
+            if answer.state is not None:
+                begun.append(answer.state)
+            elif answer.outcome is BeginOutcome.REVISION_CHANGED:
+                again.append(place)
+            elif answer.outcome is BeginOutcome.NOT_FOUND:
+                self._definitions.forget(planned.shape.flow_id)
+        if begun:
+            self._open_states.keep(begun)
+            self._alarm.ring_in(min(request.check_in_ms for _, _, request in asked))
+        return again
+
+    def _request(self, wish: Wish, planned: PlannedFlow) -> BeginRequest:
+        timeout_ms = planned.shape.timeout_ms
+        return BeginRequest(
+            planned.shape,
+            wish.run_id or new_run_id(),
+            wish.origin,
+            min(self._check_in_ms, timeout_ms) if timeout_ms else self._check_in_ms,
+            wish.planned_ms,
+            wish.schedule_epoch,
+            wish.inputs_json,
+            self._trace(wish) if self._tracing.recording else wish.traceparent,
+            wish.request,
+            wish.replaces,
+            wish.at_least,
+        )
+
+    def _trace(self, wish: Wish) -> str:
+        """Record the beginning of a cycle, the root of its trace unless somebody's call is; return its traceparent."""
+        attributes = {"tradewind.flow_id": wish.flow_id, "tradewind.origin": wish.origin.value}
+        span = self._tracing.tracer.start_span(
+            "begin_cycle", context=context_from(wish.traceparent), attributes=attributes
+        )
+        span.end()
+        context = span.get_span_context()
+        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"

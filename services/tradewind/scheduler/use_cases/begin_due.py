@@ -1,0 +1,60 @@
+"""Begins the cycles of flows that are due."""
+
+from collections.abc import Sequence
+
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import CycleOrigin
+from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.ports import Epochs
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
+from tradewind.scheduler.use_cases.hand_over import PlannedRun
+
+_ONCE_RETRY_MS = 1_000
+_CHANGED_RETRY_MS = 100
+
+_NOT_NOW = {
+    BeginOutcome.NOT_RUNNING,
+    BeginOutcome.STALE_EPOCH,
+    BeginOutcome.NOT_FOUND,
+    BeginOutcome.DELETING,
+}
+"""A newer schedule is with the trigger service already, or on its way there."""
+
+
+class BeginDue:
+    """All due triggers at hand go together, in few script calls whatever their partitions."""
+
+    def __init__(self, begin: BeginCycles) -> None:
+        self._begin = begin
+
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> tuple[list[DueAnswer], list[PlannedRun]]:
+        """Begin cycles as the owner of their partitions; return the answers to the triggers and the runs to hand over.
+
+        A trigger of a partition that has a newer owner gets no answer: its lease goes to that one.
+        """
+        wishes = [
+            Wish(flow.flow_id, CycleOrigin.SCHEDULE, flow.planned_ms, schedule_epoch=flow.schedule_epoch)
+            for flow in due
+        ]
+        answers: list[DueAnswer] = []
+        runs: list[PlannedRun] = []
+        for flow, begun in zip(due, await self._begin(wishes, epochs), strict=True):
+            answer = _answer(flow, begun)
+            if answer is not None:
+                answers.append(answer)
+            if begun.answer.state is not None and begun.planned is not None:
+                runs.append(PlannedRun(begun.answer.state, begun.planned))
+        return answers, runs
+
+
+def _answer(flow: DueFlow, begun: Begun) -> DueAnswer | None:
+    outcome, next_ms = begun.answer.outcome, begun.answer.next_ms
+    if outcome is BeginOutcome.OVERTAKEN:
+        return None
+    if outcome in _NOT_NOW:
+        return DueAnswer(flow.token)
+    if outcome is BeginOutcome.OVERLAP and not next_ms:
+        return DueAnswer(flow.token, retry_ms=_ONCE_RETRY_MS, error="a cycle of the flow is still running")
+    if outcome is BeginOutcome.REVISION_CHANGED:
+        return DueAnswer(flow.token, retry_ms=_CHANGED_RETRY_MS, error="the flow is being registered anew all the time")
+    return DueAnswer(flow.token, next_ms)

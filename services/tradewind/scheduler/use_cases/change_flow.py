@@ -1,0 +1,114 @@
+"""Starting, stopping and deleting flows."""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange, StatusOutcome
+from tradewind.scheduler.domain.flow_status import FlowStatus, can_move
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import ChainStateRepository, FlowRecords, NodeTasks
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_found
+from tradewind.scheduler.use_cases.look_after_runs import STOPS_AT_ONCE, stop_order
+from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+
+_READ_AT_ONCE = 500
+_STOP_AGAIN_MS = 1_000
+_SETTLED_WITHIN_S = 3.0
+"""How long a call waits for the trigger service; what takes longer is done behind it."""
+
+_log = structlog.get_logger(__name__)
+
+
+class ChangeFlow:
+    """Everything here is on record before the first other service hears of it."""
+
+    def __init__(
+        self,
+        flows: FlowRecords,
+        states: ChainStateRepository,
+        node_tasks: NodeTasks,
+        settle: SettleOutbox,
+        background: Background,
+        alarm: Alarm,
+    ) -> None:
+        self._flows = flows
+        self._states = states
+        self._node_tasks = node_tasks
+        self._settle = settle
+        self._background = background
+        self._alarm = alarm
+        self._deletions: dict[str, asyncio.Task[bool | None]] = {}
+
+    async def start(self, flow_id: str, start_at_ms: int = 0) -> FlowRecord:
+        """Let cycles begin on time, the first at `start_at_ms` (0 for now); a running flow is left as it is.
+
+        Raises NotFound, FailedPrecondition for a flow that is being deleted.
+        """
+        await self._change(StatusChange(flow_id, FlowStatus.RUNNING, _from(FlowStatus.RUNNING), start_at_ms))
+        return await self.settled(flow_id)
+
+    async def stop(self, flow_id: str, by: str, reason: str) -> FlowRecord:
+        """Let no cycle begin and stop what runs, also what RunFlow began; it stays stopped until it is started.
+
+        Raises NotFound, FailedPrecondition for a flow that is being deleted.
+        """
+        stopping = await self._change(
+            StatusChange(flow_id, FlowStatus.STOPPED, _from(FlowStatus.STOPPED), by=by, reason=reason)
+        )
+        # The owner of the partition repeats it until they have ended; this makes it quick.
+        self._background.begin(self._stop_runs(stopping), "stop of runs")
+        self._alarm.ring_in(_STOP_AGAIN_MS)
+        return await self.settled(flow_id)
+
+    async def delete(self, flow_id: str, wait_s: float) -> bool:
+        """Stop a flow and remove everything of it; return whether nothing is left after at most `wait_s`.
+
+        Raises NotFound.
+        """
+        change = StatusChange(
+            flow_id, FlowStatus.DELETING, _from(FlowStatus.DELETING), by="user", reason="the flow is deleted"
+        )
+        await self._change(change)
+        deletion = self._deletions.get(flow_id)
+        if deletion is None:
+            deletion = self._background.task(self._settle.attempt(flow_id), "deletion of a flow")
+            self._deletions[flow_id] = deletion
+            deletion.add_done_callback(lambda _: self._deletions.pop(flow_id, None))
+        done, _ = await asyncio.wait([deletion], timeout=wait_s)
+        if done and not deletion.cancelled() and deletion.result():
+            return True
+        return await self._flows.find([flow_id]) == [None]
+
+    async def settled(self, flow_id: str) -> FlowRecord:
+        """Bring the trigger service in line, if it answers in time, and return the flow as it stands."""
+        settling = self._background.task(self._settle.attempt(flow_id), "settling of a flow's trigger")
+        await asyncio.wait([settling], timeout=_SETTLED_WITHIN_S)
+        (flow,) = await self._flows.find([flow_id])
+        if flow is None:
+            raise flow_not_found(flow_id)
+        return flow
+
+    async def _change(self, change: StatusChange) -> Sequence[RunName]:
+        answer = await self._flows.change_status(change)
+        if answer.outcome is StatusOutcome.NOT_FOUND:
+            raise flow_not_found(change.flow_id)
+        if answer.outcome is StatusOutcome.REFUSED:
+            raise flow_deleting(change.flow_id)
+        if answer.outcome is StatusOutcome.CHANGED:
+            _log.info("flow_status", flow_id=change.flow_id, status=change.status.value)
+        return answer.stopping
+
+    async def _stop_runs(self, runs: Sequence[RunName]) -> None:
+        for first in range(0, len(runs), _READ_AT_ONCE):
+            states = await self._states.load_many(runs[first : first + _READ_AT_ONCE])
+            orders = [stop_order(state) for state in states if state is not None and state.stop is not None]
+            for at in range(0, len(orders), STOPS_AT_ONCE):
+                await asyncio.gather(*(self._node_tasks.stop(order) for order in orders[at : at + STOPS_AT_ONCE]))
+
+
+def _from(status: FlowStatus) -> tuple[FlowStatus, ...]:
+    return tuple(current for current in FlowStatus if can_move(current, status))

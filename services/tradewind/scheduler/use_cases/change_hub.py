@@ -1,0 +1,147 @@
+"""Brings changes to runs, on whichever replica they happen, to those who listen in this process."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import ChainStateRepository, ChangeFeed, CycleRecords, RunChange
+from tradewind.server.ending import end_tasks
+from tradewind.server.partitions import partition_of
+
+_LOOKED_BACK = 20
+_RETRY_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+Listener = Callable[[str, ChainState | None], None]
+"""Hears of a flow and the state of one of its runs, None when the flow is gone. Must not block."""
+
+
+class ChangeHub:
+    """One subscription for each partition that anybody listens to; states are read only where a change cannot tell."""
+
+    def __init__(self, feed: ChangeFeed, cycles: CycleRecords, states: ChainStateRepository) -> None:
+        self._feed = feed
+        self._cycles = cycles
+        self._states = states
+        self._listeners: dict[str, list[Listener]] = {}
+        self._subscribed: dict[int, Callable[[], None]] = {}
+        self._subscribing = asyncio.Lock()
+        self._known: dict[RunName, ChainState] = {}
+        self._to_load: dict[RunName, None] = {}
+        self._loading: asyncio.Task[None] | None = None
+
+    async def listen(self, flow_id: str, listener: Listener) -> None:
+        """Hear of every change to the flow's runs from now on."""
+        self._listeners.setdefault(flow_id, []).append(listener)
+        partition = partition_of(flow_id)
+        async with self._subscribing:
+            if partition not in self._subscribed:
+                self._subscribed[partition] = await self._feed.subscribe(
+                    partition, self._heard, lambda: self._resync(partition)
+                )
+
+    def leave(self, flow_id: str, listener: Listener) -> None:
+        """Hear no more of a flow."""
+        listeners = self._listeners.get(flow_id, [])
+        if listener in listeners:
+            listeners.remove(listener)
+        if listeners or flow_id not in self._listeners:
+            return
+        del self._listeners[flow_id]
+        for run in [run for run in self._known if run.flow_id == flow_id]:
+            del self._known[run]
+        partition = partition_of(flow_id)
+        if partition in self._subscribed and all(partition_of(other) != partition for other in self._listeners):
+            self._subscribed.pop(partition)()
+
+    def seen(self, states: Sequence[ChainState]) -> None:
+        """Take states that a listener has read itself as known, so that changes to them can be told without reading."""
+        for state in states:
+            before = self._known.get(state.name)
+            if state.name.flow_id in self._listeners and (before is None or before.version < state.version):
+                self._remember(state)
+
+    async def stop(self) -> None:
+        """End."""
+        for end in self._subscribed.values():
+            end()
+        self._subscribed.clear()
+        if self._loading is not None:
+            await end_tasks([self._loading])
+
+    def _heard(self, changes: Sequence[RunChange]) -> None:
+        for change in changes:
+            run = change.run
+            if run.flow_id not in self._listeners:
+                continue
+            if run.cycle < 0:
+                self._tell(run.flow_id, None)
+                continue
+            if run in self._to_load:
+                continue
+            before = self._known.get(run)
+            if before is not None and before.version >= change.version:
+                continue
+            state = change.state_after(before)
+            if state is None:
+                self._load(run)
+            else:
+                self._publish(state)
+
+    def _publish(self, state: ChainState) -> None:
+        self._remember(state)
+        self._tell(state.name.flow_id, state)
+
+    def _remember(self, state: ChainState) -> None:
+        if is_terminal(state.status):
+            self._known.pop(state.name, None)
+        else:
+            self._known[state.name] = state
+
+    def _tell(self, flow_id: str, state: ChainState | None) -> None:
+        for listener in list(self._listeners.get(flow_id, ())):
+            listener(flow_id, state)
+
+    def _resync(self, partition: int) -> None:
+        """After a gap: read what is known as open, and the newest runs of each flow."""
+        for run in self._known:
+            if partition_of(run.flow_id) == partition:
+                self._load(run)
+        for flow_id in self._listeners:
+            if partition_of(flow_id) == partition:
+                self._load(RunName(flow_id, -1))
+
+    def _load(self, run: RunName) -> None:
+        """Read a run as soon as may be; number -1 stands for the newest ones of its flow."""
+        self._to_load[run] = None
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            while self._to_load:
+                # Taken before they are read: a change that is heard meanwhile may have come too late for it.
+                wanted = list(self._to_load)[:500]
+                for run in wanted:
+                    del self._to_load[run]
+                try:
+                    found = await self._states.load_many([run for run in wanted if run.cycle >= 0])
+                    for run in wanted:
+                        if run.cycle < 0:
+                            found += await self._cycles.newest(run.flow_id, None, _LOOKED_BACK)
+                except Exception as error:
+                    _log.warning("changes_not_read", error=repr(error))
+                    self._to_load.update(dict.fromkeys(wanted))
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                for state in sorted((state for state in found if state is not None), key=lambda state: state.name):
+                    before = self._known.get(state.name)
+                    if state.name.flow_id in self._listeners and (before is None or before.version < state.version):
+                        self._publish(state)
+        finally:
+            self._loading = None

@@ -1,0 +1,121 @@
+"""Definitions of flows, parsed once and kept in memory by flow and revision."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.beginning import CycleShape
+from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.flow_definition import FlowDefinition
+from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.weather import definition_from_json
+from tradewind.scheduler.ports import FlowRecords
+
+_NODE_BYTES = 200
+_EDGE_BYTES = 100
+
+MOST_NODES = 500_000
+"""How many nodes' worth of definitions stay in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFlow:
+    """One revision of a flow, ready to be run. `components` pairs ids with digests of plans."""
+
+    shape: CycleShape
+    components: tuple[tuple[str, str], ...]
+    plans: Mapping[str, ComponentPlan]
+    sinks: tuple[str, ...]
+
+    @property
+    def weight(self) -> int:
+        """How many nodes a run of it has."""
+        return len(self.shape.node_ids)
+
+    def plan_size(self, digest: str) -> int:
+        """Return about how many bytes the body of a plan takes in a message."""
+        plan = self.plans[digest]
+        return sum(len(node.config_json) + _NODE_BYTES for node in plan.nodes) + len(plan.edges) * _EDGE_BYTES
+
+
+def planned_flow(flow_id: str, user_id: str, revision: int, definition: FlowDefinition) -> PlannedFlow:
+    """Return what running a revision of a flow takes."""
+    plans = definition.plans()
+    sources = {edge.source for edge in definition.edges}
+    shape = CycleShape(
+        flow_id=flow_id,
+        user_id=user_id,
+        revision=revision,
+        node_ids=tuple(node.node_id for node in definition.nodes),
+        component_count=len(plans),
+        failure_policy=definition.failure_policy,
+        timeout_ms=definition.cycle_timeout_ms or 0,
+        keep_cycles=definition.keep_cycles,
+        runs_once=definition.runs_once,
+    )
+    return PlannedFlow(
+        shape,
+        tuple((plan.component_id, plan.digest) for plan in plans),
+        {plan.digest: plan for plan in plans},
+        tuple(node.node_id for node in definition.nodes if node.node_id not in sources),
+    )
+
+
+class Definitions:
+    """Gives out planned flows. The current revision of a flow is a guess that beginning a cycle checks."""
+
+    def __init__(self, flows: FlowRecords, most_nodes: int = MOST_NODES) -> None:
+        self._flows = flows
+        self._most_nodes = most_nodes
+        self._nodes = 0
+        self._known: OrderedDict[tuple[str, int], PlannedFlow] = OrderedDict()
+        self._current: dict[str, PlannedFlow] = {}
+
+    def current(self, flow_id: str) -> PlannedFlow | None:
+        """Return what was the current revision when last heard of, None when that is not known."""
+        return self._current.get(flow_id)
+
+    async def load(self, flow_ids: Sequence[str]) -> None:
+        """Learn the current revisions of flows; one that is not on record is forgotten."""
+        for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
+            if record is None:
+                self._current.pop(flow_id, None)
+            else:
+                self.learn(record)
+
+    def learn(self, record: FlowRecord) -> PlannedFlow:
+        """Take the definition of a record at hand as the current one."""
+        key = (record.flow_id, record.revision)
+        planned = self._known.get(key)
+        if planned is None or planned.shape.user_id != record.user_id:
+            definition = definition_from_json(record.config_json)
+            planned = self._keep(key, planned_flow(record.flow_id, record.user_id, record.revision, definition))
+        self._current[record.flow_id] = planned
+        return planned
+
+    async def revision(self, flow_id: str, revision: int, user_id: str) -> PlannedFlow | None:
+        """Return a certain revision, None when it is on record no more."""
+        known = self._known.get((flow_id, revision))
+        if known is not None:
+            self._known.move_to_end((flow_id, revision))
+            return known
+        text = await self._flows.definition(flow_id, revision)
+        if text is None:
+            return None
+        definition = definition_from_json(text)
+        return self._keep((flow_id, revision), planned_flow(flow_id, user_id, revision, definition))
+
+    def forget(self, flow_id: str) -> None:
+        """Let go of what was the current revision."""
+        self._current.pop(flow_id, None)
+
+    def _keep(self, key: tuple[str, int], planned: PlannedFlow) -> PlannedFlow:
+        before = self._known.pop(key, None)
+        self._nodes += planned.weight - (before.weight if before else 0)
+        self._known[key] = planned
+        while self._nodes > self._most_nodes and len(self._known) > 1:
+            (flow_id, _), oldest = self._known.popitem(last=False)
+            self._nodes -= oldest.weight
+            if self._current.get(flow_id) is oldest:
+                del self._current[flow_id]
+        return planned

@@ -1,0 +1,100 @@
+"""Everything of a cycle: its nodes, signals, log lines and statistics."""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ListNodeTasksResponse
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.log_line import LogLine
+from tradewind.scheduler.domain.node_counts import NodeCounts
+from tradewind.scheduler.ports import NodeTasks
+from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.read_logs import ReadLogs
+
+MOST_LINES = 1000
+PAGE = 1000
+
+_FIELD_OF = {
+    NodeTaskStatus.NODE_TASK_STATUS_REGISTERED: "registered",
+    NodeTaskStatus.NODE_TASK_STATUS_PENDING: "pending",
+    NodeTaskStatus.NODE_TASK_STATUS_RUNNING: "running",
+    NodeTaskStatus.NODE_TASK_STATUS_COMPLETED: "completed",
+    NodeTaskStatus.NODE_TASK_STATUS_FAILED: "failed",
+    NodeTaskStatus.NODE_TASK_STATUS_TERMINATED: "terminated",
+    NodeTaskStatus.NODE_TASK_STATUS_SKIPPED: "skipped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CycleDescription:
+    """A page of it; log lines and statistics come with the first page only."""
+
+    state: ChainState
+    flow: FlowRecord
+    page: ListNodeTasksResponse
+    lines: tuple[LogLine, ...] = ()
+    statistics: NodeCounts | None = None
+
+
+class DescribeCycle:
+    """Puts together what the scheduler has on record and what the node task manager says."""
+
+    def __init__(self, read: ReadFlows, logs: ReadLogs, node_tasks: NodeTasks, explain: ExplainWaits) -> None:
+        self._read = read
+        self._logs = logs
+        self._node_tasks = node_tasks
+        self._explain = explain
+
+    async def __call__(
+        self,
+        flow_id: str,
+        cycle: int | None,
+        run: int | None,
+        *,
+        outputs: bool,
+        lines: bool,
+        page_size: int,
+        page_token: str,
+    ) -> CycleDescription:
+        """Return a page of a cycle's nodes, and with the first one its newest lines and its statistics.
+
+        Raises NotFound, and PeerUnavailable when the node task manager is away.
+        """
+        state = await self._read.cycle(flow_id, cycle, run)
+        flow = await self._read.flow(flow_id)
+        page = await self._node_tasks.node_tasks(
+            state, outputs=outputs, signals=True, page_size=page_size, page_token=page_token
+        )
+        if not is_terminal(state.status):
+            await self._explain(page)
+        if page_token:
+            return CycleDescription(state, flow, page)
+        newest: deque[LogLine] = deque(maxlen=MOST_LINES)
+        if lines:
+            async for line, _ in self._logs.of_cycle(state):
+                newest.append(line)
+        return CycleDescription(state, flow, page, tuple(newest), await self._statistics(state, page))
+
+    async def _statistics(self, state: ChainState, page: ListNodeTasksResponse) -> NodeCounts:
+        """Count all nodes by status: by the record once the cycle has ended, else one by one."""
+        if is_terminal(state.status) and state.all_finished:
+            end = state.counts()
+            return NodeCounts(
+                completed=end.completed, failed=end.failed, terminated=end.terminated, skipped=end.skipped
+            )
+        counts = _count(page.node_tasks)
+        while page.next_page_token:
+            page = await self._node_tasks.node_tasks(state, page_size=PAGE, page_token=page.next_page_token)
+            counts += _count(page.node_tasks)
+        # Those that the node task manager does not know yet, or no more.
+        return counts + NodeCounts(registered=max(0, state.facts.node_count - counts.total))
+
+
+def _count(node_tasks: Iterable[NodeTask]) -> NodeCounts:
+    counts = Counter(_FIELD_OF.get(task.status, "registered") for task in node_tasks)
+    return NodeCounts(**counts)

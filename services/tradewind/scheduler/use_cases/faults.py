@@ -1,0 +1,46 @@
+"""What callers of the scheduler are told when it cannot be done."""
+
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.server.faults import Aborted, Conflict, FailedPrecondition, NotFound
+
+
+def flow_not_found(flow_id: str) -> NotFound:
+    """No flow has this id."""
+    return NotFound("flow", flow_id)
+
+
+def flow_deleting(flow_id: str) -> FailedPrecondition:
+    """The flow is being deleted."""
+    return FailedPrecondition(
+        "FLOW_DELETING",
+        f'flow "{flow_id}" is being deleted; wait until it is gone, or take another id',
+        f"flows/{flow_id}",
+        {"flow_id": flow_id, "status": "deleting"},
+    )
+
+
+def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = None) -> NotFound:
+    """The flow has no such cycle, or its record has passed its retention."""
+    name = flow_id if cycle is None else f"{flow_id}:{cycle}" if run is None else f"{flow_id}:{cycle}:{run}"
+    return NotFound("cycle", name, "CYCLE_NOT_FOUND")
+
+
+def overlap_skipped(flow_id: str, running: RunName | None) -> Aborted:
+    """A cycle of the flow is still running, and its overlap policy is to skip."""
+    which = f"cycle {running.cycle}" if running else "a cycle"
+    metadata = {"flow_id": flow_id} | ({"cycle": str(running.cycle)} if running else {})
+    return Aborted(
+        "OVERLAP_SKIPPED",
+        f'{which} of flow "{flow_id}" is still running and overlap is "skip"; wait for it, or register the flow with '
+        'overlap "allow"',
+        metadata,
+    )
+
+
+def request_id_reused(request_id: str) -> Conflict:
+    """The request_id was used for something else."""
+    return Conflict(
+        "REQUEST_ID_REUSED",
+        f'request_id "{request_id}" was used with another payload within 24 h; take a new one for a new request',
+        {"request_id": request_id},
+    )

@@ -1,0 +1,141 @@
+"""Folds what the node task manager says of components into chain states, and ends the runs that are done."""
+
+import asyncio
+import random
+from collections.abc import Iterable
+
+from tradewind.scheduler.domain.chain_state import (
+    ChainState,
+    ComponentEnd,
+    UpdateOutcome,
+    UpdateResult,
+    component_field,
+)
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.ending import ended
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.ports import ChainStateRepository, Epochs
+from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.server.partitions import partition_of
+
+_READ_AT_ONCE = 500
+_BACKOFF_S = (0.002, 0.1)
+
+Ends = dict[str, ComponentEnd]
+News = dict[tuple[RunName, str], Ends]
+"""What is new of each run, by its name and run_id."""
+
+
+class FoldEvents:
+    """One compare-and-set for each run, whatever the number of its events; its end is part of the same write."""
+
+    def __init__(self, states: ChainStateRepository, open_states: OpenStates, waiters: EndWaiters) -> None:
+        self._states = states
+        self._open_states = open_states
+        self._waiters = waiters
+
+    async def __call__(self, events: Iterable[ComponentEvent], epochs: Epochs) -> set[int]:
+        """Fold events of partitions that the caller owns; return the partitions that it has lost.
+
+        Returns when every event is on record, or was found to be of a run that is gone or has ended: then all but those
+        of lost partitions may be acknowledged. Conflicts are retried with jittered backoff. Errors of the store pass
+        through; doing all of it again is harmless.
+        """
+        news: News = {}
+        for event in events:
+            news.setdefault((event.run, event.run_id), {})[event.component_id] = event.end
+        lost: set[int] = set()
+        delay = _BACKOFF_S[0]
+        while news:
+            news = await self._round(news, epochs, lost)
+            if news:
+                await asyncio.sleep(random.uniform(0.5, 1.0) * delay)
+                delay = min(2 * delay, _BACKOFF_S[1])
+        return lost
+
+    async def _round(self, news: News, epochs: Epochs, lost: set[int]) -> News:
+        """Try each run once and return those in conflict; their states are forgotten, so that they are read anew."""
+        states = await self._known({run for run, _ in news})
+        updates: list[RunUpdate] = []
+        for (run, run_id), ends in news.items():
+            state = states.get(run)
+            if state is None or state.facts.run_id != run_id or is_terminal(state.status):
+                continue
+            update = folded(state, ends)
+            if update is not None:
+                updates.append(update)
+        again: News = {}
+        for update, result in zip(updates, await self._states.update_many(updates, epochs), strict=True):
+            state = update.state
+            if result.outcome is UpdateOutcome.OK:
+                self._took_place(state, result)
+                continue
+            self._open_states.drop(state.name)
+            if result.outcome is UpdateOutcome.CONFLICT:
+                key = (state.name, state.facts.run_id)
+                again[key] = news[key]
+            elif result.outcome is UpdateOutcome.OVERTAKEN:
+                lost.add(partition_of(state.name.flow_id))
+        return again
+
+    def _took_place(self, state: ChainState, result: UpdateResult) -> None:
+        if not result.end_ms:
+            self._open_states.keep((written(state, result.version, 0),))
+            return
+        self._open_states.drop(state.name)
+        if self._waiters.wanted(state.name):
+            self._waiters.ended(written(state, result.version, result.end_ms))
+
+    async def _known(self, runs: Iterable[RunName]) -> dict[RunName, ChainState]:
+        states: dict[RunName, ChainState] = {}
+        unknown: list[RunName] = []
+        for run in runs:
+            state = self._open_states.get(run)
+            if state is None:
+                unknown.append(run)
+            else:
+                states[run] = state
+        for first in range(0, len(unknown), _READ_AT_ONCE):
+            loaded = await self._states.load_many(unknown[first : first + _READ_AT_ONCE])
+            states.update((state.name, state) for state in loaded if state is not None)
+        return states
+
+
+def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
+    """Return the write that takes these ends into a state, None when it knows them all."""
+    new = ends if not state.components else {key: end for key, end in ends.items() if key not in state.components}
+    if not new:
+        return None
+    merged = ChainState(
+        state.name,
+        state.facts,
+        state.version,
+        state.status,
+        {**state.components, **new} if state.components else new,
+        state.reason,
+        state.stop,
+        state.submitted_ms,
+    )
+    fields = [component_field(component_id) for component_id in new]
+    if not merged.all_finished:
+        return RunUpdate(merged, fields)
+    final, more, log = ended(merged)
+    return RunUpdate(final, (*fields, *more), log=log)
+
+
+def written(state: ChainState, version: int, end_ms: int) -> ChainState:
+    """Return a state as the store has written it."""
+    return ChainState(
+        state.name,
+        state.facts,
+        version,
+        state.status,
+        state.components,
+        state.reason,
+        state.stop,
+        state.submitted_ms,
+        end_ms,
+    )

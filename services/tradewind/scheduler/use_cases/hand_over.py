@@ -1,0 +1,232 @@
+"""Hands begun cycles over to the node task manager, in natural batches."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import structlog
+
+from tradewind.scheduler.domain.chain_state import REASON, ChainState
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
+from tradewind.scheduler.ports import ChainStateRepository, NodeTasks, PeerRefused, PeerUnavailable
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
+from tradewind.scheduler.use_cases.definitions import PlannedFlow
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.server.batching import Batcher
+from tradewind.server.clock import Clock
+
+NODES_AT_ONCE = 500
+_BYTES_A_NODE = 2048
+"""So that 500 nodes' worth of weight and 1 MiB of inputs are the same: whichever comes first ends a batch."""
+_PLAN_BYTES = 1024 * 1024
+_CONFLICTS = 24
+_RETRY_MS = (1_000, 30_000)
+
+_log = structlog.get_logger(__name__)
+
+
+class PlannedRun(NamedTuple):
+    """A run and what it runs."""
+
+    state: ChainState
+    planned: PlannedFlow
+
+    @property
+    def weight(self) -> int:
+        """How much of a batch it takes."""
+        return self.planned.weight + len(self.state.facts.inputs_json) // _BYTES_A_NODE
+
+
+@dataclass(slots=True)
+class _Group:
+    """Runs that go together, and what they weigh."""
+
+    runs: list[PlannedRun]
+    weight: int
+
+
+class HandOver:
+    """Submits runs. Whatever happens they stay open on record, so that what fails here is done again later."""
+
+    def __init__(
+        self,
+        node_tasks: NodeTasks,
+        states: ChainStateRepository,
+        begin: BeginCycles,
+        open_states: OpenStates,
+        alarm: Alarm,
+        clock: Clock,
+    ) -> None:
+        self._node_tasks = node_tasks
+        self._states = states
+        self._begin = begin
+        self._open_states = open_states
+        self._alarm = alarm
+        self._clock = clock
+        self._batcher: Batcher[_Group, list[ChainState]] = Batcher(
+            self._flush, weigh=lambda group: group.weight, max_weight=NODES_AT_ONCE
+        )
+
+    def begin(self, runs: Sequence[PlannedRun]) -> list[tuple[int, "asyncio.Future[list[ChainState]]"]]:
+        """Submit runs; return how many go together each time and what to await for how they stand then, in their order.
+
+        One that was refused, or could not be sent, has its reason in its record. One whose name was found to be
+        somebody else's has another number.
+        """
+        return [(len(group.runs), self._batcher.submit(group)) for group in _cut(runs)]
+
+    async def __call__(self, runs: Sequence[PlannedRun]) -> list[ChainState]:
+        """Submit runs and return how they stand then."""
+        return [state for _, submitted in self.begin(runs) for state in await submitted]
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        await self._batcher.close()
+
+    async def _flush(self, groups: list[_Group]) -> list[list[ChainState]]:
+        states = iter(await self._submit([run for group in groups for run in group.runs]))
+        return [[next(states) for _ in group.runs] for group in groups]
+
+    async def _submit(self, runs: list[PlannedRun]) -> list[ChainState]:
+        try:
+            answers = await self._send(runs)
+        except PeerUnavailable as error:
+            _log.warning("cycles_not_submitted", runs=len(runs), error=error.detail)
+            return await self._refused([(run, f"{error.message}; it is tried again", 0) for run in runs])
+        except PeerRefused as error:
+            if len(runs) == 1:
+                return await self._refused([(runs[0], f"the node task manager refuses it: {error}", 0)])
+            # One of them is at fault: the others must not wait for it.
+            half = len(runs) // 2
+            return [*await self._submit(runs[:half]), *await self._submit(runs[half:])]
+        states = [run.state for run in runs]
+        refused: list[tuple[int, str, int]] = []
+        for place, answer in enumerate(answers):
+            if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
+                continue
+            if _name_is_taken(answer):
+                states[place], answer = await self._rename(runs[place])
+                if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
+                    continue
+            refused.append((place, _words(answer), answer.retry_ms))
+        if refused:
+            told = await self._refused(
+                [(runs[place]._replace(state=states[place]), reason, ms) for place, reason, ms in refused]
+            )
+            for (place, _, _), state in zip(refused, told, strict=True):
+                states[place] = state
+        return states
+
+    async def _send(self, runs: Sequence[PlannedRun]) -> list[SubmitAnswer]:
+        """Submit, and submit again with plans what the node task manager does not know yet."""
+        answers = await self._node_tasks.submit([_submission(run) for run in runs], ())
+        unknown = [place for place, answer in enumerate(answers) if answer.outcome is SubmitOutcome.PLAN_UNKNOWN]
+        for batch in _by_plan_size(runs, answers, unknown):
+            plans = {
+                digest: runs[place].planned.plans[digest] for place in batch for digest in answers[place].unknown_plans
+            }
+            again = await self._node_tasks.submit([_submission(runs[place]) for place in batch], list(plans.values()))
+            for place, answer in zip(batch, again, strict=True):
+                answers[place] = answer
+        return answers
+
+    async def _rename(self, run: PlannedRun) -> tuple[ChainState, SubmitAnswer]:
+        """Begin a run again under a number that nobody uses: the store has lost its last second, or more."""
+        state, answer = run.state, SubmitAnswer(SubmitOutcome.RUN_CONFLICT)
+        for attempt in range(_CONFLICTS):
+            facts = state.facts
+            wish = Wish(
+                state.name.flow_id,
+                facts.origin,
+                facts.planned_ms,
+                inputs_json=facts.inputs_json,
+                traceparent=facts.traceparent,
+                run_id=facts.run_id,
+                replaces=state.name.cycle,
+                at_least=state.name.cycle + 2**attempt,
+            )
+            (begun,) = await self._begin([wish])
+            if begun.answer.state is None:
+                return state, SubmitAnswer(SubmitOutcome.REFUSED, reason="FLOW_DELETING")
+            _log.warning("cycle_renumbered", flow_id=state.name.flow_id, cycle=state.name.cycle)
+            self._open_states.drop(state.name)
+            state = begun.answer.state
+            (answer,) = await self._send([PlannedRun(state, begun.planned or run.planned)])
+            if not _name_is_taken(answer):
+                break
+        return state, answer
+
+    async def _refused(self, runs: Sequence[tuple[PlannedRun, str, int]]) -> list[ChainState]:
+        """Put the reason why runs wait on record, and when they are tried again."""
+        now_ms = self._clock.now_ms()
+        updates: list[RunUpdate] = []
+        for run, reason, retry_ms in runs:
+            check_in_ms = retry_after(now_ms - run.state.facts.start_ms, retry_ms)
+            self._alarm.ring_in(check_in_ms)
+            log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != run.state.reason else None
+            updates.append(RunUpdate(replace(run.state, reason=reason), (REASON,), check_in_ms, log))
+        states = [
+            replace(update.state, version=result.version) if result.ok else update.state
+            for update, result in zip(updates, await self._states.update_many(updates), strict=True)
+        ]
+        self._open_states.keep(states)
+        return states
+
+
+def retry_after(age_ms: int, least_ms: int = 0) -> int:
+    """Return how long to wait before a run that is `age_ms` old is submitted again: it doubles, up to 30 s."""
+    return max(least_ms, min(_RETRY_MS[1], max(_RETRY_MS[0], age_ms)))
+
+
+def _submission(run: PlannedRun) -> Submission:
+    return Submission(run.state, run.planned.components)
+
+
+def _name_is_taken(answer: SubmitAnswer) -> bool:
+    # A run that began before its flow was purged there can only be begun again.
+    return answer.outcome is SubmitOutcome.RUN_CONFLICT or answer.reason == "FLOW_DELETING"
+
+
+def _words(answer: SubmitAnswer) -> str:
+    if answer.outcome is SubmitOutcome.RUN_CONFLICT:
+        return "the node task manager holds other runs under every number that was tried"
+    if answer.outcome is SubmitOutcome.PLAN_UNKNOWN:
+        return "the node task manager did not take the plan"
+    return f"the node task manager refuses it: {answer.reason or 'without a reason'}"
+
+
+def _cut(runs: Sequence[PlannedRun]) -> list[_Group]:
+    """Return runs in groups of at most a batch's weight; a heavier run stands alone."""
+    groups: list[_Group] = []
+    for run in runs:
+        weight = run.weight
+        if not groups or groups[-1].weight + weight > NODES_AT_ONCE:
+            groups.append(_Group([], 0))
+        groups[-1].runs.append(run)
+        groups[-1].weight += weight
+    return groups
+
+
+def _by_plan_size(
+    runs: Sequence[PlannedRun], answers: Sequence[SubmitAnswer], places: Sequence[int]
+) -> list[list[int]]:
+    """Return places in batches whose plans, each counted once, make at most 1 MiB; what is larger goes alone."""
+    batches: list[list[int]] = []
+    sent: set[str] = set()
+    size = 0
+    for place in places:
+        run, wanted = runs[place], answers[place].unknown_plans
+        inputs = len(run.state.facts.inputs_json)
+        more = inputs + sum(run.planned.plan_size(digest) for digest in wanted if digest not in sent)
+        if not batches or size + more > _PLAN_BYTES:
+            batches.append([])
+            sent.clear()
+            size, more = 0, inputs + sum(map(run.planned.plan_size, wanted))
+        batches[-1].append(place)
+        sent.update(wanted)
+        size += more
+    return batches

@@ -1,0 +1,175 @@
+"""Looks after open runs: what was not submitted is, what was missed is noticed, what takes too long is stopped."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from tradewind.scheduler.domain.chain_state import STOP, SUBMITTED, ChainState, StopRequest
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.ending import given_up
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.submission import ComponentEvent, ComponentSight, StopOrder
+from tradewind.scheduler.ports import ChainStateRepository, Epochs, NodeTasks, OpenRuns
+from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.fold_events import FoldEvents, written
+from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun, retry_after
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.server.clock import Clock
+from tradewind.server.partitions import partition_of
+
+STOPS_AT_ONCE = 20
+_STOP_AGAIN_MS = 2_000
+_SOON_MS = 2_000
+
+_log = structlog.get_logger(__name__)
+
+
+class LookAfterRuns:
+    """Level-triggered: it goes by what is on record here and there, whatever messages were lost.
+
+    `compare_ms` is how often an open run is compared with what the node task manager says of it.
+    """
+
+    def __init__(
+        self,
+        open_runs: OpenRuns,
+        states: ChainStateRepository,
+        node_tasks: NodeTasks,
+        definitions: Definitions,
+        hand_over: HandOver,
+        fold: FoldEvents,
+        open_states: OpenStates,
+        waiters: EndWaiters,
+        clock: Clock,
+        compare_ms: int,
+    ) -> None:
+        self._open_runs = open_runs
+        self._states = states
+        self._node_tasks = node_tasks
+        self._definitions = definitions
+        self._hand_over = hand_over
+        self._fold = fold
+        self._open_states = open_states
+        self._waiters = waiters
+        self._clock = clock
+        self._compare_ms = compare_ms
+
+    async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
+        """Look after runs that are due for it, at most 500; each is due again when there is reason to look again.
+
+        Raises PeerUnavailable when the node task manager is away; the runs are due again soon then.
+        """
+        states: list[ChainState] = []
+        for run, state in zip(runs, await self._states.load_many(runs), strict=True):
+            if state is None or is_terminal(state.status):
+                await self._open_runs.forget(run)
+                self._open_states.drop(run)
+            else:
+                states.append(state)
+        self._open_states.keep(states)
+        if not states:
+            return
+        # Whatever goes wrong from here on, they are looked at again.
+        await self._open_runs.postpone({state.name: self._wait_ms(state, _SOON_MS) for state in states})
+        states = [await self._timed_out(state, epochs) for state in states]
+        await self._stop([state for state in states if state.stop is not None])
+        await self._compare(states, epochs)
+
+    def _wait_ms(self, state: ChainState, wish_ms: int) -> int:
+        """Return when to look again, the deadline of the run at the latest."""
+        deadline_ms = state.facts.deadline_ms
+        if not deadline_ms or state.stop is not None:
+            return wish_ms
+        return max(0, min(wish_ms, deadline_ms - self._clock.now_ms()))
+
+    async def _timed_out(self, state: ChainState, epochs: Epochs) -> ChainState:
+        """Mark a run as stopping whose deadline has passed."""
+        deadline_ms, now_ms = state.facts.deadline_ms, self._clock.now_ms()
+        if not deadline_ms or state.stop is not None or now_ms < deadline_ms:
+            return state
+        seconds = (deadline_ms - state.facts.start_ms) / 1000
+        reason = f"the cycle took longer than its timeout of {seconds:g} s"
+        stopping = replace(state, stop=StopRequest("system", reason, now_ms, timeout=True))
+        log = LogText(LogLevel.WARNING, f"Stopping: {reason}")
+        return await self._write(RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log), epochs) or state
+
+    async def _stop(self, states: Sequence[ChainState]) -> None:
+        """Repeat the request to stop until the runs have ended."""
+        for first in range(0, len(states), STOPS_AT_ONCE):
+            await asyncio.gather(*(self._node_tasks.stop(stop_order(s)) for s in states[first : first + STOPS_AT_ONCE]))
+
+    async def _compare(self, states: Sequence[ChainState], epochs: Epochs) -> None:
+        """Compare runs with what the node task manager says of their components."""
+        seen: dict[RunName, list[ComponentSight]] = {}
+        for sight in await self._node_tasks.components(states):
+            seen.setdefault(sight.run, []).append(sight)
+        missed: list[ComponentEvent] = []
+        again: list[ChainState] = []
+        calm: dict[RunName, int] = {}
+        for state in states:
+            sights = [sight for sight in seen.get(state.name, ()) if sight.run_id == state.facts.run_id]
+            missed += [_as_event(sight) for sight in sights if sight.finished]
+            if len(sights) < state.facts.component_count:
+                again.append(state)
+                continue
+            wait_ms = self._wait_ms(state, _STOP_AGAIN_MS if state.stop is not None else self._compare_ms)
+            if state.submitted_ms:
+                calm[state.name] = wait_ms
+            else:
+                known = replace(state, submitted_ms=self._clock.now_ms())
+                await self._write(RunUpdate(known, (SUBMITTED,), wait_ms), epochs)
+        await self._open_runs.postpone(calm)
+        await self._submit_again(again, epochs)
+        if missed:
+            _log.info("component_ends_compared", components=len(missed))
+            await self._fold(missed, epochs)
+
+    async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:
+        runs: list[PlannedRun] = []
+        for state in states:
+            facts = state.facts
+            planned = await self._definitions.revision(state.name.flow_id, facts.revision, facts.user_id)
+            if planned is None:
+                lost = f"revision {facts.revision} of the flow is on record no more"
+                final, fields, log = given_up(state, lost)
+                ended = await self._write(RunUpdate(final, fields, log=log), epochs)
+                if ended is not None and is_terminal(ended.status):
+                    self._open_states.drop(ended.name)
+                    self._waiters.ended(ended)
+            else:
+                runs.append(PlannedRun(state, planned))
+        if runs:
+            now_ms = self._clock.now_ms()
+            later = {
+                run.state.name: self._wait_ms(run.state, retry_after(now_ms - run.state.facts.start_ms)) for run in runs
+            }
+            await self._open_runs.postpone(later)
+            _log.info("cycles_submitted_again", runs=len(runs))
+            await self._hand_over(runs)
+
+    async def _write(self, update: RunUpdate, epochs: Epochs) -> ChainState | None:
+        """Write a state as the owner; None when somebody else has changed it, to be looked at again."""
+        (result,) = await self._states.update_many([update], epochs)
+        if not result.ok:
+            self._open_states.drop(update.state.name)
+            return None
+        state = written(update.state, result.version, result.end_ms)
+        self._open_states.keep((state,))
+        return state
+
+
+def stop_order(state: ChainState) -> StopOrder:
+    """Return the order that stops a run."""
+    stop = state.stop or StopRequest("system", "", 0)
+    return StopOrder(state.name, state.facts.run_id, state.facts.user_id, stop.reason, stop.by, state.facts.deadline_ms)
+
+
+def _as_event(sight: ComponentSight) -> ComponentEvent:
+    return ComponentEvent(
+        sight.run, sight.run_id, sight.component_id, sight.end, partition_of(sight.run.flow_id), 0, ""
+    )

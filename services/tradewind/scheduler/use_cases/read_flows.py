@@ -1,0 +1,122 @@
+"""Reads flows and cycles."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, FlowRecords
+from tradewind.scheduler.use_cases.faults import cycle_not_found, flow_not_found
+
+_LEAST_READ = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFilter:
+    """Which flows are wanted; empty and 0 mean that everything will do. Times in milliseconds."""
+
+    statuses: Collection[FlowStatus] = ()
+    labels: Mapping[str, str] | None = None
+    created_after_ms: int = 0
+    created_before_ms: int = 0
+
+    def takes(self, flow: FlowRecord) -> bool:
+        """Say whether a flow is wanted."""
+        if self.statuses and flow.status not in self.statuses:
+            return False
+        if flow.created_ms < self.created_after_ms:
+            return False
+        if self.created_before_ms and flow.created_ms >= self.created_before_ms:
+            return False
+        return not self.labels or self.labels.items() <= dict(flow.labels).items()
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFilter:
+    """Which cycles are wanted; empty and 0 mean that everything will do. Times in milliseconds."""
+
+    statuses: Collection[CycleStatus] = ()
+    started_after_ms: int = 0
+    started_before_ms: int = 0
+
+    def takes(self, state: ChainState) -> bool:
+        """Say whether a cycle is wanted."""
+        if self.statuses and state.status not in self.statuses:
+            return False
+        start_ms = state.facts.start_ms
+        return start_ms >= self.started_after_ms and (not self.started_before_ms or start_ms < self.started_before_ms)
+
+
+class ReadFlows:
+    """Answers what is on record."""
+
+    def __init__(self, flows: FlowRecords, cycles: CycleRecords, states: ChainStateRepository) -> None:
+        self._flows = flows
+        self._cycles = cycles
+        self._states = states
+
+    async def flow(self, flow_id: str) -> FlowRecord:
+        """Return a flow. Raises NotFound."""
+        (flow,) = await self._flows.find([flow_id])
+        if flow is None:
+            raise flow_not_found(flow_id)
+        return flow
+
+    async def latest(self, flow_id: str) -> ChainState | None:
+        """Return the latest cycle of a flow that is on record, None when there is none."""
+        found = await self._cycles.newest(flow_id, None, 1)
+        return found[0] if found else None
+
+    async def flows(self, wanted: FlowFilter, after: str, limit: int) -> tuple[list[FlowRecord], str | None]:
+        """Return up to `limit` flows with greater ids than `after`, by id, and after which one the next page begins."""
+        found: list[FlowRecord] = []
+        while True:
+            ids = await self._flows.list_ids(after, max(limit, _LEAST_READ))
+            if not ids:
+                return found, None
+            for flow in await self._flows.find(ids):
+                if flow is None or not wanted.takes(flow):
+                    continue
+                if len(found) == limit:
+                    return found, found[-1].flow_id
+                found.append(flow)
+            after = ids[-1]
+
+    async def cycle(self, flow_id: str, cycle: int | None, run: int | None) -> ChainState:
+        """Return a cycle, the latest when `cycle` is None, its latest run when `run` is None. Raises NotFound."""
+        if cycle is None:
+            flow = await self.flow(flow_id)
+            cycle = flow.last_cycle
+        name: RunName | None = RunName(flow_id, cycle, run or 0)
+        if run is None:
+            name = await self._cycles.latest_run(flow_id, cycle)
+        state = await self._states.load(name) if name is not None else None
+        if state is None:
+            await self.flow(flow_id)
+            raise cycle_not_found(flow_id, cycle if cycle >= 0 else None, run)
+        return state
+
+    async def cycles(
+        self, flow_id: str, wanted: CycleFilter, below: RunName | None, limit: int
+    ) -> tuple[list[ChainState], RunName | None]:
+        """Return up to `limit` cycles of a flow, newest first, and below which one the next page begins.
+
+        Raises NotFound.
+        """
+        await self.flow(flow_id)
+        found: list[ChainState] = []
+        while True:
+            size = max(limit, _LEAST_READ)
+            states = await self._cycles.newest(flow_id, below, size)
+            for state in states:
+                if not wanted.takes(state):
+                    continue
+                if len(found) == limit:
+                    return found, found[-1].name
+                found.append(state)
+            if len(states) < size or states[-1].facts.start_ms < wanted.started_after_ms:
+                return found, None
+            below = states[-1].name

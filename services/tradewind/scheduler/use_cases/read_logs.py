@@ -1,0 +1,99 @@
+"""Execution logs: the scheduler's own lines and those of nodes, merged by time."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import msgspec
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.log_line import LogLevel, LogLine
+from tradewind.scheduler.ports import CycleRecords, LogLines, NodeTasks
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+
+LOGGED_CYCLES = 5
+_CHUNK = 1000
+
+
+class LogPosition(msgspec.Struct, array_like=True, frozen=True):
+    """Up to where lines have been read: the cycle, how many of the scheduler's lines, and the last line of a node."""
+
+    cycle: int
+    own: int = 0
+    node_line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LineFilter:
+    """Which lines are wanted: of one node when not empty, at least this grave."""
+
+    node_id: str = ""
+    least: LogLevel = LogLevel.DEBUG
+
+    def takes(self, line: LogLine) -> bool:
+        """Say whether a line is wanted."""
+        return line.level.gravity >= self.least.gravity and (not self.node_id or line.node_id == self.node_id)
+
+
+class ReadLogs:
+    """Reads what is there, in bounded pieces."""
+
+    def __init__(self, read: ReadFlows, cycles: CycleRecords, logs: LogLines, node_tasks: NodeTasks) -> None:
+        self._read = read
+        self._cycles = cycles
+        self._logs = logs
+        self._node_tasks = node_tasks
+
+    async def page(
+        self, flow_id: str, cycle: int | None, wanted: LineFilter, after: LogPosition | None, limit: int
+    ) -> tuple[list[LogLine], LogPosition | None]:
+        """Return up to `limit` lines of a cycle, or of the newest five, oldest first, and where the next page begins.
+
+        Raises NotFound when there is no such flow, PeerUnavailable when the node task manager is away.
+        """
+        await self._read.flow(flow_id)
+        found: list[LogLine] = []
+        last: LogPosition | None = None
+        for state in await self._logged(flow_id, cycle):
+            if after is not None and state.name.cycle < after.cycle:
+                continue
+            start = after if after is not None and after.cycle == state.name.cycle else None
+            async for line, position in self.of_cycle(state, start):
+                if not wanted.takes(line):
+                    continue
+                if len(found) == limit:
+                    return found, last
+                found.append(line)
+                last = position
+        return found, None
+
+    async def of_cycle(
+        self, state: ChainState, after: LogPosition | None = None
+    ) -> AsyncIterator[tuple[LogLine, LogPosition]]:
+        """Yield the lines of a cycle, oldest first, each with the position behind it."""
+        cycle = state.name.cycle
+        place, node_line = (after.own, after.node_line) if after is not None else (0, "")
+        own = await self._logs.read(state.name.flow_id, cycle)
+        chunk: list[LogLine] = []
+        more = True
+        while True:
+            if not chunk and more:
+                chunk = await self._node_tasks.node_logs(state, node_line, _CHUNK)
+                more = len(chunk) == _CHUNK
+                chunk.reverse()
+            if place < len(own) and (not chunk or own[place].at_ms <= chunk[-1].at_ms):
+                line = own[place]
+                place += 1
+            elif chunk:
+                line = chunk.pop()
+                node_line = line.log_id
+            else:
+                return
+            yield line, LogPosition(cycle, place, node_line)
+
+    async def _logged(self, flow_id: str, cycle: int | None) -> list[ChainState]:
+        """Return the cycles that may have lines, oldest first."""
+        if cycle is None:
+            newest = await self._cycles.newest(flow_id, None, LOGGED_CYCLES)
+            return newest[::-1]
+        run = await self._cycles.latest_run(flow_id, cycle)
+        return [await self._read.cycle(flow_id, run.cycle, run.run)] if run is not None else []

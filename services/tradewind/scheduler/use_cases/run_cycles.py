@@ -1,0 +1,129 @@
+"""Runs cycles now: begins them, hands them over and, where asked to, waits for their end."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import ChainStateRepository
+from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
+from tradewind.scheduler.use_cases.definitions import PlannedFlow
+from tradewind.scheduler.use_cases.end_waiters import EndWait
+from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
+from tradewind.server.batching import Batcher
+
+MOST_AT_ONCE = 500
+"""How many cycles begin together at most: while so many are submitted, the next ones begin."""
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What became of one wish. `run` is the cycle, or the one that stands in the way.
+
+    `state` is there for `begun`, and for `duplicate` unless the first cycle's record has passed its retention.
+    """
+
+    outcome: BeginOutcome
+    run: RunName | None
+    state: ChainState | None = None
+    planned: PlannedFlow | None = None
+
+
+class RunCycles:
+    """Calls that come in while others are under way go together with the next ones."""
+
+    def __init__(
+        self, begin: BeginCycles, hand_over: HandOver, await_ends: AwaitEnds, states: ChainStateRepository
+    ) -> None:
+        self._begin = begin
+        self._hand_over = hand_over
+        self._await_ends = await_ends
+        self._states = states
+        self._batcher: Batcher[Sequence[Wish], list[Begun]] = Batcher(
+            self._flush, weigh=len, max_weight=MOST_AT_ONCE, gate=self._submitted
+        )
+        self._submitting: asyncio.Future[list[ChainState]] | None = None
+
+    async def __call__(self, wishes: Sequence[Wish], wait_s: float = 0.0) -> list[RunResult]:
+        """Run cycles, each judged by itself, and return what became of each, in their order.
+
+        Answers when they are submitted, or refused by the node task manager (then they are submitted again later); with
+        `wait_s` when all have ended or the time is up.
+        """
+        groups = [
+            self._batcher.submit(wishes[first : first + MOST_AT_ONCE]) for first in range(0, len(wishes), MOST_AT_ONCE)
+        ]
+        results: list[RunResult] = []
+        handed: list[tuple[RunResult, asyncio.Future[list[ChainState]], int]] = []
+        waits: list[EndWait] = []
+        try:
+            for group in groups:
+                # The next group begins while this one is submitted.
+                some = [_result(begun) for begun in await group]
+                results += some
+                started = [result for result in some if result.outcome is BeginOutcome.BEGUN]
+                if wait_s > 0:
+                    waits.append(self._await_ends.begin([r.state for r in started if r.state is not None]))
+                handed += self._hand(started)
+            unnoticed = await self._load_duplicates(results)
+            for result, submitted, place in handed:
+                state = (await submitted)[place]
+                if result.run is not None and state.name != result.run:
+                    self._await_ends.renamed(result.run)
+                    unnoticed.append(result)
+                result.run, result.state = state.name, state
+        except BaseException:
+            self._await_ends.abandon(waits)
+            raise
+        if wait_s > 0:
+            if unnoticed:
+                waits.append(await self._await_ends.begin_late([r.run for r in unnoticed if r.run is not None]))
+            ended = await self._await_ends.finish(waits, wait_s)
+            for result in results:
+                if result.run is not None and result.state is not None:
+                    result.state = ended.get(result.run, result.state)
+        return results
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        await self._batcher.close()
+
+    def _hand(self, started: Sequence[RunResult]) -> list[tuple[RunResult, "asyncio.Future[list[ChainState]]", int]]:
+        """Submit cycles and return, for each, where to find how it stands then."""
+        runs = [PlannedRun(r.state, r.planned) for r in started if r.state is not None and r.planned is not None]
+        handed: list[tuple[RunResult, asyncio.Future[list[ChainState]], int]] = []
+        for size, submitted in self._hand_over.begin(runs):
+            first = len(handed)
+            handed += [(started[first + place], submitted, place) for place in range(size)]
+            self._submitting = submitted
+        return handed
+
+    async def _submitted(self) -> None:
+        """Return once what has begun before is submitted: begun sooner, few would only wait there, and cost as many."""
+        # Those whose cycles have just begun submit them in the loop's next round.
+        await asyncio.sleep(0)
+        if self._submitting is not None and not self._submitting.done():
+            await asyncio.wait((self._submitting,))
+
+    async def _load_duplicates(self, results: Sequence[RunResult]) -> list[RunResult]:
+        """Read the cycles that had begun before, and return those that are on record."""
+        repeated = [result for result in results if result.outcome is BeginOutcome.DUPLICATE]
+        if not repeated:
+            return []
+        states = await self._states.load_many([result.run for result in repeated if result.run is not None])
+        for result, state in zip(repeated, states, strict=True):
+            result.state = state
+        return [result for result in repeated if result.state is not None]
+
+    async def _flush(self, groups: list[Sequence[Wish]]) -> list[list[Begun]]:
+        wishes = groups[0] if len(groups) == 1 else [wish for group in groups for wish in group]
+        begun = iter(await self._begin(wishes))
+        return [[next(begun) for _ in group] for group in groups]
+
+
+def _result(begun: Begun) -> RunResult:
+    answer = begun.answer
+    return RunResult(answer.outcome, answer.run, answer.state, begun.planned)

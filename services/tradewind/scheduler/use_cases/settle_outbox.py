@@ -1,0 +1,90 @@
+"""Brings the trigger service in line with a flow's record, and finishes deletions. Repeated until it is confirmed."""
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.ports import FlowRecords, NodeTasks, Outbox, PeerUnavailable, StaleSchedule, Triggers
+from tradewind.scheduler.use_cases.alarm import Alarm
+
+RETRY_MS = 1_000
+_EPOCHS_TRIED = 3
+
+_log = structlog.get_logger(__name__)
+
+
+class SettleOutbox:
+    """Goes by the record as it is now, not by what once was to be said: the latest change wins by itself."""
+
+    def __init__(
+        self,
+        flows: FlowRecords,
+        outbox: Outbox,
+        triggers: Triggers,
+        node_tasks: NodeTasks,
+        forget: Sequence[Callable[[str], None]],
+        alarm: Alarm,
+    ) -> None:
+        self._flows = flows
+        self._outbox = outbox
+        self._triggers = triggers
+        self._node_tasks = node_tasks
+        self._forget = forget
+        self._alarm = alarm
+
+    async def __call__(self, flow_id: str) -> bool:
+        """Tell the trigger service what the record says; return whether that is settled now.
+
+        A flow that is being deleted is removed at the node task manager and then here. Raises PeerUnavailable when a
+        service is away, and errors of the store.
+        """
+        for _ in range(_EPOCHS_TRIED):
+            (flow,) = await self._flows.find([flow_id])
+            if flow is None:
+                return await self._outbox.settle(flow_id, 0)
+            try:
+                await self._tell_triggers(flow)
+            except StaleSchedule:
+                # The store has lost the epoch that the trigger service remembers.
+                await self._flows.raise_schedule_epoch(flow_id)
+                continue
+            if flow.status is FlowStatus.DELETING:
+                await self._delete(flow)
+                return True
+            if await self._outbox.settle(flow_id, flow.schedule_epoch):
+                return True
+        return False
+
+    async def attempt(self, flow_id: str) -> bool:
+        """Do the same, but leave what cannot be done now to the loop that repeats it, and have it woken."""
+        settled = False
+        try:
+            settled = await self(flow_id)
+        except PeerUnavailable as error:
+            _log.warning("outbox_waits", flow_id=flow_id, error=error.detail)
+        finally:
+            if not settled:
+                self._alarm.ring_in(RETRY_MS)
+        return settled
+
+    async def _tell_triggers(self, flow: FlowRecord) -> None:
+        if flow.status is FlowStatus.RUNNING:
+            await self._triggers.save(
+                flow.flow_id,
+                interval_ms=flow.interval_ms,
+                anchor_ms=flow.anchor_ms,
+                schedule_epoch=flow.schedule_epoch,
+            )
+        else:
+            await self._triggers.remove(flow.flow_id, flow.schedule_epoch)
+
+    async def _delete(self, flow: FlowRecord) -> None:
+        while not await self._node_tasks.purge(flow.flow_id, flow.user_id):
+            pass
+        while not await self._flows.remove_step(flow.flow_id):
+            pass
+        for forget in self._forget:
+            forget(flow.flow_id)
+        _log.info("flow_deleted", flow_id=flow.flow_id)

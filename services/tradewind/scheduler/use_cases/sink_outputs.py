@@ -1,0 +1,66 @@
+"""What the sink nodes of cycles emitted."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.ports import NodeTasks
+from tradewind.scheduler.use_cases.definitions import PlannedFlow
+from tradewind.server.batching import Batcher
+
+Outputs = Sequence[tuple[str, str]]
+"""Emitted values, JSON text by handle."""
+
+_AT_ONCE = 1000
+_NOTICED = 20_000
+
+
+class SinkOutputs:
+    """Small outputs come along with events; the node task manager, which keeps all results, is asked for the rest.
+
+    `wanted` says whether anybody waits for a run: nothing is noticed of the others.
+    """
+
+    def __init__(self, node_tasks: NodeTasks, wanted: Callable[[RunName], bool]) -> None:
+        self._node_tasks = node_tasks
+        self._wanted = wanted
+        self._noticed: OrderedDict[tuple[RunName, str, str], Outputs] = OrderedDict()
+        self._batcher: Batcher[tuple[str, str], Outputs] = Batcher(self._flush, _AT_ONCE)
+
+    def notice(self, event: ComponentEvent) -> None:
+        """Keep what came along with an event for the caller that waits for it; the newest 20 000 of them."""
+        if event.sink and self._wanted(event.run):
+            self._noticed[event.run, event.run_id, event.sink] = event.outputs
+            if len(self._noticed) > _NOTICED:
+                self._noticed.popitem(last=False)
+
+    async def __call__(self, runs: Sequence[tuple[ChainState, PlannedFlow]]) -> list[list[tuple[str, Outputs]]]:
+        """Return the sinks of each run that emitted something, in the order of its flow. Raises PeerUnavailable."""
+        found: list[list[tuple[str, Outputs]]] = []
+        asked: list[asyncio.Future[Outputs]] = []
+        places: list[tuple[int, int]] = []
+        for state, planned in runs:
+            name, facts = state.name, state.facts
+            told: list[tuple[str, Outputs]] = []
+            for node_id in planned.sinks:
+                outputs = self._noticed.pop((name, facts.run_id, node_id), None)
+                if outputs is None:
+                    outputs = ()
+                    task_id = f"{name.flow_id}:{name.cycle}:{name.run}:{node_id}"
+                    asked.append(self._batcher.submit((task_id, facts.user_id)))
+                    places.append((len(found), len(told)))
+                told.append((node_id, outputs))
+            found.append(told)
+        if asked:
+            for (run, place), outputs in zip(places, await asyncio.gather(*asked), strict=True):
+                found[run][place] = (found[run][place][0], outputs)
+        return [[(node_id, outputs) for node_id, outputs in told if outputs] for told in found]
+
+    async def _flush(self, wanted: list[tuple[str, str]]) -> list[Outputs]:
+        found: list[Outputs] = []
+        while len(found) < len(wanted):
+            found += await self._node_tasks.outputs(wanted[len(found) :])
+        return found

@@ -1,0 +1,51 @@
+"""Changing one run's chain state against whoever else writes it."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_random_exponential
+
+from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import ChainStateRepository
+from tradewind.server.faults import Aborted
+
+Change = Callable[[ChainState], tuple[ChainState, Collection[str]]]
+"""Returns the state wanted and the fields that differ. Pure: it is called again after every conflict."""
+
+
+class VersionConflict(Aborted):
+    """Others kept changing the record for as long as the deadline allowed."""
+
+    def __init__(self, run: RunName) -> None:
+        super().__init__("VERSION_CONFLICT", f"run {run} was changed by others all the time; repeat", {"run": str(run)})
+
+
+async def update_state(
+    states: ChainStateRepository, run: RunName, change: Change, *, deadline_s: float = 5.0
+) -> tuple[UpdateResult, ChainState | None]:
+    """Load a run, change it and write it back; after a conflict again, with jittered backoff, until the deadline.
+
+    Returns how it ended (`ok`, `missing` or `terminal`) and the state on record then. Errors of the store pass through
+    at once: an outage is no conflict. Raises VersionConflict when the deadline passes.
+    """
+
+    async def once() -> tuple[UpdateResult, ChainState | None]:
+        state = await states.load(run)
+        if state is None:
+            return UpdateResult(UpdateOutcome.MISSING), None
+        changed, fields = change(state)
+        result = await states.try_update(changed, fields)
+        if result.ok:
+            return result, replace(changed, version=result.version, end_ms=result.end_ms)
+        return result, state
+
+    retrying = AsyncRetrying(
+        retry=retry_if_result(lambda answer: answer[0].outcome is UpdateOutcome.CONFLICT),
+        wait=wait_random_exponential(multiplier=0.002, max=0.1),
+        stop=stop_after_delay(deadline_s),
+    )
+    try:
+        return await retrying(once)
+    except RetryError:
+        raise VersionConflict(run) from None

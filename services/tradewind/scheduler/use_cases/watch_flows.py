@@ -1,0 +1,128 @@
+"""Tells what happens to the cycles of flows, as it happens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import CycleRecords, FlowRecords
+from tradewind.scheduler.use_cases.change_hub import ChangeHub
+from tradewind.scheduler.use_cases.faults import flow_not_found
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.server.faults import Unavailable
+
+_MOST_WAITING = 5_000
+_REMEMBERED = 10_000
+
+
+class WatchFlows:
+    """Watchers listen to the change hub; a slow one gets the newest state of each run, never an unbounded queue."""
+
+    def __init__(self, flows: FlowRecords, cycles: CycleRecords, read: ReadFlows, hub: ChangeHub) -> None:
+        self._flows = flows
+        self._cycles = cycles
+        self._read = read
+        self._hub = hub
+        self._draining = asyncio.Event()
+
+    def drain(self) -> None:
+        """End every watch, and new ones at once."""
+        self._draining.set()
+
+    async def __call__(self, flow_ids: Sequence[str], cycle: int | None) -> AsyncIterator[list[ChainState]]:
+        """Yield first the state of the named cycle, or of the latest one, of each flow, then every change.
+
+        Ends when the named cycle of every flow has ended, or every flow is gone. Raises NotFound for an unknown flow,
+        Unavailable when this server shuts down.
+        """
+        for flow_id, record in zip(flow_ids, await self._flows.find(flow_ids), strict=True):
+            if record is None:
+                raise flow_not_found(flow_id)
+        watch = _Watch(set(flow_ids), cycle)
+        try:
+            for flow_id in watch.left:
+                await self._hub.listen(flow_id, watch.heard)
+            first = await self._first(flow_ids, cycle)
+            self._hub.seen(first)
+            watch.begin(first)
+            while True:
+                news = watch.take()
+                if news:
+                    yield news
+                elif not watch.left:
+                    return
+                elif not await self._until(watch.something):
+                    raise Unavailable("DRAINING", "this server is shutting down; watch again")
+        finally:
+            for flow_id in set(flow_ids):
+                self._hub.leave(flow_id, watch.heard)
+
+    async def _first(self, flow_ids: Sequence[str], cycle: int | None) -> list[ChainState]:
+        found: list[ChainState] = []
+        for flow_id in dict.fromkeys(flow_ids):
+            if cycle is None:
+                found += await self._cycles.newest(flow_id, None, 1)
+            elif (run := await self._cycles.latest_run(flow_id, cycle)) is not None:
+                found.append(await self._read.cycle(flow_id, run.cycle, run.run))
+        return found
+
+    async def _until(self, something: asyncio.Event) -> bool:
+        """Wait for news; False when the server drains."""
+        waiting = [asyncio.ensure_future(something.wait()), asyncio.ensure_future(self._draining.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        return not self._draining.is_set()
+
+
+class _Watch:
+    """What one watcher has been told and is to be told. `left` are the flows of which more may come."""
+
+    def __init__(self, flow_ids: set[str], cycle: int | None) -> None:
+        self.left = flow_ids
+        self.something = asyncio.Event()
+        self._cycle = cycle
+        self._versions: dict[RunName, int] = {}
+        self._waiting: list[ChainState] = []
+        self._early: list[tuple[str, ChainState | None]] | None = []
+
+    def begin(self, states: Sequence[ChainState]) -> None:
+        """Take the first states, then what was heard while they were read."""
+        early, self._early = self._early or [], None
+        for state in states:
+            self.heard(state.name.flow_id, state)
+        for flow_id, news in early:
+            self.heard(flow_id, news)
+
+    def heard(self, flow_id: str, state: ChainState | None) -> None:
+        """Take a change, unless it is known or not wanted."""
+        if self._early is not None:
+            self._early.append((flow_id, state))
+            return
+        if state is None:
+            self.left.discard(flow_id)
+            self.something.set()
+            return
+        run = state.name
+        if self._cycle is not None and run.cycle != self._cycle:
+            return
+        if state.version <= self._versions.get(run, 0):
+            return
+        self._versions[run] = state.version
+        if len(self._versions) > _REMEMBERED:
+            del self._versions[next(iter(self._versions))]
+        self._waiting.append(state)
+        if len(self._waiting) > _MOST_WAITING:
+            self._waiting = list({state.name: state for state in self._waiting}.values())[-_MOST_WAITING:]
+        if self._cycle is not None and is_terminal(state.status):
+            self.left.discard(flow_id)
+        self.something.set()
+
+    def take(self) -> list[ChainState]:
+        """Return what is to be told now."""
+        self.something.clear()
+        news, self._waiting = self._waiting, []
+        return news

@@ -1,0 +1,67 @@
+"""Who holds a TCP port of this machine."""
+
+import contextlib
+import errno
+import os
+import socket
+from pathlib import Path
+
+_LISTENING = "0A"
+
+
+def why_taken(host: str, port: int) -> str | None:
+    """Return why nobody can listen on `host`:`port` now, None when one can; 0 is always free."""
+    if port == 0:
+        return None
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+            trial.listen(1)
+    except socket.gaierror:
+        return f'cannot listen on "{host}": it is no address of this machine'
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return f"port {port} is in use by {holder_of(port)}: stop that one, or choose another port"
+        return f"cannot listen on {host}:{port}: {error.strerror}"
+    return None
+
+
+def holder_of(port: int) -> str:
+    """Return `process 123 (its command)`, or `another process` where this system or its rights do not tell."""
+    inodes = _listeners(port)
+    for process in Path("/proc").glob("[0-9]*"):
+        if inodes & _sockets(process):
+            try:
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            except OSError:
+                continue
+            return f"process {process.name} ({command[:100]})"
+    return "another process"
+
+
+def _sockets(process: Path) -> set[str]:
+    """Return the inodes of a process's sockets; none when it has gone, or belongs to somebody else."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for file in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                kind, _, inode = os.readlink(file).partition(":")
+                if kind == "socket":
+                    found.add(inode.strip("[]"))
+    return found
+
+
+def _listeners(port: int) -> set[str]:
+    """Return the inodes of sockets that listen on a port; empty where there is no /proc."""
+    found: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for fields in (line.split() for line in lines):
+            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(fields[9])
+    return found

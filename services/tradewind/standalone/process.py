@@ -1,0 +1,93 @@
+"""The process of the whole stack: from its start over a signal to its orderly end."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import uvloop
+
+from tradewind.server.logs import configure_logging
+from tradewind.standalone.stack import Standalone, StandaloneError
+
+
+def run(
+    data: Path | None = None,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    store_url: str | None = None,
+    node_task_manager_shards: int | None = None,
+) -> int:
+    """Run the stack until SIGINT or SIGTERM, a second one of which ends it at once, and return the exit code.
+
+    What is left out comes from the environment. 0 after a signal, 1 when it cannot start.
+    """
+    try:
+        stack = Standalone(
+            data, host=host, port=port, store_url=store_url, node_task_manager_shards=node_task_manager_shards
+        )
+        configure_logging(stack.settings.log_level, stack.settings.log_format)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(stack))
+    except StandaloneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(stack: Standalone) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, _on_signal, ended)
+    starting = asyncio.ensure_future(stack.start())
+    ending = asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return
+        await starting
+        # What is here now stays for good: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        print(welcome(stack), flush=True)
+        await ending
+        print("stopping", flush=True)
+    finally:
+        ending.cancel()
+        await stack.stop()
+
+
+def _on_signal(ended: asyncio.Event) -> None:
+    if ended.is_set():
+        # Asked twice: whoever asks does not want to wait for calls in flight.
+        os._exit(130)
+    ended.set()
+
+
+def welcome(stack: Standalone) -> str:
+    """Return what a person reads when the stack is up: where it is, and what to try next."""
+    settings = stack.settings
+    port = int(stack.address.rpartition(":")[2])
+    kept = f"data in {settings.data}" if settings.store_url is None else "data in the store given"
+    lines = [
+        f"Tradewind {version('tradewind')} is up at localhost:{port}, {kept}. Ctrl-C stops it; the data stays.",
+        "",
+        "Try next, in another shell:",
+    ]
+    if port != 7700:
+        lines.append(f"  export TRADEWIND_ADDRESS=localhost:{port}")
+    lines += [
+        "  tradewind worker examples.momentum.nodes",
+        "  tradewind flow register momentum examples/momentum/flow.json",
+        "  tradewind flow start momentum",
+        "  tradewind flow watch momentum",
+        "",
+        f"Any gRPC client will do: grpcurl -plaintext localhost:{port} list",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,185 @@
+"""The whole stack: an embedded store and all services on one server."""
+
+import asyncio
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+from redis.exceptions import RedisError
+
+from tradewind.server.bootstrap import Server, StartError
+from tradewind.server.ending import end_tasks
+from tradewind.server.logs import quieten_logging
+from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
+from tradewind.server.settings import SettingsError, load_settings
+from tradewind.server.telemetry import open_tracing
+from tradewind.standalone.ports import why_taken
+from tradewind.standalone.services import ACL_USERS, Login, build_services
+from tradewind.standalone.settings import StandaloneSettings
+
+_PORT_ATTEMPTS = 5
+_STORE_LOOK_S = 0.2
+
+_log = structlog.get_logger(__name__)
+
+
+class StandaloneError(Exception):
+    """The stack cannot be started; the message says why and what to do."""
+
+
+class Standalone:
+    """Every service on one server: `async with Standalone(data=tmp_path, port=0) as stack: Client(stack.address)`.
+
+    Parameters that are left out come from the environment, see StandaloneSettings. Without `store_url` the stack has a
+    store of its own whose data stay in the directory `data`; it is started again when it dies. Start it in the main
+    thread: on Linux the store dies with the thread that started it.
+    """
+
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        store_url: str | None = None,
+        node_task_manager_shards: int | None = None,
+    ) -> None:
+        """Raises StandaloneError when the environment holds wrong settings."""
+        given = {
+            "data": data,
+            "host": host,
+            "port": port,
+            "store_url": store_url,
+            "node_task_manager_shards": node_task_manager_shards,
+        }
+        try:
+            self.settings = load_settings(
+                StandaloneSettings, **{name: value for name, value in given.items() if value is not None}
+            )
+        except SettingsError as error:
+            raise StandaloneError(f"wrong settings:\n{error}") from error
+        self._store: EmbeddedStore | None = None
+        self._server: Server | None = None
+        self._watching_store: asyncio.Task[None] | None = None
+        self._tracing = open_tracing("tradewind", self.settings.otlp_endpoint, self.settings.trace_sampling)
+
+    @property
+    def address(self) -> str:
+        """`host:port` at which clients on this machine find every service; known once it has started."""
+        if self._server is None:
+            raise RuntimeError("the stack has not been started")
+        return _reachable(self.settings.host, self._server.port)
+
+    @property
+    def store_pid(self) -> int | None:
+        """Process id of the embedded store while it runs."""
+        return self._store.pid if self._store is not None else None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start the store, then the services. Raises StandaloneError; nothing stays running then."""
+        quieten_logging(self.settings.log_level)
+        try:
+            await self._start()
+        except (EmbeddedStoreError, SettingsError, StartError, ConnectionError, ValueError) as error:
+            await self.stop()
+            raise StandaloneError(str(error)) from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the services in bounded time, then the store. Safe to repeat."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+        if self._watching_store is not None:
+            await end_tasks([self._watching_store])
+            self._watching_store = None
+        if self._store is not None:
+            await self._store.stop()
+        await asyncio.to_thread(self._tracing.shutdown)
+
+    async def _start(self) -> None:
+        settings = self.settings
+        taken = why_taken(settings.host, settings.port)
+        if taken is not None:
+            raise StandaloneError(taken)
+        shards = settings.node_task_manager_shards or 1
+        if settings.store_url is None:
+            self._store = EmbeddedStore(settings.data, acl_users=ACL_USERS)
+            await self._store.start()
+            shards = _lasting_shards(settings.data / "stack.json", settings.node_task_manager_shards)
+            self._watching_store = asyncio.get_running_loop().create_task(self._keep_store(self._store))
+        for attempt in range(_PORT_ATTEMPTS):
+            # The services need to know the port before the server has it.
+            port = settings.port or free_port()
+            services = build_services(
+                self._login, _reachable(settings.host, port), shards, sole=settings.store_url is None
+            )
+            server = Server(
+                services,
+                host=settings.host,
+                port=port,
+                drain_s=settings.drain_seconds,
+                max_message_bytes=settings.max_message_bytes,
+                tracing=self._tracing,
+            )
+            try:
+                await server.start()
+            except StartError:
+                # Somebody may take a free port between looking and listening; then another one will do.
+                if settings.port or why_taken(settings.host, port) is None or attempt == _PORT_ATTEMPTS - 1:
+                    raise
+            else:
+                self._server = server
+                return
+
+    def _login(self, user: str) -> Login:
+        if self._store is None:
+            assert self.settings.store_url is not None
+            return Login(self.settings.store_url)
+        return Login(self._store.url_for(user), user, self._store.password_of(user))
+
+    async def _keep_store(self, store: EmbeddedStore) -> None:
+        """Start the store again, over the same data and at the same place, when it has died."""
+        while True:
+            await asyncio.sleep(_STORE_LOOK_S)
+            if store.pid is not None:
+                continue
+            _log.error("the embedded store has died; it is started again", data=str(store.directory))
+            try:
+                await store.stop()
+                await store.start()
+            except (EmbeddedStoreError, RedisError, OSError) as error:
+                _log.error("the embedded store does not start", error=str(error))
+
+
+def _lasting_shards(path: Path, wanted: int | None) -> int:
+    """Return the number of shards of the data beside `path`, which a first start decides."""
+    if path.exists():
+        kept = int(json.loads(path.read_text(encoding="utf-8"))["node_task_manager_shards"])
+        if wanted is not None and wanted != kept:
+            raise StandaloneError(
+                f"the data in {path.parent} have {kept} shards of node tasks, not {wanted}: leave the number out, or "
+                "choose another directory"
+            )
+        return kept
+    path.write_text(json.dumps({"node_task_manager_shards": wanted or 1}) + "\n", encoding="utf-8")
+    return wanted or 1
+
+
+def _reachable(host: str, port: int) -> str:
+    """Return where a server that listens on `host` is found from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,1 @@
+"""The trigger service: everything that fires at a time."""

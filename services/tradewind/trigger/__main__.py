@@ -1,0 +1,9 @@
+"""Run the trigger service: `python -m tradewind.trigger`."""
+
+import tradewind.grpc_engine  # noqa: F401 - before grpc
+from tradewind.server.bootstrap import run
+from tradewind.trigger.app import TriggerService
+from tradewind.trigger.settings import TriggerSettings
+
+if __name__ == "__main__":
+    run(TriggerService, TriggerSettings, "tradewind-trigger")

@@ -1,0 +1,42 @@
+"""The numbers a trigger's life depends on: leases, failures, retention and caps."""
+
+from dataclasses import dataclass
+
+BATCH_BYTES = 1024 * 1024
+"""A claim or a page takes no further trigger once its payloads have this many bytes of UTF-8."""
+
+REAP_LIMIT = 100
+"""How many lapsed claims of a partition one claim order takes back at most; the next one goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Times in milliseconds, counts per partition."""
+
+    lease_ms: int = 30_000
+    """How long a receiver may take to acknowledge before the trigger is delivered again."""
+    max_failures: int = 10
+    """With the so-manieth failure in a row a trigger is dead."""
+    backoff_first_ms: int = 1_000
+    """Delay after the first nack; doubles with each further one."""
+    backoff_most_ms: int = 300_000
+    """The longest delay after a nack that asked for none."""
+    retention_ms: int = 7 * 24 * 3_600_000
+    """How long completed and dead triggers are kept."""
+    tombstone_ms: int = 3_600_000
+    """How long the epoch of a removed trigger is remembered."""
+    dead_kept: int = 1_000
+    """How many dead letters are kept; the oldest goes first."""
+    firings_kept: int = 1_000
+    """How many lines of fire history are kept."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    def backoff_ms(self, failures: int) -> int:
+        """Return the delay after the `failures`-th refusal in a row; 0 for none."""
+        if failures < 1:
+            return 0
+        return int(min(self.backoff_most_ms, self.backoff_first_ms * 2 ** min(failures - 1, 40)))

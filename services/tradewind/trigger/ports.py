@@ -1,0 +1,215 @@
+"""What the use cases need from a store: each method's contract, sentence by sentence, is the contract suite's."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tradewind.trigger.domain.claim import Ack, DueTrigger, Extension, Firing, Nack, Subscription, Token
+from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in an index of triggers: after the one with this score and id."""
+
+    score: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing; `more` says that others follow after `end`."""
+
+    triggers: tuple[Trigger, ...]
+    end: Position | None
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What comes first in a partition: the earliest time something is due, and the earliest a claim lapses.
+
+    Milliseconds since the epoch, None when there is nothing.
+    """
+
+    due_ms: int | None = None
+    lapse_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A partition's heads, and the store's time in microseconds when it looked."""
+
+    heads: Heads
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOrder:
+    """Asks for up to `limit` due triggers of a subscription's partition, leased for `lease_ms`.
+
+    `nonce` (letters and digits, at most 32) is fresh for each order and becomes part of the tokens.
+    """
+
+    subscription: Subscription
+    limit: int
+    lease_ms: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A trigger that just died, and why."""
+
+    trigger_id: str
+    failures: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The answer to a claim order; `survey` is None when the subscription has ended, and then there is nothing else.
+
+    `orphans` are ids that stood in an index without a trigger; they were taken out.
+    """
+
+    survey: Survey | None
+    due: tuple[DueTrigger, ...] = ()
+    dead: tuple[DeadLetter, ...] = ()
+    orphans: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What became of answers to claims: the tokens that held nothing, and each touched partition's new heads."""
+
+    lost: frozenset[str]
+    heads: Mapping[int, Heads]
+    dead: tuple[DeadLetter, ...] = ()
+
+
+class TriggerStore(Protocol):
+    """Keeps triggers. Every change is one atomic step."""
+
+    async def save(self, partition: int, draft: TriggerDraft) -> Trigger:
+        """Create the trigger or replace the one with its id, and return it as stored.
+
+        A new trigger is planned at its schedule's anchor. With schedule and epoch unchanged, planned time, status,
+        failures and a claim stay as they are, and the revision rises only when payload or partition key changed.
+        Otherwise it is scheduled anew with no failures, a claim of it becomes void, and its planned time stays when
+        the schedule did and it had not completed.
+        Raises StaleEpoch when it, or the trigger removed under this id within the last hour, has a higher epoch.
+        """
+        ...
+
+    async def remove(self, partition: int, trigger_id: str, epoch: int) -> bool:
+        """Remove a trigger whatever its status, and say whether there was one.
+
+        A claim of it becomes void. The epoch is remembered for the policy's time, also when there was none.
+        Raises StaleEpoch when a higher epoch is known.
+        """
+        ...
+
+    async def find(self, partition: int, trigger_id: str) -> Trigger | None:
+        """Return the trigger, or None when there is none or its retention has passed."""
+        ...
+
+    async def page_scheduled(self, partition: int, up_to_ms: int | None, after: Position | None, limit: int) -> Page:
+        """Return up to `limit` scheduled triggers, earliest delivery first, that come after `after`.
+
+        None but those to be delivered at or before `up_to_ms` (0: the store's now; None: all). A page ends early once
+        it holds a MiB of payload. Changes nothing.
+        """
+        ...
+
+    async def page_claimed(self, partition: int, after: Position | None, limit: int) -> Page:
+        """Return up to `limit` claimed triggers by the end of their lease, as `page_scheduled` does."""
+        ...
+
+
+class ClaimStore(Protocol):
+    """Leases due triggers to receivers.
+
+    A claim ends when it is acknowledged, refused or given back, when its trigger is removed or rescheduled, or when a
+    claim order finds it lapsed. From then on its token holds nothing: what names it changes nothing and is listed as
+    lost.
+    """
+
+    async def subscribe(self, subscriptions: Sequence[Subscription]) -> Sequence[Survey | int]:
+        """Make each session the receiver of its partition, in place of one with a lower or the same epoch.
+
+        Answers each with the partition's survey, or with the higher epoch that holds it: then nothing changed there.
+        """
+        ...
+
+    async def claim_due(self, orders: Sequence[ClaimOrder]) -> Sequence[Claims]:
+        """Lease what is due, oldest first, and answer per order.
+
+        No trigger is leased twice at a time. Each claim has a token of its own and a higher attempt than the one
+        before. It ends early once it holds a MiB of payload. An order of a session that is not the receiver gets
+        nothing; one with a higher epoch than known becomes the receiver.
+        Before that, lapsed claims are taken back: each counts as a failure; the first in a row is due again at once,
+        later ones after the backoff of the one before; with the last permitted failure the trigger is dead.
+        """
+        ...
+
+    async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:
+        """End claims that were handled. An interval is planned anew, with no failures: at the ack's own time when that
+        lies after the planned one, else at the first time on its grid after now. What fires no more is completed.
+        """
+        ...
+
+    async def nack(self, nacks: Sequence[Nack], session: str) -> Settlement:
+        """End claims that could not be handled. Each is a failure: the trigger is due again, with its planned time
+        unchanged, after the nack's delay or the policy's backoff; with the last permitted failure it is dead.
+        """
+        ...
+
+    async def extend(self, extensions: Sequence[Extension]) -> Settlement:
+        """Let claims lapse the extension's time from now."""
+        ...
+
+    async def give_back(self, tokens: Sequence[Token], session: str) -> Settlement:
+        """End claims as if they had never been: due again at their planned time, no failure counted."""
+        ...
+
+    async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
+        """Return when something is next due in each partition, and the survey of one partition, in one round trip."""
+        ...
+
+    async def recent_firings(self, partition: int, limit: int) -> Sequence[Firing]:
+        """Return the newest lines of the fire history, newest first; the policy says how many are kept."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierDue:
+    """Something in the partition is due at `due_ms`, earlier than anything was before."""
+
+    partition: int
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewReceiver:
+    """A session has become the receiver of the partition."""
+
+    subscription: Subscription
+
+
+Wake = EarlierDue | NewReceiver
+
+
+class WakeChannel(Protocol):
+    """Tells every replica what any of them changed; may lose messages, so that nobody relies on it alone.
+
+    A store publishes EarlierDue when a save, or an answer of somebody who is not the partition's receiver, makes
+    something due before all else there; and NewReceiver with each subscription.
+    """
+
+    async def listen(self, hear: Callable[[Wake], None], missed: Callable[[], None]) -> Callable[[], None]:
+        """Call `hear` for each wake of any partition from now on, and `missed` when some may have been lost.
+
+        Returns what ends it.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The trigger service's gRPC face."""

@@ -1,0 +1,83 @@
+"""One receiver's stream of due triggers."""
+
+import asyncio
+
+import structlog
+
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.server.faults import Unavailable
+from tradewind.server.interception import Context
+from tradewind.trigger.rpc import mapping, parsing
+from tradewind.trigger.rpc.answers import Answers
+from tradewind.trigger.use_cases.deliver_due import Delivery
+from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
+
+_log = structlog.get_logger(__name__)
+
+
+class DueStream:
+    """Serves one ReceiveDue call: reads and writes side by side until one of them ends, or the server leaves."""
+
+    def __init__(self, deliveries: OpenDeliveries, draining: asyncio.Event) -> None:
+        self._deliveries = deliveries
+        self._draining = draining
+
+    async def serve(self, context: Context) -> None:
+        """Return when the receiver has ended its side. Whatever it holds then is given back."""
+        leaving = asyncio.create_task(self._draining.wait())
+        serving = asyncio.create_task(self._serve(context))
+        try:
+            await asyncio.wait({leaving, serving}, return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done() and not serving.done():
+                raise Unavailable("DRAINING", "this server is shutting down; connect again", retry_after_s=0.1)
+            await serving
+        finally:
+            await _ended(leaving, serving)
+
+    async def _serve(self, context: Context) -> None:
+        first = await _message(context)
+        if first is None:
+            return
+        delivery = self._deliveries.open(parsing.credits(first))
+        log = _log.bind(receiver=first.receiver[:128], session=delivery.session)
+        log.info("receiver_came")
+        reading = asyncio.create_task(self._read(first, delivery, context))
+        writing = asyncio.create_task(self._write(delivery, context))
+        try:
+            done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            # First of all: a call that is cut off may be cut off again while it waits for its tasks.
+            delivery.close()
+            log.info("receiver_left")
+            await _ended(reading, writing)
+
+    async def _read(self, first: pb2.ReceiveDueRequest, delivery: Delivery, context: Context) -> None:
+        message: pb2.ReceiveDueRequest | None = first
+        while message is not None:
+            wanted = parsing.subscriptions(message)
+            answers = Answers(message, self._deliveries.lease_ms)
+            if wanted:
+                await delivery.subscribe(wanted)
+            delivery.unsubscribe(message.unsubscribe)
+            delivery.lose(answers.lost)
+            await delivery.answer(answers.acks, answers.nacks, answers.extensions)
+            message = await _message(context)
+
+    async def _write(self, delivery: Delivery, context: Context) -> None:
+        while True:
+            for message in mapping.parcels(await delivery.next()):
+                await context.write(message)
+
+
+async def _message(context: Context) -> pb2.ReceiveDueRequest | None:
+    """Return the receiver's next message, None when it has ended its side."""
+    message = await context.read()
+    return message if isinstance(message, pb2.ReceiveDueRequest) else None
+
+
+async def _ended(*tasks: asyncio.Task[object]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

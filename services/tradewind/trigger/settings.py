@@ -1,0 +1,44 @@
+"""What the trigger service can be told."""
+
+from pydantic import Field
+
+from tradewind.server.settings import CommonSettings
+from tradewind.trigger.domain.policy import Policy
+
+
+class TriggerSettings(CommonSettings):
+    """Settings of the trigger service."""
+
+    port: int = Field(7704, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    trigger_lease_seconds: float = Field(
+        30.0, ge=0.1, le=3600, description="How long a receiver has to acknowledge before a trigger is delivered again."
+    )
+    trigger_max_failures: int = Field(
+        10, ge=1, le=1_000_000, description="With so many failures in a row a trigger goes to the dead letters."
+    )
+    trigger_backoff_first_seconds: float = Field(
+        1.0, ge=0.001, le=3600, description="Delay after a first failure that asked for none; doubles with each more."
+    )
+    trigger_backoff_most_seconds: float = Field(300.0, ge=0.001, le=86_400, description="The longest such delay.")
+    trigger_retention_days: float = Field(
+        7.0, ge=0.01, le=3650, description="How long completed and dead triggers are kept."
+    )
+    trigger_dead_letters_kept: int = Field(
+        1_000, ge=1, le=1_000_000, description="How many dead triggers are kept per partition; the oldest goes first."
+    )
+    trigger_firings_kept: int = Field(
+        1_000, ge=1, le=1_000_000, description="How many lines of fire history are kept per partition."
+    )
+    trigger_max_payload_bytes: int = Field(64 * 1024, ge=1, le=1024 * 1024, description="Largest payload of a trigger.")
+
+    def policy(self) -> Policy:
+        """Return the numbers that a trigger's life depends on."""
+        return Policy(
+            lease_ms=round(self.trigger_lease_seconds * 1000),
+            max_failures=self.trigger_max_failures,
+            backoff_first_ms=round(self.trigger_backoff_first_seconds * 1000),
+            backoff_most_ms=round(self.trigger_backoff_most_seconds * 1000),
+            retention_ms=round(self.trigger_retention_days * 86_400_000),
+            dead_kept=self.trigger_dead_letters_kept,
+            firings_kept=self.trigger_firings_kept,
+        )

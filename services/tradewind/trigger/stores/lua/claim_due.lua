@@ -1,0 +1,58 @@
+-- Takes lapsed claims back, then leases what is due, oldest first, to the partition's receiver.
+-- KEYS: 1 due, 2 claimed, 3 dead, 4 receiver, 5 firings
+-- args: now_ms, prefix, partition, epoch, session, limit, lease_ms, nonce, max_bytes, reap, policy
+-- Returns {ended = true} when somebody else receives, or {claims = {{record, token}}, deadline, survey,
+-- dead = {{id, failures, error}}, orphans = ids that stood in an index without a trigger}.
+--!include record
+--!include endings
+
+local now_ms = now(args.now_ms)
+local receiver = redis.call('HMGET', KEYS[4], 'epoch', 'session')
+local known = tonumber(receiver[1] or -1)
+if known > args.epoch or (known == args.epoch and receiver[2] ~= args.session) then
+  return cmsgpack.pack({ ended = true })
+end
+if known < args.epoch then
+  -- A failover of the store forgot the subscription; the claim stands in for it.
+  redis.call('HSET', KEYS[4], 'epoch', args.epoch, 'session', args.session)
+end
+
+local claims, dead, orphans = {}, {}, {}
+
+for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, args.reap)) do
+  local t = read(args.prefix .. id, id, now_ms)
+  if t and t.status == 'claimed' then
+    local message = 'the lease lapsed before an answer came'
+    -- The first lapse in a row costs no delay: most often the receiver just died.
+    if not fail(KEYS[1], KEYS[2], KEYS[3], KEYS[5], t, message, backoff(t.failures), now_ms) then
+      dead[#dead + 1] = { id, t.failures, message }
+    end
+  else
+    redis.call('ZREM', KEYS[2], id)
+    orphans[#orphans + 1] = id
+  end
+end
+
+local deadline = now_ms + args.lease_ms
+local size = 0
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, args.limit)) do
+  if size >= args.max_bytes then
+    break
+  end
+  redis.call('ZREM', KEYS[1], id)
+  local t = read(args.prefix .. id, id, now_ms)
+  if t and t.status == 'scheduled' then
+    t.status, t.attempt = 'claimed', t.attempt + 1
+    t.token = string.format('%d:%s:%.0f:%s', args.partition, id, t.attempt, args.nonce)
+    redis.call('HSET', t.key, 'status', t.status, 'attempt', t.attempt, 'token', t.token)
+    redis.call('ZADD', KEYS[2], deadline, id)
+    claims[#claims + 1] = { reply(t), t.token }
+    size = size + #t.payload
+  else
+    orphans[#orphans + 1] = id
+  end
+end
+
+return cmsgpack.pack({
+  claims = claims, deadline = deadline, survey = survey(KEYS[1], KEYS[2], now_ms), dead = dead, orphans = orphans,
+})

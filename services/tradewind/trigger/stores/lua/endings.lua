@@ -1,0 +1,48 @@
+-- How a claim ends when it was not acknowledged, and how a trigger ends for good.
+--!include heads
+
+-- Keeps a trigger that fires no more for its retention.
+local function finish(t, status, now_ms)
+  redis.call('HSET', t.key, 'status', status, 'token', '', 'expires', now_ms + args.policy.retention_ms)
+  redis.call('PEXPIRE', t.key, args.policy.retention_ms)
+end
+
+local function note(firings, t, outcome, now_ms)
+  redis.call('XADD', firings, 'MAXLEN', args.policy.firings_kept, '*', 'trigger_id', t.id, 'planned', t.planned,
+    'attempt', t.attempt, 'outcome', outcome, 'at', now_ms)
+end
+
+-- Counts a failure of a claimed trigger. Returns its new place in `due`, or nil when it is dead now.
+local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms)
+  redis.call('ZREM', claimed, t.id)
+  t.failures = t.failures + 1
+  redis.call('HSET', t.key, 'failures', t.failures, 'error', message)
+  if t.failures >= args.policy.max_failures then
+    finish(t, 'dead', now_ms)
+    note(firings, t, 'dead', now_ms)
+    redis.call('ZADD', dead, now_ms, t.id)
+    redis.call('ZREMRANGEBYSCORE', dead, '-inf', now_ms - args.policy.retention_ms)
+    local surplus = redis.call('ZCARD', dead) - args.policy.dead_kept
+    if surplus > 0 then
+      for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(surplus, 100) - 1)) do
+        redis.call('DEL', args.prefix .. id)
+        redis.call('ZREM', dead, id)
+      end
+    end
+    return nil
+  end
+  redis.call('HSET', t.key, 'status', 'scheduled', 'token', '')
+  local place = t.planned
+  if delay_ms > 0 then
+    place = now_ms + delay_ms
+  end
+  redis.call('ZADD', due, place, t.id)
+  return place
+end
+
+local function backoff(failures)
+  if failures < 1 then
+    return 0
+  end
+  return math.min(args.policy.backoff_most_ms, args.policy.backoff_first_ms * 2 ^ math.min(failures - 1, 40))
+end

@@ -1,0 +1,22 @@
+-- Makes claimed triggers due again as if they had never been claimed; no failure is counted.
+-- KEYS: 1 due, 2 claimed, 3 receiver
+-- args: now_ms, prefix, channel, session, items = {{id, token}}
+-- Returns {lost = tokens that held nothing, due, lapse}.
+--!include settling
+
+local now_ms = now(args.now_ms)
+local former = head(KEYS[1])
+local lost, earliest = {}, nil
+for _, item in ipairs(args.items) do
+  local t = held(item[1], item[2], now_ms)
+  if t then
+    redis.call('ZREM', KEYS[2], t.id)
+    redis.call('HSET', t.key, 'status', 'scheduled', 'token', '')
+    redis.call('ZADD', KEYS[1], t.planned, t.id)
+    earliest = math.min(earliest or t.planned, t.planned)
+  else
+    lost[#lost + 1] = item[2]
+  end
+end
+wake_others(KEYS[3], former, earliest)
+return cmsgpack.pack({ lost = lost, due = head(KEYS[1]), lapse = head(KEYS[2]) })

@@ -1,0 +1,26 @@
+-- The hash of a trigger, as every script of this folder reads and returns it.
+local function read(key, id, now_ms)
+  -- pcall: something that is no hash must not stop the whole partition; to the caller it is no trigger.
+  local raw = redis.pcall('HMGET', key, 'partition_key', 'interval', 'anchor', 'payload', 'epoch', 'status', 'planned',
+    'failures', 'error', 'revision', 'created', 'expires', 'token', 'attempt')
+  if raw.err or not raw[1] then
+    return nil
+  end
+  local expires = tonumber(raw[12])
+  if expires > 0 and expires <= now_ms then
+    return nil
+  end
+  return {
+    key = key, id = id, partition_key = raw[1], interval = tonumber(raw[2]), anchor = tonumber(raw[3]),
+    payload = raw[4], epoch = tonumber(raw[5]), status = raw[6], planned = tonumber(raw[7]),
+    failures = tonumber(raw[8]), error = raw[9], revision = tonumber(raw[10]), created = tonumber(raw[11]),
+    token = raw[13], attempt = tonumber(raw[14]),
+  }
+end
+
+local function reply(t)
+  return {
+    t.id, t.partition_key, t.interval, t.anchor, t.payload, t.epoch, t.status, t.planned, t.failures, t.error,
+    t.revision, t.created,
+  }
+end

@@ -1,0 +1,19 @@
+-- Removes a trigger, whatever its status, and remembers the epoch.
+-- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead
+-- args: now_ms, id, epoch, policy
+-- Returns {known = newer epoch} or {removed = whether there was one}.
+--!include record
+--!include tombstone
+
+local now_ms = now(args.now_ms)
+local t = read(KEYS[1], args.id, now_ms)
+local known = t and t.epoch or buried_epoch(KEYS[2], now_ms)
+if known and args.epoch < known then
+  return cmsgpack.pack({ known = known })
+end
+redis.call('DEL', KEYS[1])
+for index = 3, 5 do
+  redis.call('ZREM', KEYS[index], args.id)
+end
+bury_epoch(KEYS[2], args.epoch, now_ms, args.policy.tombstone_ms)
+return cmsgpack.pack({ removed = t ~= nil })

@@ -1,0 +1,47 @@
+-- Creates or replaces a trigger.
+-- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead
+-- args: now_ms, id, partition_key, interval, anchor, payload, epoch, channel
+-- Returns {known = newer epoch} or {trigger = record}.
+--!include record
+--!include heads
+--!include tombstone
+
+local now_ms = now(args.now_ms)
+local t = read(KEYS[1], args.id, now_ms)
+local known = t and t.epoch or buried_epoch(KEYS[2], now_ms)
+if known and args.epoch < known then
+  return cmsgpack.pack({ known = known })
+end
+
+local same_schedule = t and t.interval == args.interval and t.anchor == args.anchor
+if same_schedule and t.epoch == args.epoch then
+  -- A claim stays good: what it was given for still holds.
+  if t.partition_key ~= args.partition_key or t.payload ~= args.payload then
+    t.partition_key, t.payload, t.revision = args.partition_key, args.payload, t.revision + 1
+    redis.call('HSET', KEYS[1], 'partition_key', t.partition_key, 'payload', t.payload, 'revision', t.revision)
+  end
+  return cmsgpack.pack({ trigger = reply(t) })
+end
+
+-- The grid goes on where it was, so that no planned time is delivered twice. What completed begins again.
+local planned = args.anchor
+if same_schedule and t.status ~= 'completed' then
+  planned = t.planned
+end
+local saved = {
+  id = args.id, partition_key = args.partition_key, interval = args.interval, anchor = args.anchor,
+  payload = args.payload, epoch = args.epoch, status = 'scheduled', planned = planned, failures = 0, error = '',
+  revision = (t and t.revision or 0) + 1, created = t and t.created or now_ms,
+}
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[1], 'partition_key', saved.partition_key, 'interval', saved.interval, 'anchor', saved.anchor,
+  'payload', saved.payload, 'epoch', saved.epoch, 'status', saved.status, 'planned', saved.planned, 'failures', 0,
+  'error', '', 'revision', saved.revision, 'created', saved.created, 'expires', 0, 'token', '',
+  'attempt', t and t.attempt or 0)
+redis.call('PERSIST', KEYS[1])
+redis.call('ZREM', KEYS[4], args.id)
+redis.call('ZREM', KEYS[5], args.id)
+local former = head(KEYS[3])
+redis.call('ZADD', KEYS[3], planned, args.id)
+wake(args.channel, former, planned)
+return cmsgpack.pack({ trigger = reply(saved) })

@@ -1,0 +1,13 @@
+-- Makes a session the receiver of a partition, unless one with a newer epoch is.
+-- KEYS: 1 receiver, 2 due, 3 claimed
+-- args: now_ms, epoch, session, channel
+-- Returns {known = newer epoch} or {survey}.
+--!include heads
+
+local known = tonumber(redis.call('HGET', KEYS[1], 'epoch') or -1)
+if known > args.epoch then
+  return cmsgpack.pack({ known = known })
+end
+redis.call('HSET', KEYS[1], 'epoch', args.epoch, 'session', args.session)
+redis.call('PUBLISH', args.channel, string.format('receiver %.0f %s', args.epoch, args.session))
+return cmsgpack.pack({ survey = survey(KEYS[2], KEYS[3], now(args.now_ms)) })

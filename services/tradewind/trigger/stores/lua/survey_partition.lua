@@ -1,0 +1,7 @@
+-- Says what comes first in a partition.
+-- KEYS: 1 due, 2 claimed
+-- args: now_ms
+-- Returns {due, lapse, now_us}.
+--!include heads
+
+return cmsgpack.pack(survey(KEYS[1], KEYS[2], now(args.now_ms)))

@@ -1,0 +1,54 @@
+"""The wake channels in Redis: one per partition, all over the process's one subscriber connection."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.redis.subscriber import Subscriber
+from tradewind.trigger.domain.claim import Subscription
+from tradewind.trigger.ports import EarlierDue, NewReceiver, Wake
+from tradewind.trigger.stores.keys import Keys
+
+_log = structlog.get_logger(__name__)
+
+
+class RedisWakeChannel:
+    """WakeChannel over the messages `due <ms>` and `receiver <epoch> <session>` that scripts publish."""
+
+    def __init__(self, subscriber: Subscriber, keys: Keys) -> None:
+        self._subscriber = subscriber
+        self._keys = keys
+
+    async def listen(self, hear: Callable[[Wake], None], missed: Callable[[], None]) -> Callable[[], None]:
+        def deliver(partition: int, _channel: str, message: bytes) -> None:
+            wake = _wake(partition, message.decode(errors="replace"))
+            if wake is None:
+                _log.warning("unknown_wake", partition=partition, message=message[:100])
+            else:
+                hear(wake)
+
+        ends = await asyncio.gather(
+            *(
+                # All channels share a connection, so one of them tells of its gaps.
+                self._subscriber.subscribe(self._keys.wake(at), partial(deliver, at), missed if at == 0 else None)
+                for at in range(PARTITIONS)
+            )
+        )
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+
+def _wake(partition: int, message: str) -> Wake | None:
+    match message.split(" "):
+        case ["due", due_ms] if due_ms.isdecimal():
+            return EarlierDue(partition, int(due_ms))
+        case ["receiver", epoch, session] if epoch.isdecimal():
+            return NewReceiver(Subscription(partition, int(epoch), session))
+    return None

@@ -1,0 +1,113 @@
+"""What the Lua scripts answer, and how it becomes what the ports speak of."""
+
+from msgspec import Struct
+
+from tradewind.trigger.domain.claim import DueTrigger
+from tradewind.trigger.domain.schedule import Schedule
+from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
+from tradewind.trigger.ports import Claims, DeadLetter, Heads, Page, Position, Survey
+
+
+class Record(Struct, array_like=True):
+    """A trigger, in the order of `reply` in record.lua."""
+
+    id: str
+    partition_key: str
+    interval_ms: int
+    anchor_ms: int
+    payload_json: str
+    epoch: int
+    status: TriggerStatus
+    planned_ms: int
+    failures: int
+    error: str
+    revision: int
+    created_at_ms: int
+
+    def trigger(self) -> Trigger:
+        return Trigger(
+            self.id,
+            self.partition_key,
+            Schedule(self.anchor_ms, self.interval_ms),
+            self.payload_json,
+            self.epoch,
+            self.status,
+            self.planned_ms,
+            self.failures,
+            self.error,
+            self.revision,
+            self.created_at_ms,
+        )
+
+
+class SaveReply(Struct):
+    known: int | None = None
+    trigger: Record | None = None
+
+
+class RemoveReply(Struct):
+    known: int | None = None
+    removed: bool = False
+
+
+class PageReply(Struct):
+    triggers: list[Record]
+    more: bool
+    id: str | None = None
+    score: int | None = None
+
+    def page(self) -> Page:
+        end = Position(self.score, self.id) if self.id is not None and self.score is not None else None
+        return Page(tuple(record.trigger() for record in self.triggers), end, self.more)
+
+
+class SurveyReply(Struct):
+    now_us: int
+    due: int | None = None
+    lapse: int | None = None
+
+    def survey(self) -> Survey:
+        return Survey(Heads(self.due, self.lapse), self.now_us)
+
+
+class SubscribeReply(Struct):
+    known: int | None = None
+    survey: SurveyReply | None = None
+
+
+class DeadReply(Struct, array_like=True):
+    id: str
+    failures: int
+    error: str
+
+    def letter(self) -> DeadLetter:
+        return DeadLetter(self.id, self.failures, self.error)
+
+
+class ClaimReply(Struct, array_like=True):
+    record: Record
+    token: str
+
+
+class ClaimsReply(Struct):
+    ended: bool = False
+    claims: list[ClaimReply] = []
+    deadline: int = 0
+    survey: SurveyReply | None = None
+    dead: list[DeadReply] = []
+    orphans: list[str] = []
+
+    def answer(self) -> Claims:
+        return Claims(
+            self.survey.survey() if self.survey else None,
+            tuple(DueTrigger(claim.record.trigger(), claim.token, self.deadline) for claim in self.claims),
+            tuple(dead.letter() for dead in self.dead),
+            tuple(self.orphans),
+        )
+
+
+class SettleReply(Struct):
+    lost: list[str]
+    due: int | None = None
+    lapse: int | None = None
+    dead: list[DeadReply] = []

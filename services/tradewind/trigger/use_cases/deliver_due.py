@@ -1,0 +1,281 @@
+"""Delivering due triggers to one receiver: sleep until something is due, claim it, take the answers."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+
+from tradewind.trigger.domain.claim import Ack, DueTrigger, Extension, Nack, Subscription, Token
+from tradewind.trigger.ports import ClaimOrder, ClaimStore, EarlierDue, Heads, NewReceiver, Settlement, Survey
+from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
+from tradewind.trigger.use_cases.receivers import Receivers, alarm
+from tradewind.trigger.use_cases.watched_partition import WatchedPartition
+
+_LATE_US = 300
+"""A claim is sent so long after the due time, so that it does not reach the store just before it."""
+
+_LEAST_REST_S = 0.0005
+"""After a claim that came too early all the same, the next try waits at least so long."""
+
+_CLAIMED_AT_ONCE = 256
+"""So many are claimed before they are sent on their way: of a thousand, the first need not wait for the last."""
+
+_JUMP_US = 5_000
+"""When the store's clock has jumped by so much, every partition is asked for its time anew."""
+
+Result = TypeVar("Result")
+
+_log = structlog.get_logger(__name__)
+
+
+def local_us() -> int:
+    """Return microseconds by a clock that nobody sets."""
+    return time.monotonic_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What a receiver is told at a time: due triggers, tokens that held nothing, partitions it receives no more."""
+
+    due: tuple[DueTrigger, ...] = ()
+    lost: tuple[str, ...] = ()
+    ended: tuple[int, ...] = ()
+
+
+class Delivery:
+    """One receiver's stream. `next` is called by one task; the other methods meanwhile by others."""
+
+    def __init__(
+        self,
+        claims: ClaimStore,
+        receivers: Receivers,
+        credits: int,
+        lease_ms: int,
+        fallback_s: float,
+        clock_us: Callable[[], int] = local_us,
+    ) -> None:
+        self.session = secrets.token_hex(8)
+        self._claims = claims
+        self._receivers = receivers
+        self._lease_ms = lease_ms
+        self._fallback_us = int(fallback_s * 1_000_000)
+        self._clock_us = clock_us
+        self._held = HeldClaims(credits)
+        self._watched: dict[int, WatchedPartition] = {}
+        self._lost: list[str] = []
+        self._ended: list[int] = []
+        self._stirred = asyncio.Event()
+        self._look_at_us = clock_us() + self._fallback_us
+        self._looks = 0
+        self._claiming: asyncio.Future[tuple[DueTrigger, ...]] | None = None
+        receivers.enter(self)
+
+    async def subscribe(self, subscriptions: Iterable[tuple[int, int]]) -> None:
+        """Deliver these (partition, epoch) from now on; those that a newer owner receives end at once."""
+        wanted = [Subscription(partition, epoch, self.session) for partition, epoch in subscriptions]
+        asked_us = self._clock_us()
+        # Watched before the store answers: what is published from its answer on must find somebody who listens.
+        watched = {each.partition: WatchedPartition(each) for each in wanted}
+        former = {each.partition: self._watched.get(each.partition) for each in wanted}
+        self._watched.update(watched)
+        for subscription, answer in zip(wanted, await self._whole(self._claims.subscribe(wanted)), strict=True):
+            partition = subscription.partition
+            before = former[partition]
+            if isinstance(answer, Survey):
+                watched[partition].confirmed = True
+                self._surveyed(watched[partition], answer, asked_us, self._clock_us())
+                self._receivers.hear(NewReceiver(subscription))
+            elif before is not None and before.subscription.epoch == answer:
+                # It was its own newer one that stood against it.
+                before.expect(Heads(watched[partition].due_ms))
+                self._watched[partition] = before
+            else:
+                self._end(partition)
+        self._stirred.set()
+
+    def unsubscribe(self, partitions: Iterable[int]) -> None:
+        """Deliver these no more; what is claimed already may still be answered."""
+        for partition in partitions:
+            self._watched.pop(partition, None)
+
+    async def answer(self, acks: Sequence[Ack], nacks: Sequence[Nack], extensions: Sequence[Extension]) -> None:
+        """Settle claims; tokens that hold nothing are told with the next parcel."""
+        if acks:
+            settlement = await self._whole(self._claims.ack(acks, self.session))
+            self._settled(settlement, [ack.token for ack in acks])
+        if nacks:
+            settlement = await self._whole(self._claims.nack(nacks, self.session))
+            self._settled(settlement, [nack.token for nack in nacks])
+        if extensions:
+            self._settled(await self._whole(self._claims.extend(extensions)), ())
+            for extension in extensions:
+                self._held.extend(extension.token, self._clock_us() + extension.lease_ms * 1000)
+
+    def lose(self, tokens: Iterable[str]) -> None:
+        """Tell the receiver that these hold nothing."""
+        self._lost += tokens
+        self._stirred.set()
+
+    async def next(self) -> Parcel:
+        """Return what there is to tell as soon as there is something."""
+        while True:
+            self._stirred.clear()
+            due = await self._claim()
+            if due or self._lost or self._ended:
+                parcel = Parcel(due, tuple(self._lost), tuple(self._ended))
+                self._lost, self._ended = [], []
+                return parcel
+            await self._rest()
+
+    def close(self) -> None:
+        """End it, and give back what it holds, also what a claim under way still brings."""
+        self._receivers.leave(self)
+        self._watched.clear()
+        self._receivers.leave_behind(self._give_all_back())
+
+    def expect(self, partition: int, due_ms: int) -> None:
+        watched = self._watched.get(partition)
+        if watched is not None:
+            watched.expect(Heads(due_ms))
+            self._stirred.set()
+
+    def doubt(self, partition: int, session: str) -> None:
+        watched = self._watched.get(partition)
+        if watched is not None and session != self.session:
+            watched.doubted = True
+            self._stirred.set()
+
+    def look(self) -> None:
+        self._look_at_us = 0
+        self._stirred.set()
+
+    async def _claim(self) -> tuple[DueTrigger, ...]:
+        now_us = self._clock_us()
+        ready = sorted(
+            (next_us, partition)
+            for partition, watched in self._watched.items()
+            if (next_us := watched.next_us()) is not None and next_us <= now_us
+        )
+        if not ready:
+            return ()
+        share, rest = divmod(min(self._held.room(now_us), _CLAIMED_AT_ONCE), len(ready))
+        limits = {
+            partition: limit
+            for at, (_, partition) in enumerate(ready)
+            if (limit := share + (at < rest)) or self._watched[partition].doubted
+        }
+        if not limits:
+            return ()
+        watched = {self._watched[partition]: limit for partition, limit in limits.items()}
+        # When the stream is cut off meanwhile, what it claims must still be given back.
+        self._claiming = self._receivers.carry_out(self._claim_up_to(watched))
+        return await asyncio.shield(self._claiming)
+
+    async def _claim_up_to(self, limits: dict[WatchedPartition, int]) -> tuple[DueTrigger, ...]:
+        nonce = secrets.token_hex(6)
+        orders = []
+        for each, limit in limits.items():
+            each.claiming()
+            orders.append(ClaimOrder(each.subscription, limit, self._lease_ms, nonce))
+        asked_us = self._clock_us()
+        answers = await self._claims.claim_due(orders)
+        answered_us = self._clock_us()
+        due: list[DueTrigger] = []
+        for each, answer in zip(limits, answers, strict=True):
+            alarm(answer.dead, answer.orphans)
+            if self._watched.get(each.subscription.partition) is not each:
+                # It was unsubscribed, or subscribed anew, while the claim was under way.
+                self._receivers.leave_behind(self._give_back([token_of(one) for one in answer.due]))
+            elif answer.survey is None:
+                self._end(each.subscription.partition)
+            else:
+                self._surveyed(each, answer.survey, asked_us, answered_us)
+                self._held.add(answer.due, each.time.offset_us)
+                due += answer.due
+        return tuple(due)
+
+    def _end(self, partition: int) -> None:
+        if self._watched.pop(partition, None) is not None:
+            self._ended.append(partition)
+            self._stirred.set()
+            self._receivers.leave_behind(self._give_back(self._held.take(partition)))
+
+    async def _rest(self) -> None:
+        now_us = self._clock_us()
+        if self._watched and now_us >= self._look_at_us:
+            await self._look_around()
+            return
+        wakes = [self._look_at_us] if self._watched else []
+        if self._held.room(now_us):
+            nexts = [watched.next_us() for watched in self._watched.values()]
+            wakes += [next_us + _LATE_US for next_us in nexts if next_us is not None]
+        elif (lapse_us := self._held.first_lapse_us()) is not None:
+            wakes.append(lapse_us)
+        if not wakes:
+            await self._stirred.wait()
+            return
+        loop = asyncio.get_running_loop()
+        alarm_clock = loop.call_later(max(_LEAST_REST_S, (min(wakes) - now_us) / 1e6), self._stirred.set)
+        try:
+            await self._stirred.wait()
+        finally:
+            alarm_clock.cancel()
+
+    async def _look_around(self) -> None:
+        """One round trip now and then, in case a wake was lost; surveys one partition after the other."""
+        partitions = list(self._watched)
+        self._looks += 1
+        surveyed = partitions[self._looks % len(partitions)]
+        asked_us = self._clock_us()
+        self._look_at_us = asked_us + self._fallback_us
+        heads, survey = await self._whole(self._claims.look(partitions, surveyed))
+        for partition, due_ms in heads.items():
+            if partition in self._watched:
+                self._watched[partition].expect(Heads(due_ms))
+        if surveyed in self._watched:
+            self._surveyed(self._watched[surveyed], survey, asked_us, self._clock_us())
+
+    def _surveyed(self, watched: WatchedPartition, survey: Survey, asked_us: int, answered_us: int) -> None:
+        if watched.surveyed(survey, asked_us, answered_us) > _JUMP_US:
+            # A claim order brings the time with it; nobody may sleep by a clock that is no more.
+            for each in self._watched.values():
+                each.doubted = True
+            self._stirred.set()
+
+    async def _whole(self, call: Coroutine[Any, Any, Result]) -> Result:
+        return await asyncio.shield(self._receivers.carry_out(call))
+
+    def _settled(self, settlement: Settlement, ended: Iterable[Token]) -> None:
+        alarm(settlement.dead)
+        for token in ended:
+            self._held.drop(token)
+        for lost in filter(None, map(Token.parse, settlement.lost)):
+            self._held.drop(lost)
+        for partition, heads in settlement.heads.items():
+            if partition in self._watched:
+                self._watched[partition].expect(heads)
+            elif heads.due_ms is not None:
+                self._receivers.hear(EarlierDue(partition, heads.due_ms))
+        self.lose(settlement.lost)
+
+    async def _give_all_back(self) -> None:
+        if self._claiming is not None:
+            await asyncio.gather(self._claiming, return_exceptions=True)
+        await self._give_back(self._held.take())
+
+    async def _give_back(self, tokens: Sequence[Token]) -> None:
+        if not tokens:
+            return
+        try:
+            settlement = await self._claims.give_back(tokens, self.session)
+        except Exception as error:
+            # Nothing is lost: the leases lapse, and whoever receives then gets them.
+            _log.warning("claims_not_given_back", count=len(tokens), error=str(error))
+            return
+        for partition, heads in settlement.heads.items():
+            if heads.due_ms is not None:
+                self._receivers.hear(EarlierDue(partition, heads.due_ms))

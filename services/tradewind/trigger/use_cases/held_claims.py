@@ -1,0 +1,60 @@
+"""The claims that a receiver holds, as far as its credits go."""
+
+from collections.abc import Iterable
+
+from tradewind.trigger.domain.claim import DueTrigger, Token
+
+
+class HeldClaims:
+    """Tokens and their deadlines in local microseconds; a trigger delivered again replaces the claim before."""
+
+    def __init__(self, credits: int) -> None:
+        self._credits = credits
+        self._deadlines: dict[Token, int] = {}
+        self._by_trigger: dict[tuple[int, str], Token] = {}
+
+    def add(self, due: Iterable[DueTrigger], offset_us: int) -> None:
+        """Hold what was just claimed from a store whose clock is `offset_us` ahead."""
+        for each in due:
+            token = token_of(each)
+            before = self._by_trigger.get((token.partition, token.trigger_id))
+            if before is not None:
+                self.drop(before)
+            self._by_trigger[token.partition, token.trigger_id] = token
+            self._deadlines[token] = each.deadline_ms * 1000 - offset_us
+
+    def drop(self, token: Token) -> None:
+        """Hold a claim no more; fine when it was not held."""
+        if self._deadlines.pop(token, None) is not None:
+            del self._by_trigger[token.partition, token.trigger_id]
+
+    def extend(self, token: Token, deadline_us: int) -> None:
+        """Move the deadline of a claim, if it is held."""
+        if token in self._deadlines:
+            self._deadlines[token] = deadline_us
+
+    def room(self, now_us: int) -> int:
+        """Return how many more may be claimed; lapsed claims take no room."""
+        if len(self._deadlines) >= self._credits:
+            for token in [token for token, deadline_us in self._deadlines.items() if deadline_us <= now_us]:
+                self.drop(token)
+        return max(0, self._credits - len(self._deadlines))
+
+    def first_lapse_us(self) -> int | None:
+        """Return when the first of them lapses, None when there is none."""
+        return min(self._deadlines.values(), default=None)
+
+    def take(self, partition: int | None = None) -> list[Token]:
+        """Return those of a partition, or all, and hold them no more."""
+        taken = [token for token in self._deadlines if partition in (None, token.partition)]
+        for token in taken:
+            self.drop(token)
+        return taken
+
+
+def token_of(due: DueTrigger) -> Token:
+    """Return the token of a claim that a store made."""
+    token = Token.parse(due.token)
+    if token is None:
+        raise ValueError(f"the store made a token that is none: {due.token}")
+    return token

@@ -1,0 +1,56 @@
+"""A partition as its receiver knows it: when something is next to be done there, by the store's clock."""
+
+from dataclasses import dataclass, field
+
+from tradewind.trigger.domain.claim import Subscription
+from tradewind.trigger.domain.store_time import StoreTime
+from tradewind.trigger.ports import Heads, Survey
+
+
+@dataclass(slots=True, eq=False)
+class WatchedPartition:
+    """Times are None when there is nothing; what was heard while a claim was under way is never forgotten.
+
+    Until the store has `confirmed` the subscription there is nothing to be done. `doubted` says that somebody else may
+    be the receiver by now, or that the store's clock was set; a claim order finds out.
+    """
+
+    subscription: Subscription
+    due_ms: int | None = None
+    lapse_ms: int | None = None
+    confirmed: bool = False
+    doubted: bool = False
+    time: StoreTime = field(default_factory=StoreTime)
+
+    def claiming(self) -> None:
+        """Forget the times: the claim that begins now will tell, and what is heard meanwhile comes on top."""
+        self.due_ms = self.lapse_ms = None
+        self.doubted = False
+
+    def expect(self, heads: Heads) -> None:
+        """Take note of times, as far as they are earlier than those known."""
+        self.due_ms = _earlier(self.due_ms, heads.due_ms)
+        self.lapse_ms = _earlier(self.lapse_ms, heads.lapse_ms)
+
+    def surveyed(self, survey: Survey, asked_us: int, answered_us: int) -> int:
+        """Take note of what the store told, asked and answered at these local times.
+
+        Returns by how much its clock has jumped, in microseconds.
+        """
+        self.expect(survey.heads)
+        return self.time.observe(survey.now_us, asked_us, answered_us)
+
+    def next_us(self) -> int | None:
+        """Return the local time at which there is something to claim, to take back or to find out."""
+        if not self.confirmed:
+            return None
+        if self.doubted:
+            return 0
+        next_ms = _earlier(self.due_ms, self.lapse_ms)
+        return None if next_ms is None else next_ms * 1000 - self.time.offset_us
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

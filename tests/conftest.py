@@ -1,0 +1,43 @@
+"""Fixtures that every test may use: real stores with a fresh key space."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS, RedisServer, RedisServers, redis_kinds
+from tradewind.server.logs import quieten_logging
+
+
+def pytest_configure() -> None:
+    """Log as a program does that has not said how, in every test alike; `capture_logs` would count as a choice."""
+    quieten_logging("warning")
+
+
+def pytest_report_header() -> str:
+    """Say once which redis-server the suite runs on besides the embedded store."""
+    if SYSTEM_REDIS:
+        return f"redis-server on PATH: {SYSTEM_REDIS}"
+    return "redis-server on PATH: none" + (", but TRADEWIND_REQUIRE_REDIS=1" if REDIS_REQUIRED else "")
+
+
+@pytest.fixture(scope="session")
+def redis_servers() -> Iterator[RedisServers]:
+    """The stores of this test process, each started when first needed."""
+    servers = RedisServers()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture(scope="session", params=redis_kinds())
+def running_redis(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer:
+    """A store as it is, for what outlives one test (a stateful property test); flush and close clients yourself."""
+    return redis_servers.get(request.param)
+
+
+@pytest_asyncio.fixture
+async def redis_server(running_redis: RedisServer) -> AsyncIterator[RedisServer]:
+    """A store without keys, once per kind; closes the clients that the test opened with `connect`."""
+    await running_redis.flush()
+    yield running_redis
+    await running_redis.close_clients()

@@ -1,0 +1,69 @@
+"""What docs/batches.md shows is so: its code runs, its commands and calls exist."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+from examples.screening.nodes import screen_share
+from tests.house.project import ROOT
+from tradewind.api.node_task_manager.v1 import batch_pb2, node_task_manager_service_pb2
+from tradewind.client import Client, SyncClient
+from tradewind.testing import running_stack
+
+PAGE = (ROOT / "docs" / "batches.md").read_text(encoding="utf-8")
+SCREENING = (ROOT / "examples" / "screening" / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str, page: str = PAGE) -> list[str]:
+    """Return the page's code of a language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+COMMANDS = sorted(
+    {
+        " ".join(line.split()[2:4] if line.split()[2] in ("task", "batch") else line.split()[2:3])
+        for page in (PAGE, SCREENING)
+        for block in blocks("console", page)
+        for line in block.splitlines()
+        if line.startswith("$ tradewind ")
+    }
+)
+
+
+async def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    first, synchronous, more = blocks("python")
+    async with running_stack([screen_share]) as client:
+        await _run(first, client)
+        shown = capsys.readouterr().out.splitlines()
+        assert (shown[0], shown[-13].split()[-1], shown[-12].split()[0]) == ("-0.151", "100.0", "2005-01")
+        scope: dict[str, Any] = {"SyncClient": SyncClient, "address": client.addresses.node_task_manager}
+        await asyncio.to_thread(exec, synchronous, scope)
+        assert capsys.readouterr().out == "3 of 3\n"
+        await _run(more, client)
+        assert capsys.readouterr().out.strip() in ("cancelled", "completed")
+
+
+async def _run(code: str, client: Client) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"async def shown(client):\n{textwrap.indent(code, '    ')}", scope)
+    await asyncio.wait_for(scope["shown"](client), 30)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_exists(command: str) -> None:
+    ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_the_calls_exist() -> None:
+    methods = node_task_manager_service_pb2.DESCRIPTOR.services_by_name["NodeTaskManagerService"].methods_by_name
+    named = re.findall(r"\b(?:Submit|Get|List|Cancel|Watch|Terminate)(?:Task|Batch|Node)\w*", PAGE)
+    assert sorted(set(named) - set(methods)) == []
+    (message,) = re.findall(r"-d '(.*?)'", PAGE)
+    batch_pb2.SubmitBatchRequest(**json.loads(message))

@@ -1,0 +1,69 @@
+"""What the documents name exists: files, modules to run, make targets."""
+
+import fnmatch
+import importlib.util
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.house.project import ROOT, project_files
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("libs", "services", "protos", "tests", "docs", "examples", "benchmarks", "tools", "k8s", r"\.ci")
+
+# A path in text or code, such as libs/tradewind/server/clock.py or services/tradewind/<context>/domain/.
+PATH = re.compile(rf"(?<![\w./<>:-])(?:{'|'.join(FOLDERS)})/[\w./<>*-]*")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+MODULE = re.compile(r"\bpython3? -m ((?:examples|benchmarks|tools|tradewind)(?:\.\w+)*)")
+TARGET = re.compile(r"(?:`|^\$? *)make ([a-z][a-z-]*)", re.MULTILINE)
+
+pytestmark = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def paths_in(text: str) -> set[str]:
+    """Return what looks like a path of the project, without the full stop of a sentence; `<name>` becomes `*`."""
+    return {re.sub(r"<[^>]*>", "*", path.rstrip(".")) for path in PATH.findall(text)}
+
+
+def links_in(text: str) -> set[str]:
+    """Return the targets of links that stay inside the project."""
+    return {target for target in LINK.findall(text) if "://" not in target and not target.startswith("mailto:")}
+
+
+@cache
+def names() -> set[str]:
+    """Return what a clone has: every file and every folder above one."""
+    files = project_files()
+    return {path.as_posix() for file in files for path in (file, *file.parents)}
+
+
+def exists(folder: Path, path: str) -> bool:
+    """Tell whether a path or pattern below the folder leads to something that a clone has."""
+    name = os.path.normpath((folder / path).relative_to(ROOT))
+    return bool(fnmatch.filter(names(), name)) if "*" in name else name in names()
+
+
+def test_paths_exist(document: Path) -> None:
+    """A reader who follows a path finds the file."""
+    text = document.read_text(encoding="utf-8")
+    missing = {path for path in paths_in(text) if not exists(ROOT, path)}
+    missing |= {link for link in links_in(text) if not exists(document.parent, link)}
+
+    assert sorted(missing) == []
+
+
+def test_modules_can_be_run(document: Path) -> None:
+    """A reader who types `python -m ...` gets an answer."""
+    modules = set(MODULE.findall(document.read_text(encoding="utf-8")))
+
+    assert sorted(module for module in modules if importlib.util.find_spec(module) is None) == []
+
+
+def test_make_targets_exist(document: Path) -> None:
+    """A reader who types `make ...` does not hear that there is no rule."""
+    rules = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+    assert sorted(set(TARGET.findall(document.read_text(encoding="utf-8"))) - rules) == []

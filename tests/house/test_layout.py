@@ -1,0 +1,71 @@
+"""The `tradewind` namespace spans two roots, and its parts look alike."""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.house.project import NAMESPACE_ROOTS, ROOT, parts
+
+API = ROOT / "libs" / "tradewind" / "api"
+
+# What a domain may use of the shared code: values and names, nothing that waits, sends or stores.
+PURE = {"tradewind.server.faults", "tradewind.server.identifiers", "tradewind.server.partitions"}
+# Of the standard library, what would bring in a clock, chance, the environment or an event loop.
+IMPURE = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
+
+
+def imported(module: Path) -> set[str]:
+    """Return the modules that a Python file imports, by their full names."""
+    names: set[str] = set()
+    for statement in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(statement, ast.Import):
+            names |= {alias.name for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            names.add(statement.module or "")
+    return names
+
+
+def test_the_namespace_has_no_init_of_its_own() -> None:
+    """One `__init__.py` there would hide the other root from Python."""
+    forbidden = [root / "__init__.py" for root in NAMESPACE_ROOTS] + sorted(API.rglob("__init__.py"))
+
+    assert [str(path.relative_to(ROOT)) for path in forbidden if path.exists()] == []
+
+
+@pytest.mark.parametrize("part", sorted(set(parts()) - {"tradewind.api"}))
+def test_a_part_is_a_typed_package(part: str) -> None:
+    """Each package below a part has its `__init__.py`, and what users import says that it is typed."""
+    folder = parts()[part]
+    packages = {path.parent for path in folder.rglob("*.py")}
+    expected = [package / "__init__.py" for package in sorted(packages)]
+    if folder.parent == NAMESPACE_ROOTS[0]:
+        expected.append(folder / "py.typed")
+
+    assert [str(path.relative_to(ROOT)) for path in expected if not path.exists()] == []
+
+
+def test_every_part_is_under_the_import_contracts() -> None:
+    """A part that import-linter does not know could import what it likes."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+    assert settings["tool"]["importlinter"]["root_packages"] == sorted(parts())
+
+
+DOMAINS = sorted(NAMESPACE_ROOTS[1].glob("*/domain/**/*.py"))
+
+
+@pytest.mark.parametrize("module", DOMAINS, ids=lambda module: str(module.relative_to(NAMESPACE_ROOTS[1])))
+def test_a_domain_is_pure(module: Path) -> None:
+    """A domain is plain Python: the standard library without its clocks and chance, itself, and shared values."""
+    own = ".".join(("tradewind", *module.relative_to(NAMESPACE_ROOTS[1]).parts[:2]))
+    foreign = {
+        name
+        for name in imported(module)
+        if not (name == own or name.startswith(f"{own}.") or name in PURE)
+        and (name.partition(".")[0] not in sys.stdlib_module_names or name.partition(".")[0] in IMPURE)
+    }
+
+    assert foreign == set()

@@ -1,0 +1,70 @@
+"""What the README shows is so: its code runs, its flow is sound, its commands exist."""
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.house.project import ROOT
+from tradewind.api.scheduler.v1 import scheduler_service_pb2
+from tradewind.scheduler.domain.flow_analysis import analyze
+from tradewind.scheduler.domain.weather import read_weather_json
+from tradewind.testing import running_stack
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """Return the README's code of a language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+COMMANDS = sorted(
+    {
+        " ".join(word for word in line.split()[2:4] if word.isalpha() and word not in ("momentum",))
+        for block in blocks("console")
+        for line in block.splitlines()
+        if line.startswith("$ tradewind ")
+    }
+)
+
+
+async def test_the_node_and_its_test_run() -> None:
+    node, _, test = blocks("python")
+    scope: dict[str, Any] = {}
+    exec(node.replace("Worker([moving_average]).run()", ""), scope)
+    exec(test, scope)
+    await scope["test_the_average"]()
+
+
+async def test_the_client_runs_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    import examples.momentum.nodes as nodes
+
+    _, shown, _ = blocks("python")
+    body = shown.split("async with Client() as client:\n")[1]
+    scope: dict[str, Any] = {}
+    exec(f"async def shown(client):\n{body}", scope)
+    offered = [value for value in vars(nodes).values() if hasattr(value, "type") and callable(value)]
+    async with running_stack(offered) as client:
+        await scope["shown"](client)
+    assert "'month': '2001-04'" in capsys.readouterr().out
+
+
+def test_the_flow_has_no_fault() -> None:
+    (flow,) = blocks("json")
+    assert not analyze(read_weather_json(flow), None).violations
+    json.loads(flow)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_exists(command: str) -> None:
+    ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_the_method_that_grpcurl_calls_exists() -> None:
+    (method,) = re.findall(r"tradewind\.api\.scheduler\.v1\.SchedulerService/(\w+)", README)
+    assert method in scheduler_service_pb2.DESCRIPTOR.services_by_name["SchedulerService"].methods_by_name

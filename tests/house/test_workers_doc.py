@@ -1,0 +1,72 @@
+"""What docs/workers.md shows runs, and what it says of numbers and names is so."""
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.house.project import ROOT
+from tests.unit.worker.attempts import Bench
+from tradewind.testing import run_node
+from tradewind.worker import Node, Worker
+from tradewind.worker.processes.pool import ProcessPool
+from tradewind.worker.processes.targets import locate
+from tradewind.worker.secrets import environment_name
+
+TEXT = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
+CODE = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
+
+
+@pytest.fixture
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """All its code as one module."""
+    (tmp_path / "shown_in_workers.py").write_text(CODE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield import_module("shown_in_workers")
+    del sys.modules["shown_in_workers"]
+
+
+async def test_its_nodes_run(shown: ModuleType) -> None:
+    assert (await run_node(shown.moving_average, prices=[1, 2, 3, 4], config={"window": 2})).output == 3.5
+    assert (await run_node(shown.vote, opinions=[0.9, 0.7])).outputs == {"buy": 0.8}
+    assert (await run_node(shown.fetch, symbol="IBM")).output == 3
+    assert (await run_node(shown.convert, price=10, config={"rate": 2})).output == 20
+    assert (await run_node(shown.poll, stop="enough")).terminated
+    closed = (await run_node(shown.order, state="closed")).error
+    assert closed is not None
+    assert (closed.type, closed.non_retryable) == ("AccountClosed", True)
+
+
+async def test_its_process_runs_in_one(shown: ModuleType) -> None:
+    assert isinstance(shown.simulate, Node)
+    pool = ProcessPool(1, {"simulate": locate(shown.simulate)})
+    async with Bench([shown.simulate], processes=pool) as bench:
+        run = await bench.run(bench.assignment("simulate", config_json='{"paths": 2}'))
+    assert run.output == pytest.approx(0.42, abs=0.001)
+
+
+async def test_its_tests_pass(shown: ModuleType) -> None:
+    tests = [value for name, value in vars(shown).items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        await test()
+
+
+def test_its_numbers_are_the_defaults() -> None:
+    parameters = inspect.signature(Worker).parameters
+    for name in ("capacity", "thread_capacity"):
+        assert f"`{name}` ({parameters[name].default})" in TEXT
+    assert f"with {parameters['stuck_thread_limit'].default} of them (`stuck_thread_limit`)" in TEXT
+    assert f"for `grace` seconds ({parameters['grace'].default:g})" in TEXT
+    assert parameters["process_capacity"].default is None
+
+
+def test_its_secret_has_that_name() -> None:
+    (config,) = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
+    assert f"`{environment_name(json.loads(config)['key']['$secret'])}`" in TEXT

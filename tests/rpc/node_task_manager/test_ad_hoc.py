@@ -1,0 +1,380 @@
+"""Ad-hoc tasks and batches over a real channel."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start
+from tests.rpc.node_task_manager.test_calls import claim, complete, reason_of
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import batch_pb2 as pb2
+from tradewind.api.node_task_manager.v1 import config_pb2, node_task_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as service_pb2
+
+NOOP = {"user_id": "ann", "node_type": "noop"}
+
+
+async def submit_task(ntm: Ntm, **fields: Any) -> pb2.SubmitTaskResponse:
+    return await ntm.stub.SubmitTask(pb2.SubmitTaskRequest(**{**NOOP, "parameters_json": '{"x":1}', **fields}))
+
+
+async def submit_batch(ntm: Ntm, *pages: Sequence[str], **head: Any) -> pb2.SubmitBatchResponse:
+    """Submit a batch in one message a page."""
+    total = head.pop("total", sum(map(len, pages)))
+
+    async def messages() -> AsyncIterator[pb2.SubmitBatchRequest]:
+        for at, page in enumerate(pages):
+            first = pb2.BatchHead(**{**NOOP, "total": total, **head}) if at == 0 else None
+            yield pb2.SubmitBatchRequest(head=first, parameters_json=page)
+
+    return await ntm.stub.SubmitBatch(messages())
+
+
+async def get_batch(ntm: Ntm, batch_id: str, user_id: str = "ann") -> pb2.GetBatchResponse:
+    return await ntm.stub.GetBatch(pb2.GetBatchRequest(batch_id=batch_id, user_id=user_id))
+
+
+def numbers(progress: pb2.BatchProgress) -> tuple[int, ...]:
+    """Queued, running, completed, failed, cancelled."""
+    return progress.queued, progress.running, progress.completed, progress.failed, progress.cancelled
+
+
+async def refused(call: Any) -> tuple[grpc.StatusCode, str, list[str]]:
+    """Return code, reason and the paths of what is wrong with a call."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    status = rpc_status.from_call(caught.value)  # type: ignore[arg-type]
+    request = error_details_pb2.BadRequest()
+    for detail in status.details:
+        detail.Unpack(request)
+    return caught.value.code(), reason_of(caught.value), [each.field for each in request.field_violations]
+
+
+async def no_key_of(ntm: Ntm, user_id: str) -> bool:
+    """Say that nothing of a user is listed."""
+    tasks = await ntm.stub.ListTasks(pb2.ListTasksRequest(user_id=user_id))
+    batches = await ntm.stub.ListBatches(pb2.ListBatchesRequest(user_id=user_id))
+    return not tasks.tasks and not batches.batches
+
+
+async def test_a_task_runs_with_its_parameters_as_config_and_keeps_its_result(ntm: Ntm) -> None:
+    task = (await submit_task(ntm)).task
+    assert task.node_task_id.startswith("task:")
+    assert (task.status, task.config_json) == (node_task_pb2.NODE_TASK_STATUS_PENDING, '{"x":1}')
+    assert task.reason == 'waits for a worker that offers "noop" to have room'
+    (given,) = await claim(ntm)
+    assert (given.node_task_id, given.flow_id, given.node_id, given.user_id) == (task.node_task_id, "", "", "ann")
+    assert given.config_json == '{"x":1}'
+    await complete(ntm, given.token)
+    request = pb2.GetTaskRequest(task_id=task.node_task_id, user_id="ann", include_outputs=True)
+    ended = (await ntm.stub.GetTask(request)).task
+    assert (ended.status, ended.outputs[0].value_json) == (node_task_pb2.NODE_TASK_STATUS_COMPLETED, "1")
+    outputs = service_pb2.GetNodeOutputsRequest(
+        node_tasks=[service_pb2.NodeTaskReference(node_task_id=task.node_task_id, user_id="ann")]
+    )
+    assert (await ntm.stub.GetNodeOutputs(outputs)).node_tasks[0].outputs[0].value_json == "1"
+
+
+async def test_a_request_id_gets_the_first_answer_and_refuses_other_work(ntm: Ntm) -> None:
+    first = await submit_task(ntm, request_id="r1")
+    again = await submit_task(ntm, request_id="r1")
+    assert (again.task.node_task_id, first.duplicate, again.duplicate) == (first.task.node_task_id, False, True)
+    assert (await submit_task(ntm, request_id="r1", user_id="bob")).task.node_task_id != first.task.node_task_id
+    refusal = await refused(submit_task(ntm, request_id="r1", parameters_json='{"x":2}'))
+    assert refusal[:2] == (grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
+    batch = await submit_batch(ntm, ["{}", "{}"], request_id="r1")
+    assert (await submit_batch(ntm, ["{}"], ["{}"], request_id="r1")).batch.batch_id == batch.batch.batch_id
+    refusal = await refused(submit_batch(ntm, ["{}", '{"x":1}'], request_id="r1"))
+    assert refusal[:2] == (grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
+    assert len(await claim(ntm)) == 4
+    without = [(await submit_task(ntm)).task.node_task_id for _ in range(2)]
+    assert without[0] != without[1]
+
+
+async def test_a_batch_counts_exactly_and_gives_its_results_in_order(ntm: Ntm) -> None:
+    batch = (await submit_batch(ntm, ['{"x":0}', '{"x":1}'], ['{"x":2}'])).batch
+    assert (batch.status, batch.node_type, batch.progress.total) == (pb2.BATCH_STATUS_QUEUED, "noop", 3)
+    given = sorted(await claim(ntm, 2), key=lambda each: each.node_task_id)
+    assert [each.node_task_id for each in given] == [f"batch:{batch.batch_id}:{at}" for at in (0, 1)]
+    assert [json.loads(each.config_json) for each in given] == [{"x": 0}, {"x": 1}]
+    assert numbers((await get_batch(ntm, batch.batch_id)).batch.progress) == (1, 2, 0, 0, 0)
+    await complete(ntm, given[1].token)
+    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="it broke")
+    failures = [work_pb2.NodeTaskFailure(token=given[0].token, error=error)]
+    await ntm.stub.FailNodeTasks(service_pb2.FailNodeTasksRequest(worker_id="u1", failures=failures))
+    answer = await get_batch(ntm, batch.batch_id)
+    assert (numbers(answer.batch.progress), answer.batch.progress.percent) == ((1, 0, 1, 1, 0), 66.66)
+    assert answer.reason.startswith("waits for a worker")
+    (last,) = await claim(ntm)
+    await complete(ntm, last.token)
+    ended = (await get_batch(ntm, batch.batch_id)).batch
+    assert (ended.status, numbers(ended.progress)) == (pb2.BATCH_STATUS_PARTIAL, (0, 0, 2, 1, 0))
+    assert ended.progress.percent == 100
+    page = pb2.ListBatchResultsRequest(batch_id=batch.batch_id, user_id="ann", page_size=2, include_parameters=True)
+    first = await ntm.stub.ListBatchResults(page)
+    page.page_token = first.next_page_token
+    rest = await ntm.stub.ListBatchResults(page)
+    items = [*first.items, *rest.items]
+    assert [json.loads(item.config_json)["x"] for item in items] == [0, 1, 2]
+    assert [item.error.message for item in items] == ["it broke", "", ""]
+    assert [[output.value_json for output in item.outputs] for item in items] == [[], ["1"], ["1"]]
+    assert rest.next_page_token == ""
+
+
+async def test_cancelling_skips_what_waits_and_stops_what_runs(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+    running = worker(capacity=2)
+    await running.open()
+    batch = (await submit_batch(ntm, ["{}"] * 5)).batch
+    tokens = [each.token for each in await running.assigned(2)]
+    request = pb2.CancelBatchRequest(batch_id=batch.batch_id, user_id="ann", reason="enough")
+    cancelled = (await ntm.stub.CancelBatch(request)).batch
+    assert (cancelled.status, numbers(cancelled.progress)) == (pb2.BATCH_STATUS_RUNNING, (0, 2, 0, 0, 3))
+    assert (cancelled.stop.reason, cancelled.stop.by) == ("enough", "ann")
+    await until(
+        lambda: sum(len(each.terminations) for each in running.responses) == 2, "the worker is asked to stop both"
+    )
+    await running.say(failures=[work_pb2.NodeTaskFailure(token=tokens[0], terminated=True)])
+    await running.complete(tokens[1], out="1")
+    ended = (await get_batch(ntm, batch.batch_id)).batch
+    assert (ended.status, numbers(ended.progress)) == (pb2.BATCH_STATUS_CANCELLED, (0, 0, 1, 0, 4))
+    again = (await ntm.stub.CancelBatch(request)).batch
+    assert again == ended
+
+
+async def test_a_task_that_has_not_begun_is_cancelled_at_once(ntm: Ntm) -> None:
+    task_id = (await submit_task(ntm)).task.node_task_id
+    request = pb2.CancelTaskRequest(task_id=task_id, user_id="ann")
+    cancelled = (await ntm.stub.CancelTask(request)).task
+    assert (cancelled.status, cancelled.reason) == (node_task_pb2.NODE_TASK_STATUS_SKIPPED, "cancelled")
+    assert (await ntm.stub.CancelTask(request)).task == cancelled
+    assert await claim(ntm) == []
+
+
+async def test_a_limit_that_holds_items_back_is_told(ntm: Ntm) -> None:
+    config = config_pb2.SystemConfig(max_concurrent_tasks=2)
+    mask = FieldMask(paths=["max_concurrent_tasks"])
+    await ntm.stub.UpdateConfig(config_pb2.UpdateConfigRequest(config=config, update_mask=mask))
+    batch = (await submit_batch(ntm, ["{}"] * 4, user_id="limited")).batch
+    task_id = (await submit_task(ntm, user_id="limited")).task.node_task_id
+    assert len(await claim(ntm)) == 2
+    answer = await get_batch(ntm, batch.batch_id, "limited")
+    assert numbers(answer.batch.progress)[:2] in ((2, 2), (3, 1))
+    assert answer.reason == 'waits: as many ad-hoc tasks of user "limited" run as may'
+    (task,) = (await ntm.stub.ListTasks(pb2.ListTasksRequest(user_id="limited"))).tasks
+    assert (task.node_task_id, task.reason != "") == (task_id, True)
+
+
+async def test_who_watches_a_task_sees_each_change_and_its_outputs(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+    task_id = (await submit_task(ntm)).task.node_task_id
+    request = pb2.WatchTaskRequest(task_id=task_id, user_id="ann", include_outputs=True)
+    seen: list[pb2.WatchTaskResponse] = []
+
+    async def watch() -> None:
+        async for response in ntm.stub.WatchTask(request):
+            seen.append(response)
+
+    watching = asyncio.create_task(watch())
+    await until(lambda: seen, "the task is shown")
+    running = worker()
+    await running.open()
+    (given,) = await running.assigned()
+    await until(lambda: seen[-1].task.status == node_task_pb2.NODE_TASK_STATUS_RUNNING, "it is shown running")
+    await running.say(progress=[work_pb2.NodeTaskProgress(token=given.token, progress=40, message="so far")])
+    await until(lambda: seen[-1].task.progress == 40, "its progress is shown", timeout=3)
+    await running.complete(given.token, out="5")
+    await asyncio.wait_for(watching, 3)
+    assert (seen[-1].task.status, seen[-1].task.outputs[0].value_json) == (
+        node_task_pb2.NODE_TASK_STATUS_COMPLETED,
+        "5",
+    )
+
+
+async def test_who_watches_at_another_replica_is_told_as_well(start: Start) -> None:
+    here, there = await start(), await start()
+    batch_id = (await submit_batch(here, ["{}"] * 3)).batch.batch_id
+    seen: list[pb2.Batch] = []
+
+    async def watch() -> None:
+        async for response in there.stub.WatchBatch(pb2.WatchBatchRequest(batch_id=batch_id, user_id="ann")):
+            seen.append(response.batch)
+
+    watching = asyncio.create_task(watch())
+    await until(lambda: seen, "the batch is shown")
+    for count in (1, 2, 3):
+        (given,) = await claim(here, 1)
+        await complete(here, given.token)
+        # Well before the look that happens in case nobody told.
+        await until(lambda count=count: seen[-1].progress.completed == count, "progress is shown", timeout=3)
+    await asyncio.wait_for(watching, 3)
+    assert all(sum(numbers(each.progress)) == each.progress.total == 3 for each in seen)
+    assert seen[-1].status == pb2.BATCH_STATUS_COMPLETED
+
+
+async def test_tasks_and_batches_of_a_user_are_listed_newest_first_and_by_status(ntm: Ntm) -> None:
+    tasks = [(await submit_task(ntm)).task.node_task_id for _ in range(5)]
+    await submit_task(ntm, user_id="bob")
+    await ntm.stub.CancelTask(pb2.CancelTaskRequest(task_id=tasks[1], user_id="ann"))
+    listed: list[str] = []
+    token = ""
+    while True:
+        page = await ntm.stub.ListTasks(pb2.ListTasksRequest(user_id="ann", page_size=2, page_token=token))
+        listed += [task.node_task_id for task in page.tasks]
+        token = page.next_page_token
+        if not token:
+            break
+    assert sorted(listed) == sorted(tasks)
+    request = pb2.ListTasksRequest(user_id="ann", statuses=[node_task_pb2.NODE_TASK_STATUS_SKIPPED])
+    (skipped,) = (await ntm.stub.ListTasks(request)).tasks
+    assert (skipped.node_task_id, skipped.node_type) == (tasks[1], "noop")
+    first = (await submit_batch(ntm, ["{}"])).batch.batch_id
+    second = (await submit_batch(ntm, ["{}"] * 2)).batch.batch_id
+    await ntm.stub.CancelBatch(pb2.CancelBatchRequest(batch_id=first, user_id="ann"))
+    both = (await ntm.stub.ListBatches(pb2.ListBatchesRequest(user_id="ann"))).batches
+    assert {each.batch_id for each in both} == {first, second}
+    only = pb2.ListBatchesRequest(user_id="ann", statuses=[pb2.BATCH_STATUS_CANCELLED])
+    assert [each.batch_id for each in (await ntm.stub.ListBatches(only)).batches] == [first]
+
+
+async def test_what_nodes_log_is_kept_by_task_and_by_batch(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+    running = worker()
+    await running.open()
+    task_id = (await submit_task(ntm)).task.node_task_id
+    batch_id = (await submit_batch(ntm, ["{}", "{}"])).batch.batch_id
+    lines = [
+        work_pb2.NodeTaskLog(token=each.token, level="INFO", message="hello") for each in await running.assigned(3)
+    ]
+    await running.say(logs=lines)
+
+    async def logs(**of: Any) -> list[tuple[str, str]]:
+        answer = await ntm.stub.ListTaskLogs(pb2.ListTaskLogsRequest(user_id="ann", **of))
+        return sorted((line.node_id, line.message) for line in answer.logs)
+
+    async def kept() -> bool:
+        return await logs(batch_id=batch_id) == [("0", "hello"), ("1", "hello")]
+
+    await until(kept, "the lines are kept")
+    assert await logs(task_id=task_id) == [("", "hello")]
+
+
+async def test_everybody_sees_their_own_only(ntm: Ntm) -> None:
+    task_id = (await submit_task(ntm)).task.node_task_id
+    batch_id = (await submit_batch(ntm, ["{}"])).batch.batch_id
+    calls: list[Any] = [
+        ntm.stub.GetTask(pb2.GetTaskRequest(task_id=task_id, user_id="bob")),
+        ntm.stub.CancelTask(pb2.CancelTaskRequest(task_id=task_id, user_id="bob")),
+        ntm.stub.ListTaskLogs(pb2.ListTaskLogsRequest(task_id=task_id, user_id="bob")),
+    ]
+    for call in calls:
+        assert await refused(call) == (grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND", [])
+    calls = [
+        get_batch(ntm, batch_id, "bob"),
+        ntm.stub.CancelBatch(pb2.CancelBatchRequest(batch_id=batch_id, user_id="bob")),
+        ntm.stub.ListBatchResults(pb2.ListBatchResultsRequest(batch_id=batch_id, user_id="bob")),
+    ]
+    for call in calls:
+        assert await refused(call) == (grpc.StatusCode.NOT_FOUND, "BATCH_NOT_FOUND", [])
+    assert len(await claim(ntm)) == 2
+
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("fields", "paths"),
+    [
+        ({"parameters_json": "[1]"}, ["parameters_json"]),
+        ({"parameters_json": "{"}, ["parameters_json"]),
+        ({"parameters_json": '{"x":"' + "y" * 256 * 1024 + '"}'}, ["parameters_json"]),
+        ({"node_type": "a b", "user_id": ""}, ["user_id", "node_type"]),
+        ({"request_id": "r" * 129}, ["request_id"]),
+        ({"options": {"start_to_close": {"seconds": -1}}}, ["options.start_to_close"]),
+        ({"options": {"heartbeat_timeout": {"nanos": 5_000_000}}}, ["options.heartbeat_timeout"]),
+        ({"options": {"priority": 6, "retry": {"attempts": 0}}}, ["options.priority", "options.retry.attempts"]),
+    ],
+)
+async def test_a_bad_task_is_refused_with_every_fault_and_nothing_is_kept(
+    ntm: Ntm, fields: dict[str, Any], paths: list[str]
+) -> None:
+    assert await refused(submit_task(ntm, **fields)) == (INVALID, "INVALID_INPUT", paths)
+    assert await no_key_of(ntm, "ann")
+
+
+@pytest.mark.parametrize(
+    ("pages", "head", "paths"),
+    [
+        ([[]], {}, ["head.total"]),
+        ([["{}"]], {"total": 10_001}, ["head.total"]),
+        ([["{}"]], {"total": 2}, ["head.total"]),
+        ([["{}"], ["{}"]], {"total": 1}, ["head.total"]),
+        ([["{}", "7"], ["{"]], {}, ["parameters_json[1]", "parameters_json[2]"]),
+        ([['{"x":"' + "y" * 256 * 1024 + '"}']], {}, ["parameters_json[0]"]),
+        ([['{"x":"' + "y" * 200 * 1024 + '"}'] * 11] * 4, {}, ["parameters_json"]),
+        ([["{}"]], {"node_type": ""}, ["head.node_type"]),
+    ],
+)
+async def test_a_bad_batch_is_refused_as_a_whole(
+    ntm: Ntm, pages: list[list[str]], head: dict[str, Any], paths: list[str]
+) -> None:
+    assert await refused(submit_batch(ntm, *pages, **head)) == (INVALID, "INVALID_INPUT", paths)
+    assert await no_key_of(ntm, "ann")
+
+
+async def test_a_batch_without_a_head_or_with_two_is_refused(ntm: Ntm) -> None:
+    head = pb2.BatchHead(user_id="ann", node_type="noop", total=2)
+
+    async def messages(*heads: pb2.BatchHead | None) -> AsyncIterator[pb2.SubmitBatchRequest]:
+        for each in heads:
+            yield pb2.SubmitBatchRequest(head=each, parameters_json=["{}"])
+
+    for heads in ((), (None,), (head, head)):
+        assert await refused(ntm.stub.SubmitBatch(messages(*heads))) == (INVALID, "INVALID_INPUT", ["head"])
+
+
+async def test_a_server_that_leaves_ends_uploads(ntm: Ntm) -> None:
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def messages() -> AsyncIterator[pb2.SubmitBatchRequest]:
+        yield pb2.SubmitBatchRequest(head=pb2.BatchHead(user_id="ann", node_type="noop", total=2))
+        begun.set()
+        await never.wait()
+
+    async def upload() -> None:
+        await ntm.stub.SubmitBatch(messages(), timeout=20)
+
+    uploading = asyncio.create_task(upload())
+    await begun.wait()
+    stopping = asyncio.create_task(ntm.server.stop())
+    assert (await refused(uploading))[0] is grpc.StatusCode.UNAVAILABLE
+    never.set()
+    await asyncio.wait_for(stopping, 5)
+
+
+async def test_names_and_tokens_that_are_none_are_refused(ntm: Ntm) -> None:
+    for task_id in ("flow:0:0:a", "batch:b:1", "task:", "x"):
+        call = ntm.stub.GetTask(pb2.GetTaskRequest(task_id=task_id, user_id="ann"))
+        assert await refused(call) == (INVALID, "INVALID_INPUT", ["task_id"])
+    assert (await refused(ntm.stub.ListTasks(pb2.ListTasksRequest(user_id="ann", page_token="x"))))[2] == ["page_token"]
+    wrong = pb2.ListBatchesRequest(user_id="ann", statuses=[99])  # type: ignore[list-item]
+    assert (await refused(ntm.stub.ListBatches(wrong)))[2] == ["statuses[0]"]
+
+
+async def test_ten_thousand_items_are_one_batch(ntm: Ntm) -> None:
+    pages = [[f'{{"x":{at}}}' for at in range(first, first + 2500)] for first in range(0, 10_000, 2500)]
+    batch = (await submit_batch(ntm, *pages)).batch
+    assert (batch.progress.total, sum(numbers(batch.progress))) == (10_000, 10_000)
+    request = pb2.CancelBatchRequest(batch_id=batch.batch_id, user_id="ann")
+    await ntm.stub.CancelBatch(request)
+
+    async def all_cancelled() -> bool:
+        progress = (await get_batch(ntm, batch.batch_id)).batch.progress
+        assert sum(numbers(progress)) == progress.total
+        return progress.cancelled == 10_000
+
+    await until(all_cancelled, "every item is cancelled", timeout=30)

@@ -1,0 +1,222 @@
+"""The calls beside the Work stream: submitting, looking, unary work, events."""
+
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+
+CHAIN = plan(("a", "out", "b", "price"))
+
+
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    """Return the ErrorInfo reason of an error."""
+    info = error_details_pb2.ErrorInfo()
+    rpc_status.from_call(error).details[0].Unpack(info)  # type: ignore[arg-type]
+    return info.reason
+
+
+async def claim(ntm: Ntm, limit: int = 10) -> list[work_pb2.NodeTaskAssignment]:
+    request = pb2.ClaimNodeTasksRequest(worker_id="u1", node_types=["noop"], limit=limit)
+    return list((await ntm.stub.ClaimNodeTasks(request)).assignments)
+
+
+async def complete(ntm: Ntm, *tokens: str) -> Any:
+    done = [work_pb2.NodeTaskCompletion(token=t, outputs=[{"handle": "out", "value_json": "1"}]) for t in tokens]  # type: ignore[list-item]
+    return await ntm.stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=done))
+
+
+async def next_of(call: Any) -> pb2.ReceiveEventsResponse:
+    """Read the next message of a stream of events."""
+    message = await call.read()
+    assert isinstance(message, pb2.ReceiveEventsResponse)
+    return message
+
+
+async def test_a_client_without_streams_claims_renews_completes_and_fails(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    (a,) = await claim(ntm)
+    renewed = await ntm.stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[a.token]))
+    assert (len(renewed.losses), renewed.lease_deadline.seconds > 0) == (0, True)
+    assert not (await complete(ntm, a.token)).losses
+    assert not (await complete(ntm, a.token)).losses
+    (b,) = await claim(ntm)
+    assert b.inputs[0].values_json == ["1"]
+    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="it broke")
+    await ntm.stub.FailNodeTasks(
+        pb2.FailNodeTasksRequest(worker_id="u1", failures=[work_pb2.NodeTaskFailure(token=b.token, error=error)])
+    )
+    assert (await ntm.node("b")).error.message == "it broke"
+
+
+async def test_a_single_refused_completion_is_an_error_and_several_are_listed(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    (a,) = await claim(ntm)
+    stale = a.token[:-3] + "zzz"
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await complete(ntm, stale)
+    assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.FAILED_PRECONDITION, "LEASE_LOST")
+    answer = await complete(ntm, stale, a.token)
+    assert [loss.token for loss in answer.losses] == [stale]
+
+
+async def test_each_run_is_answered_by_itself(ntm: Ntm) -> None:
+    run = component_pb2.RunSubmission(flow_id="f", run_id="r", user_id="u")
+    part = component_pb2.ComponentSubmission(component_id="0", plan_digest=CHAIN.digest)
+    run.components.append(part)
+    unknown = component_pb2.RunSubmission(flow_id="g", run_id="r", user_id="u")
+    unknown.components.add(component_id="0", plan_digest="nobody-knows")
+    conflict = component_pb2.RunSubmission(flow_id="f", run_id="other", user_id="u", components=[part])
+    request = pb2.SubmitComponentsRequest(runs=[run, unknown, run, conflict], plans=[CHAIN])
+    results = (await ntm.stub.SubmitComponents(request)).results
+    assert [each.outcome for each in results] == [
+        component_pb2.SUBMIT_OUTCOME_ACCEPTED,
+        component_pb2.SUBMIT_OUTCOME_PLAN_UNKNOWN,
+        component_pb2.SUBMIT_OUTCOME_DUPLICATE,
+        component_pb2.SUBMIT_OUTCOME_RUN_CONFLICT,
+    ]
+    assert (list(results[1].unknown_plans), results[3].existing_run_id) == (["nobody-knows"], "r")
+
+
+async def test_a_bad_submission_gets_all_its_faults_at_once(ntm: Ntm) -> None:
+    run = component_pb2.RunSubmission(flow_id="a b", run_id="", user_id="u", cycle=-1, inputs_json="[1]")
+    bad = plan(nodes="x", digest="d")
+    bad.edges.add(source=0, target=7)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ntm.stub.SubmitComponents(pb2.SubmitComponentsRequest(runs=[run], plans=[bad]))
+    request = error_details_pb2.BadRequest()
+    rpc_status.from_call(caught.value).details[1].Unpack(request)  # type: ignore[arg-type]
+    assert [violation.field for violation in request.field_violations] == [
+        "runs[0].flow_id",
+        "runs[0].run_id",
+        "runs[0].cycle",
+        "runs[0].components",
+        "runs[0].inputs_json",
+        "plans[0].edges[0]",
+    ]
+
+
+async def test_node_tasks_are_listed_in_the_order_of_the_flow_with_their_signals(ntm: Ntm) -> None:
+    await ntm.submit(plan(("a", "out", "b", "x"), ("a", "no", "c", "y"), digest="p1"), plan(nodes="z", digest="p2"))
+    taken = {each.node_id: each for each in await claim(ntm)}
+    await complete(ntm, taken["a"].token)
+
+    async def page(token: str = "", size: int = 3) -> pb2.ListNodeTasksResponse:
+        return await ntm.stub.ListNodeTasks(
+            pb2.ListNodeTasksRequest(
+                flow_id="flow", user_id="default", include_signals=True, page_size=size, page_token=token
+            )
+        )
+
+    first = await page()
+    assert [(task.node_id, task.component_id) for task in first.node_tasks] == [("a", "0"), ("b", "0"), ("c", "0")]
+    assert [task.status for task in first.node_tasks] == [
+        node_task_pb2.NODE_TASK_STATUS_COMPLETED,
+        node_task_pb2.NODE_TASK_STATUS_PENDING,
+        node_task_pb2.NODE_TASK_STATUS_SKIPPED,
+    ]
+    assert [(s.target, s.status) for s in first.signals] == [
+        ("b", node_task_pb2.SIGNAL_STATUS_LIVE),
+        ("c", node_task_pb2.SIGNAL_STATUS_DEAD),
+    ]
+    last = await page(first.next_page_token)
+    assert ([task.node_id for task in last.node_tasks], last.next_page_token) == (["z"], "")
+    with pytest.raises(grpc.aio.AioRpcError, match="page_token"):
+        await page("rubbish")
+
+
+async def test_a_node_that_nothing_has_reached_yet_is_registered(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    task = await ntm.node("b")
+    assert (task.status, task.run_id) == (node_task_pb2.NODE_TASK_STATUS_REGISTERED, "r0")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ntm.node("nobody")
+    assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
+
+
+async def test_outputs_are_read_in_bulk_up_to_2_mib(ntm: Ntm) -> None:
+    await ntm.submit(plan(nodes="a b c d"))
+    large = '"' + "x" * 900_000 + '"'
+    for each in await claim(ntm):
+        done = work_pb2.NodeTaskCompletion(token=each.token, outputs=[{"handle": "out", "value_json": large}])  # type: ignore[list-item]
+        await ntm.stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done]))
+    wanted = [pb2.NodeTaskReference(node_task_id=f"flow:0:0:{name}", user_id="default") for name in "abcdx"]
+    first = (await ntm.stub.GetNodeOutputs(pb2.GetNodeOutputsRequest(node_tasks=wanted))).node_tasks
+    assert [each.node_task_id for each in first] == ["flow:0:0:a", "flow:0:0:b"]
+    assert first[0].outputs[0].value_json == large
+    rest = (await ntm.stub.GetNodeOutputs(pb2.GetNodeOutputsRequest(node_tasks=wanted[3:]))).node_tasks
+    assert [(each.node_task_id, len(each.outputs)) for each in rest] == [("flow:0:0:d", 1), ("flow:0:0:x", 0)]
+
+
+async def test_what_a_worker_holds_is_listed(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    await claim(ntm)
+    held = (await ntm.stub.ListWorkerTasks(pb2.ListWorkerTasksRequest(worker_id="u1"))).node_tasks
+    assert [(task.node_id, task.worker_id) for task in held] == [("a", "u1")]
+
+
+async def test_events_come_until_they_are_acknowledged_and_a_higher_epoch_takes_over(ntm: Ntm) -> None:
+    everything = [pb2.EventSubscription(partition=at, epoch=1) for at in range(16)]
+    first = ntm.stub.ReceiveEvents()
+    await first.write(pb2.ReceiveEventsRequest(subscribe=everything))
+    await ntm.submit(plan(nodes="a"))
+    (a,) = await claim(ntm)
+    await complete(ntm, a.token)
+    (event,) = (await next_of(first)).events
+    finished = event.component_finished.component
+    assert (finished.flow_id, finished.run_id, finished.counts.completed) == ("flow", "r0", 1)
+
+    second = ntm.stub.ReceiveEvents()
+    newer = [pb2.EventSubscription(partition=event.partition, epoch=2)]
+    await second.write(pb2.ReceiveEventsRequest(subscribe=newer))
+    assert (await next_of(second)).events[0].event_id == event.event_id
+    assert list((await next_of(first)).ended_partitions) == [event.partition]
+    ack = pb2.EventAck(partition=event.partition, shard=event.shard, event_id=event.event_id)
+    await second.write(pb2.ReceiveEventsRequest(acks=[ack]))
+    await second.write(pb2.ReceiveEventsRequest(subscribe=everything[:1]))
+    first.cancel()
+
+    async def forgotten() -> bool:
+        third = ntm.stub.ReceiveEvents()
+        await third.write(
+            pb2.ReceiveEventsRequest(subscribe=[pb2.EventSubscription(partition=event.partition, epoch=3)])
+        )
+        await ntm.submit(plan(nodes="a"), cycle=1)
+        for each in await claim(ntm):
+            await complete(ntm, each.token)
+        (latest,) = (await next_of(third)).events[-1:]
+        third.cancel()
+        return bool(latest.event_id != event.event_id)
+
+    await until(forgotten, "the acknowledged event does not come again")
+    second.cancel()
+
+
+async def test_purging_a_flow_leaves_nothing_but_its_tombstone(ntm: Ntm, embedded: Any) -> None:
+    await ntm.submit(CHAIN)
+    await claim(ntm)
+    done = False
+    while not done:
+        done = (await ntm.stub.PurgeFlow(pb2.PurgeFlowRequest(flow_id="flow", user_id="default"))).done
+    left = [key for key in await embedded.keys() if ":flow" in key]
+    assert left == ["trading_flow:{s0}:purged:flow"]
+    assert (await ntm.submit(CHAIN)).reason == "FLOW_DELETING"
+
+
+async def test_shards_share_out_users_and_streams_serve_them_all(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
+    ntm = await start(node_task_manager_shards=3)
+    w = worker(at=ntm)
+    await w.open()
+    for at in range(6):
+        await ntm.submit(CHAIN, flow_id=f"flow{at}", user_id=f"user{at}")
+    taken = list(await w.assigned(6))
+    assert {each.token.split("~")[0] for each in taken} == {"0", "1", "2"}
+    for each in taken:
+        await w.complete(each.token, out="1")
+    await w.assigned(12)

@@ -1,0 +1,53 @@
+"""The store goes away and comes back under a node task manager and its workers."""
+
+import asyncio
+from pathlib import Path
+
+import pytest_asyncio
+
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, plan
+from tests.waiting import until
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.node_task_manager.stores.keys import ACL
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import open_channel
+from tradewind.server.redis.embedded import EmbeddedStore
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path: Path):  # type: ignore[no-untyped-def]
+    store = EmbeddedStore(tmp_path, acl_users=[ACL])
+    await store.start()
+    yield store
+    await store.stop()
+
+
+async def test_reports_made_while_the_store_is_away_take_effect_when_it_is_back(store: EmbeddedStore) -> None:
+    settings = NodeTaskManagerSettings(store_url=store.url_for("node_task_manager"), registry_address="")
+    server = Server([NodeTaskManager(settings)], drain_s=1)
+    await server.start()
+    channel = open_channel(server.address)
+    ntm = Ntm(server, channel)
+    worker = RawWorker(ntm.stub, "w1")
+    try:
+        await worker.open()
+        await ntm.submit(plan(("a", "out", "b", "in")))
+        (a,) = await worker.assigned()
+        port = store.port
+        await store.stop()
+        reporting = asyncio.create_task(worker.complete(a.token, out="1"))
+        again = EmbeddedStore(store.directory, port=port, acl_users=[ACL])
+        await again.start()
+        try:
+            await reporting
+            await worker.assigned(2)
+            await until(lambda: any(r.resync for r in worker.responses), "the worker is asked to resync")
+        finally:
+            await worker.close()
+            await channel.close()
+            await server.stop()
+            await again.stop()
+    finally:
+        await channel.close()
+        await server.stop()

@@ -1,0 +1,158 @@
+"""Queues and limits over a real channel: what is counted, what is refused, what waits."""
+
+import grpc
+import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
+from tests.rpc.node_task_manager.test_bad_input import faults
+from tests.rpc.node_task_manager.test_calls import claim, complete, reason_of
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import component_pb2, config_pb2, node_task_pb2, queue_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+
+THREE = plan(nodes="a b c")
+
+
+async def test_queue_statistics_count_what_waits_runs_and_has_ended(ntm: Ntm) -> None:
+    await ntm.submit(THREE)
+    await ntm.submit(THREE, flow_id="other", user_id="ann")
+    tokens = [each.token for each in await claim(ntm, 4)]
+    await complete(ntm, *tokens[:3])
+    found = await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest())
+    assert (found.queued, found.running, found.completed, found.failed) == (2, 1, 3, 0)
+    assert sum(depth.queued for depth in found.queues) == 2
+    assert found.first_ready_at.seconds > 0
+    ann = await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id="ann", node_type="noop"))
+    assert {depth.user_id for depth in ann.queues} <= {"ann"}
+    nobody = await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id="nobody"))
+    assert (len(nobody.queues), nobody.queued, nobody.running) == (0, 0, 0)
+
+
+async def test_the_faults_of_a_request_are_named(ntm: Ntm) -> None:
+    wrong = queue_pb2.GetQueueStatsRequest(user_id="a b", node_type=":")
+    assert await faults(ntm.stub.GetQueueStats(wrong)) == ["user_id", "node_type"]
+
+
+async def test_a_priority_out_of_range_is_refused(ntm: Ntm) -> None:
+    wrong = plan(nodes="a b")
+    wrong.nodes[1].priority = 6
+    run = component_pb2.RunSubmission(flow_id="f", run_id="r", user_id="u")
+    run.components.add(component_id="0", plan_digest=wrong.digest)
+    request = pb2.SubmitComponentsRequest(runs=[run], plans=[wrong])
+    assert await faults(ntm.stub.SubmitComponents(request)) == ["plans[0].nodes[1].priority"]
+
+
+async def configure(ntm: Ntm, etag: str = "", **fields: object) -> config_pb2.UpdateConfigResponse:
+    config = config_pb2.SystemConfig(**fields)  # type: ignore[arg-type]
+    mask = FieldMask(paths=list(fields))
+    return await ntm.stub.UpdateConfig(config_pb2.UpdateConfigRequest(config=config, update_mask=mask, etag=etag))
+
+
+async def test_the_configuration_changes_by_field_and_by_etag(ntm: Ntm) -> None:
+    first = await ntm.stub.GetConfig(config_pb2.GetConfigRequest())
+    assert (first.config, first.etag) == (config_pb2.SystemConfig(), "v0")
+    changed = await configure(ntm, first.etag, max_running=7, user_weights={"ann": 2.0})
+    assert (changed.config.max_running, changed.config.user_weights["ann"], changed.etag) == (7, 2.0, "v1")
+    changed = await configure(ntm, max_running_per_user=3)
+    assert (changed.config.max_running, changed.config.max_running_per_user) == (7, 3)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await configure(ntm, first.etag, max_running=1)
+    assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.ABORTED, "VERSION_CONFLICT")
+    assert (await ntm.stub.GetConfig(config_pb2.GetConfigRequest())).config.max_running == 7
+
+
+async def test_every_fault_of_a_configuration_is_named_and_nothing_of_it_is_kept(ntm: Ntm) -> None:
+    wrong = config_pb2.UpdateConfigRequest(
+        config=config_pb2.SystemConfig(
+            max_running=-1,
+            max_running_per_user=5,
+            max_running_per_node_type={"noop": 0},
+            user_weights={"ann": 0.0, "bob": float("nan")},
+            rates={"noop": "100/y"},
+        ),
+        update_mask=FieldMask(paths=["max_runing"]),
+        etag="x",
+    )
+    assert sorted(await faults(ntm.stub.UpdateConfig(wrong))) == [
+        "config.max_running",
+        "config.max_running_per_node_type[noop]",
+        "config.rates[noop]",
+        "config.user_weights[ann]",
+        "config.user_weights[bob]",
+        "etag",
+        "update_mask.paths[0]",
+    ]
+    assert (await ntm.stub.GetConfig(config_pb2.GetConfigRequest())).config == config_pb2.SystemConfig()
+
+
+async def test_a_limit_cannot_be_below_the_number_of_shards(start: Start) -> None:
+    ntm = await start(node_task_manager_shards=4)
+    assert await faults(configure(ntm, max_running=3)) == ["config.max_running"]
+    assert (await configure(ntm, max_running=4)).config.max_running == 4
+
+
+async def test_a_change_reaches_every_replica_and_what_waits_says_why(start: Start) -> None:
+    here, there = await start(), await start()
+    await configure(here, max_running_per_user=1)
+
+    async def known() -> bool:
+        return (await there.stub.GetConfig(config_pb2.GetConfigRequest())).config.max_running_per_user == 1
+
+    assert await known()
+    await there.submit(THREE)
+    assert len(await claim(there)) == 1
+    assert await claim(here) == []
+    waiting = [await here.node(name) for name in "abc"]
+    assert [each.reason for each in waiting if each.status == node_task_pb2.NODE_TASK_STATUS_PENDING] == [
+        'waits: as many node tasks of user "default" run as may'
+    ] * 2
+    await configure(here, max_running_per_user=0)
+    assert len(await claim(here)) == 2
+
+
+async def test_a_node_without_its_key_or_with_a_bound_below_one_is_refused(ntm: Ntm) -> None:
+    wrong = plan(nodes="a b c", max_running=-1)
+    wrong.nodes[0].concurrency.CopyFrom(node_task_pb2.Concurrency(key="a b", max=1))
+    wrong.nodes[1].concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=0))
+    wrong.nodes[2].concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=1, when_full=9))  # type: ignore[arg-type]
+    run = component_pb2.RunSubmission(flow_id="f", run_id="r", user_id="u")
+    run.components.add(component_id="0", plan_digest=wrong.digest)
+    request = pb2.SubmitComponentsRequest(runs=[run], plans=[wrong])
+    assert await faults(ntm.stub.SubmitComponents(request)) == [
+        "plans[0].max_running",
+        "plans[0].nodes[0].concurrency.key",
+        "plans[0].nodes[1].concurrency.max",
+        "plans[0].nodes[2].concurrency.when_full",
+    ]
+
+
+async def test_a_worker_gets_the_next_of_a_key_as_soon_as_the_one_before_has_ended(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+    bound = plan(nodes="a b c", digest="bound")
+    for node in bound.nodes:
+        node.concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=1))
+    one, other = worker("w1"), worker("w2", capacity=1)
+    await one.open()
+    await other.open()
+    await ntm.submit(bound)
+    done: set[str] = set()
+    for count in range(1, 4):
+        await until(lambda: len(one.assignments) + len(other.assignments) == len(done) + 1, f"{count} were given out")
+        assert [(await ntm.node(name)).status for name in "abc"].count(node_task_pb2.NODE_TASK_STATUS_RUNNING) == 1
+        for each in (one, other):
+            if each.assignments and each.assignments[-1].token not in done:
+                done.add(each.assignments[-1].token)
+                await each.complete(each.assignments[-1].token, out="1")
+
+
+async def test_a_worker_gets_more_as_soon_as_the_rate_allows_and_what_waits_says_why(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
+    await configure(ntm, rates={"noop": "5/s"})
+    many = plan(nodes=" ".join(f"n{at}" for at in range(8)), digest="many")
+    one = worker("w1")
+    await one.open()
+    await ntm.submit(many)
+    await one.assigned(5)
+    waiting = [each for each in [await ntm.node(f"n{at}") for at in range(8)] if each.worker_id == ""]
+    words = 'waits: as many node tasks of type "noop" have begun as may for now'
+    assert {each.reason for each in waiting} <= {words, ""}
+    await one.assigned(8)

@@ -1,0 +1,95 @@
+"""What is on record of a node task, in the words of the specification, from its submission to its end."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, plan
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_pb2 as pb2
+
+CHAIN = plan(("a", "out", "b", "price"))
+LOGS = node_task_manager_service_pb2.ListNodeLogsRequest(flow_id="flow", user_id="default")
+
+MakeWorker = Callable[..., RawWorker]
+
+
+async def test_every_field_of_a_node_task_is_told_while_it_runs(ntm: Ntm, worker: MakeWorker) -> None:
+    w = worker("w1")
+    await w.open()
+    await ntm.submit(CHAIN)
+    (a,) = await w.assigned()
+    await w.say(progress=[work_pb2.NodeTaskProgress(token=a.token, progress=40, message="averaging")])
+
+    async def heard() -> bool:
+        return bool((await ntm.node("a")).progress == 40)
+
+    await until(heard, "the progress is on record")
+    task = await ntm.node("a")
+    assert (task.node_task_id, task.flow_id, task.cycle, task.node_id) == ("flow:0:0:a", "flow", 0, "a")
+    assert (task.node_type, task.component_id, task.run_id, task.user_id) == ("noop", "0", "r0", "default")
+    assert (task.worker_id, task.status, task.attempt) == ("w1", pb2.NODE_TASK_STATUS_RUNNING, 1)
+    assert (task.progress, task.message, task.config_json) == (40, "averaging", '{"window":3}')
+    assert not task.HasField("error")
+    times = [getattr(task, name).ToMilliseconds() for name in ("registered_at", "started_at", "updated_at")]
+    assert times == sorted(times)
+    assert times[0] > 1_600_000_000_000
+    assert task.lease_deadline.ToMilliseconds() > times[1]
+    assert not task.HasField("ended_at")
+
+
+@pytest.mark.parametrize("kind", ["completed", "failed"])
+async def test_what_was_registered_first_stays_and_the_end_is_told(ntm: Ntm, worker: MakeWorker, kind: str) -> None:
+    w = worker("w1")
+    await w.open()
+    await ntm.submit(CHAIN)
+    (a,) = await w.assigned()
+    before = await ntm.node("a")
+    if kind == "completed":
+        await w.complete(a.token, out="1")
+    else:
+        error = pb2.NodeTaskError(code="NODE_ERROR", message="it broke", type="ValueError")
+        await w.acknowledged(await w.say(failures=[work_pb2.NodeTaskFailure(token=a.token, error=error)]))
+    after = await ntm.node("a")
+    assert after.status == pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{kind.upper()}")
+    assert (after.registered_at, after.started_at) == (before.registered_at, before.started_at)
+    assert after.ended_at == after.updated_at
+    assert after.ended_at.ToMilliseconds() >= after.started_at.ToMilliseconds()
+    assert after.error.message == ("" if kind == "completed" else "it broke")
+    assert not after.HasField("lease_deadline")
+
+
+async def test_the_next_attempt_begins_its_progress_anew(ntm: Ntm, worker: MakeWorker) -> None:
+    first, second = worker("w1"), worker("w2")
+    await first.open()
+    await ntm.submit(CHAIN)
+    (a,) = await first.assigned()
+    await first.say(progress=[work_pb2.NodeTaskProgress(token=a.token, progress=90, message="nearly")])
+
+    async def heard() -> bool:
+        return bool((await ntm.node("a")).progress == 90)
+
+    await until(heard, "the progress is on record")
+    await second.open()
+    await first.say(draining=True, give_back_tokens=[a.token])
+    await second.assigned()
+    task = await ntm.node("a")
+    assert (task.attempt, task.worker_id, task.progress) == (2, "w2", 0)
+
+
+async def test_a_log_line_has_a_known_level(ntm: Ntm, worker: MakeWorker) -> None:
+    w = worker("w1")
+    await w.open()
+    await ntm.submit(CHAIN)
+    (a,) = await w.assigned()
+    levels = ["DEBUG", "info", "Warning", "ERROR", "CRITICAL", "LOUD", ""]
+    await w.say(logs=[work_pb2.NodeTaskLog(token=a.token, level=level, message="x") for level in levels])
+    kept: list[str] = []
+
+    async def logged() -> bool:
+        kept[:] = [line.level for line in (await ntm.stub.ListNodeLogs(LOGS)).logs]
+        return len(kept) == len(levels)
+
+    await until(logged, "all lines are kept")
+    assert kept == ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "INFO", "INFO"]

@@ -1,0 +1,180 @@
+"""The registry over a real channel: what it answers, and how faults are told."""
+
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from tests.rpc.registry.conftest import AVERAGE, Start, Stub, a_worker, register
+from tests.waiting import until
+from tradewind.api.registry.v1 import registry_service_pb2 as pb2
+from tradewind.api.registry.v1 import worker_pb2
+from tradewind.api.registry.v1.node_type_pb2 import NodeType
+
+
+def told(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, list[str]]:
+    """Code, reason and the paths of violations."""
+    status = rpc_status.from_call(error)  # type: ignore[arg-type]
+    assert status is not None
+    info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    for detail in status.details:
+        detail.Unpack(info)
+        detail.Unpack(bad_request)
+    return error.code(), info.reason, [violation.field for violation in bad_request.field_violations]
+
+
+async def test_a_worker_registers_beats_drains_and_leaves(registry: Stub) -> None:
+    asked = a_worker(
+        api_url="worker:9000", running=1, host="h", pid=7, sdk="tradewind-python/0.1.0", labels={"zone": "a"}
+    )
+    answer = await register(registry, asked, AVERAGE)
+    assert (answer.heartbeat_interval.seconds, answer.time_to_live.seconds) == (20, 60)
+    worker = answer.worker
+    assert worker.status == worker_pb2.WORKER_STATUS_ACTIVE
+    assert worker.registered_at == worker.last_heartbeat
+    assert list(worker.node_types) == ["average"]
+    said = worker_pb2.Worker()
+    said.CopyFrom(worker)
+    for field in ("status", "registered_at", "last_heartbeat", "node_types"):
+        said.ClearField(field)
+    assert said == asked
+
+    asked.node_types.append("average")
+    beat = await registry.Heartbeat(pb2.HeartbeatRequest(worker=asked))
+    assert (beat.register_again, beat.drain) == (False, False)
+    drained = (await registry.DrainWorker(pb2.DrainWorkerRequest(worker_id="w"))).worker
+    assert drained.status == worker_pb2.WORKER_STATUS_DRAINING
+    assert (await registry.Heartbeat(pb2.HeartbeatRequest(worker=asked))).drain
+    found = (await registry.GetWorker(pb2.GetWorkerRequest(worker_id="w"))).worker
+    assert found.status == worker_pb2.WORKER_STATUS_DRAINING
+    assert found.last_heartbeat.ToNanoseconds() >= worker.last_heartbeat.ToNanoseconds()
+
+    leave = pb2.DeregisterWorkerRequest(worker_id="w", incarnation="i1")
+    assert (await registry.DeregisterWorker(leave)).removed
+    assert not (await registry.DeregisterWorker(leave)).removed
+
+
+async def test_the_catalogue(registry: Stub) -> None:
+    await register(registry, a_worker("w2"), AVERAGE, NodeType(type="report"))
+    await register(registry, a_worker("w1"), AVERAGE)
+    declared = (await registry.GetNodeType(pb2.GetNodeTypeRequest(type="average"))).node_type
+    assert list(declared.worker_ids) == ["w1", "w2"]
+    assert declared.declared_at.seconds > 1_600_000_000
+    declared.ClearField("worker_ids")
+    declared.ClearField("declared_at")
+    assert declared == AVERAGE
+    first = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(page_size=1))
+    second = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(page_size=1, page_token=first.next_page_token))
+    assert [each.type for each in (*first.node_types, *second.node_types)] == ["average", "report"]
+    assert second.next_page_token == ""
+    named = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=["report", "unknown"]))
+    assert [each.type for each in named.node_types] == ["report"]
+
+
+async def test_workers_are_listed_in_pages_and_found_by_node_type(registry: Stub) -> None:
+    for number in range(3):
+        await register(registry, a_worker(f"w{number}", running=3 - number), AVERAGE)
+    first = await registry.ListWorkers(pb2.ListWorkersRequest(page_size=2))
+    second = await registry.ListWorkers(pb2.ListWorkersRequest(page_size=2, page_token=first.next_page_token))
+    assert [worker.worker_id for worker in (*first.workers, *second.workers)] == ["w0", "w1", "w2"]
+    assert second.next_page_token == ""
+    available = await registry.GetAvailableWorkers(pb2.GetAvailableWorkersRequest(node_type="average", limit=2))
+    assert [worker.worker_id for worker in available.workers] == ["w2", "w1"]
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "code", "reason", "paths"),
+    [
+        (
+            "RegisterWorker",
+            pb2.RegisterWorkerRequest(node_types=[NodeType(type="a b", config_schema_json="[]"), AVERAGE, AVERAGE]),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "INVALID_INPUT",
+            [
+                "worker.worker_id",
+                "worker.incarnation",
+                "worker.capacity",
+                "node_types[0].type",
+                "node_types[2].type",
+                "node_types[0].config_schema_json",
+            ],
+        ),
+        (
+            "Heartbeat",
+            pb2.HeartbeatRequest(worker=a_worker(capacity=-1)),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "INVALID_INPUT",
+            ["worker.capacity"],
+        ),
+        ("GetWorker", pb2.GetWorkerRequest(worker_id="x"), grpc.StatusCode.NOT_FOUND, "WORKER_NOT_FOUND", []),
+        ("DrainWorker", pb2.DrainWorkerRequest(worker_id="x"), grpc.StatusCode.NOT_FOUND, "WORKER_NOT_FOUND", []),
+        ("GetNodeType", pb2.GetNodeTypeRequest(type="x"), grpc.StatusCode.NOT_FOUND, "NODE_TYPE_NOT_FOUND", []),
+        (
+            "ListWorkers",
+            pb2.ListWorkersRequest(page_size=-1),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "INVALID_INPUT",
+            ["page_size"],
+        ),
+        (
+            "ListNodeTypes",
+            pb2.ListNodeTypesRequest(page_token="?"),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "INVALID_INPUT",
+            ["page_token"],
+        ),
+    ],
+)
+async def test_faults_are_told_with_reason_and_every_path(
+    registry: Stub, method: str, request_: Any, code: grpc.StatusCode, reason: str, paths: list[str]
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await getattr(registry, method)(request_)
+    assert told(caught.value) == (code, reason, paths)
+
+
+async def test_a_replaced_process_is_told_to_go(registry: Stub) -> None:
+    await register(registry, a_worker())
+    await register(registry, a_worker(incarnation="i2"))
+    assert (await registry.Heartbeat(pb2.HeartbeatRequest(worker=a_worker()))).drain
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await register(registry, a_worker())
+    assert told(caught.value) == (grpc.StatusCode.FAILED_PRECONDITION, "SESSION_REPLACED", [])
+
+
+async def test_replicas_answer_alike(start: Start) -> None:
+    here, there = await start(), await start()
+    await register(here, a_worker(), AVERAGE)
+    assert (await there.GetNodeType(pb2.GetNodeTypeRequest(type="average"))).node_type.worker_ids == ["w"]
+    assert not (await there.Heartbeat(pb2.HeartbeatRequest(worker=a_worker(node_types=["average"])))).register_again
+
+
+async def test_silent_workers_go_out_then_off_the_record_and_out_of_the_indices(start: Start, embedded: Any) -> None:
+    registry = await start(
+        registry_heartbeat_seconds=0.1,
+        registry_time_to_live_seconds=0.3,
+        registry_retention_seconds=0.5,
+        registry_sweep_seconds=0.1,
+    )
+    await register(registry, a_worker(), AVERAGE)
+
+    async def listed(include_offline: bool) -> list[int]:
+        answer = await registry.ListWorkers(pb2.ListWorkersRequest(include_offline=include_offline))
+        return [worker.status for worker in answer.workers]
+
+    async def out() -> bool:
+        return not await listed(False)
+
+    await until(out, "the worker is out")
+    assert await listed(True) in ([worker_pb2.WORKER_STATUS_OFFLINE], [])
+
+    async def swept() -> bool:
+        return not await embedded.keys()
+
+    await until(swept, "nothing of the worker is left")
+    assert await listed(True) == []
+    beat = await registry.Heartbeat(pb2.HeartbeatRequest(worker=a_worker(node_types=["average"])))
+    assert beat.register_again
+    assert await listed(False) == [worker_pb2.WORKER_STATUS_ACTIVE]

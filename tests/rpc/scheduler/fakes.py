@@ -1,0 +1,386 @@
+"""The services that the scheduler calls, played by real gRPC servicers that do as they are told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as ntm_grpc
+from tradewind.api.registry.v1 import node_type_pb2
+from tradewind.api.registry.v1 import registry_service_pb2 as registry_pb2
+from tradewind.api.registry.v1 import registry_service_pb2_grpc as registry_grpc
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as trigger_pb2_service
+from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as trigger_grpc
+from tradewind.server.faults import FailedPrecondition
+from tradewind.server.partitions import partition_of
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+RunKey = tuple[str, int, int]
+
+
+@dataclass
+class FakeRun:
+    """A run as it was submitted."""
+
+    submission: component_pb2.RunSubmission
+    components: dict[str, component_pb2.Component] = field(default_factory=dict)
+
+    @property
+    def key(self) -> RunKey:
+        return (self.submission.flow_id, self.submission.cycle, self.submission.run)
+
+
+def counts_of(**counts: int) -> node_task_pb2.StatusCounts:
+    return node_task_pb2.StatusCounts(**counts)
+
+
+class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
+    """Keeps runs in memory. With `by_itself`, every component completes as soon as it is submitted."""
+
+    def __init__(self, by_itself: bool = True) -> None:
+        self.by_itself = by_itself
+        self.runs: dict[RunKey, FakeRun] = {}
+        self.plans: dict[str, component_pb2.Plan] = {}
+        self.requests: list[ntm_pb2.SubmitComponentsRequest] = []
+        self.stops: list[ntm_pb2.StopComponentRequest] = []
+        self.purged: list[str] = []
+        self.purge_steps = 1
+        self.refusals: list[component_pb2.SubmitResult] = []
+        """What the next runs are answered instead of being taken."""
+        self.nodes: dict[RunKey, list[node_task_pb2.NodeTask]] = {}
+        self.logs: dict[tuple[str, int], list[node_task_pb2.NodeLog]] = {}
+        self.down = False
+        self.deaf = False
+        """Events are kept, but not delivered."""
+        self._events: list[component_pb2.Event] = []
+        self._acknowledged: dict[int, int] = {}
+        self._news = asyncio.Condition()
+        self._number = 0
+
+    @property
+    def unacknowledged(self) -> list[component_pb2.Event]:
+        """Events that the scheduler has not acknowledged."""
+        return [e for e in self._events if int(e.event_id) > self._acknowledged.get(e.partition, 0)]
+
+    async def SubmitComponents(
+        self, request: ntm_pb2.SubmitComponentsRequest, context: Context
+    ) -> ntm_pb2.SubmitComponentsResponse:
+        await self._check(context)
+        self.requests.append(request)
+        self.plans.update({plan.digest: plan for plan in request.plans})
+        response = ntm_pb2.SubmitComponentsResponse(results=[self._take(run) for run in request.runs])
+        if self._events:
+            await self._tell()
+        return response
+
+    def _take(self, run: component_pb2.RunSubmission) -> component_pb2.SubmitResult:
+        if self.refusals:
+            return self.refusals.pop(0)
+        known = self.runs.get((run.flow_id, run.cycle, run.run))
+        if known is not None and known.submission.run_id == run.run_id:
+            return component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_DUPLICATE)
+        if known is not None:
+            return component_pb2.SubmitResult(
+                outcome=component_pb2.SUBMIT_OUTCOME_RUN_CONFLICT, existing_run_id=known.submission.run_id
+            )
+        unknown = {part.plan_digest for part in run.components} - set(self.plans)
+        if unknown:
+            return component_pb2.SubmitResult(
+                outcome=component_pb2.SUBMIT_OUTCOME_PLAN_UNKNOWN, unknown_plans=sorted(unknown)
+            )
+        self.put(run)
+        return component_pb2.SubmitResult(outcome=component_pb2.SUBMIT_OUTCOME_ACCEPTED)
+
+    def put(self, run: component_pb2.RunSubmission) -> FakeRun:
+        """Take a run, as if it had been submitted."""
+        fake = FakeRun(run)
+        self.runs[fake.key] = fake
+        for part in run.components:
+            plan = self.plans.get(part.plan_digest)
+            fake.components[part.component_id] = component_pb2.Component(
+                flow_id=run.flow_id,
+                cycle=run.cycle,
+                run=run.run,
+                run_id=run.run_id,
+                component_id=part.component_id,
+                status=component_pb2.COMPONENT_STATUS_RUNNING,
+                node_count=len(plan.nodes) if plan else 1,
+            )
+        stopped = any(s.flow_id == run.flow_id and s.run_id == run.run_id for s in self.stops)
+        for component_id, component in fake.components.items():
+            if stopped:
+                self._end(fake, component_id, counts_of(skipped=component.node_count), 0)
+            elif self.by_itself:
+                self._end(fake, component_id, counts_of(completed=component.node_count), 1)
+        return fake
+
+    async def finish(
+        self, key: RunKey, component_id: str = "0", sinks_completed: int = 1, **counts: int
+    ) -> component_pb2.Event:
+        """End a component, all its nodes completed unless `counts` says otherwise, and tell the scheduler."""
+        run = self.runs[key]
+        nodes = run.components[component_id].node_count
+        event = self._end(run, component_id, counts_of(**(counts or {"completed": nodes})), sinks_completed)
+        await self._tell()
+        return event
+
+    def _end(
+        self, run: FakeRun, component_id: str, counts: node_task_pb2.StatusCounts, sinks_completed: int
+    ) -> component_pb2.Event:
+        component = run.components[component_id]
+        component.status = component_pb2.COMPONENT_STATUS_FINISHED
+        component.counts.CopyFrom(counts)
+        component.sinks_completed = sinks_completed
+        self._number += 1
+        event = component_pb2.Event(
+            event_id=str(self._number),
+            partition=partition_of(component.flow_id),
+            component_finished=component_pb2.ComponentFinished(component=component),
+        )
+        self._events.append(event)
+        return event
+
+    async def repeat(self, event: component_pb2.Event) -> None:
+        """Deliver an event once more under a new id."""
+        self._number += 1
+        again = component_pb2.Event()
+        again.CopyFrom(event)
+        again.event_id = str(self._number)
+        self._events.append(again)
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def StopComponent(
+        self, request: ntm_pb2.StopComponentRequest, context: Context
+    ) -> ntm_pb2.StopComponentResponse:
+        await self._check(context)
+        self.stops.append(request)
+        run = self.runs.get((request.flow_id, request.cycle, request.run))
+        if run is None or run.submission.run_id != request.run_id:
+            return ntm_pb2.StopComponentResponse()
+        for component_id, component in run.components.items():
+            if component.status != component_pb2.COMPONENT_STATUS_FINISHED:
+                nodes = component.node_count
+                self._end(run, component_id, counts_of(terminated=1, skipped=nodes - 1), 0)
+        await self._tell()
+        return ntm_pb2.StopComponentResponse()
+
+    async def GetComponents(
+        self, request: ntm_pb2.GetComponentsRequest, context: Context
+    ) -> ntm_pb2.GetComponentsResponse:
+        await self._check(context)
+        found = [self.runs.get((run.flow_id, run.cycle, run.run)) for run in request.runs]
+        return ntm_pb2.GetComponentsResponse(
+            components=[component for run in found if run is not None for component in run.components.values()]
+        )
+
+    async def PurgeFlow(self, request: ntm_pb2.PurgeFlowRequest, context: Context) -> ntm_pb2.PurgeFlowResponse:
+        await self._check(context)
+        self.purged.append(request.flow_id)
+        self.purge_steps -= 1
+        if self.purge_steps > 0:
+            return ntm_pb2.PurgeFlowResponse(removed=1)
+        self.runs = {key: run for key, run in self.runs.items() if key[0] != request.flow_id}
+        return ntm_pb2.PurgeFlowResponse(done=True)
+
+    async def ListNodeTasks(
+        self, request: ntm_pb2.ListNodeTasksRequest, context: Context
+    ) -> ntm_pb2.ListNodeTasksResponse:
+        await self._check(context)
+        tasks = self.nodes.get((request.flow_id, request.cycle, request.run), [])
+        if request.node_ids:
+            tasks = [task for task in tasks if task.node_id in request.node_ids]
+        first = int(request.page_token or 0)
+        page = tasks[first : first + request.page_size]
+        following = first + len(page)
+        return ntm_pb2.ListNodeTasksResponse(
+            node_tasks=page, next_page_token=str(following) if following < len(tasks) else ""
+        )
+
+    async def GetNodeOutputs(
+        self, request: ntm_pb2.GetNodeOutputsRequest, context: Context
+    ) -> ntm_pb2.GetNodeOutputsResponse:
+        await self._check(context)
+        known = {task.node_task_id: task for tasks in self.nodes.values() for task in tasks}
+        return ntm_pb2.GetNodeOutputsResponse(
+            node_tasks=[
+                ntm_pb2.NodeTaskOutputs(
+                    node_task_id=each.node_task_id,
+                    outputs=known[each.node_task_id].outputs if each.node_task_id in known else (),
+                )
+                for each in request.node_tasks
+            ]
+        )
+
+    async def ListNodeLogs(
+        self, request: ntm_pb2.ListNodeLogsRequest, context: Context
+    ) -> ntm_pb2.ListNodeLogsResponse:
+        await self._check(context)
+        lines = self.logs.get((request.flow_id, request.cycle), [])
+        first = next((at + 1 for at, line in enumerate(lines) if line.log_id == request.after_log_id), 0)
+        return ntm_pb2.ListNodeLogsResponse(logs=lines[first : first + request.page_size])
+
+    async def ReceiveEvents(
+        self, request_iterator: AsyncIterator[ntm_pb2.ReceiveEventsRequest], context: Context
+    ) -> AsyncIterator[ntm_pb2.ReceiveEventsResponse]:
+        sent: dict[int, int] = {}
+
+        async def read() -> None:
+            async for request in request_iterator:
+                for wanted in request.subscribe:
+                    sent[wanted.partition] = self._acknowledged.get(wanted.partition, 0)
+                for partition in request.unsubscribe:
+                    sent.pop(partition, None)
+                for ack in request.acks:
+                    self._acknowledged[ack.partition] = int(ack.event_id)
+                await self._tell()
+
+        reading = asyncio.ensure_future(read())
+        try:
+            while True:
+                if self.down:
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
+                fresh = [e for e in self._events if e.partition in sent and int(e.event_id) > sent[e.partition]]
+                if fresh and not self.deaf:
+                    sent.update({event.partition: int(event.event_id) for event in fresh})
+                    yield ntm_pb2.ReceiveEventsResponse(events=fresh)
+                    self._events = self.unacknowledged
+                async with self._news:
+                    await self._news.wait()
+        finally:
+            reading.cancel()
+
+    async def break_off(self) -> None:
+        """Answer nothing and end streams until `up`."""
+        self.down = True
+        await self._tell()
+
+    async def up(self, *, deaf: bool = False) -> None:
+        """Answer again."""
+        self.down, self.deaf = False, deaf
+        await self._tell()
+
+    async def _check(self, context: Context) -> None:
+        if self.down:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
+
+
+class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
+    """Keeps triggers; fires when told to, or what is due at once with `by_itself`."""
+
+    def __init__(self, by_itself: bool = False) -> None:
+        self.by_itself = by_itself
+        self.triggers: dict[str, trigger_pb2.Trigger] = {}
+        self.epochs: dict[str, int] = {}
+        self.acks: list[trigger_pb2_service.DueTriggerAck] = []
+        self.nacks: list[trigger_pb2_service.DueTriggerNack] = []
+        self.saves = 0
+        self.down = False
+        self._queues: list[tuple[set[int], asyncio.Queue[trigger_pb2_service.ReceiveDueResponse]]] = []
+        self._tokens = 0
+
+    async def SaveTrigger(
+        self, request: trigger_pb2_service.SaveTriggerRequest, context: Context
+    ) -> trigger_pb2_service.SaveTriggerResponse:
+        await self._check(request.trigger.trigger_id, request.trigger.epoch, context)
+        self.saves += 1
+        self.triggers[request.trigger.trigger_id] = request.trigger
+        return trigger_pb2_service.SaveTriggerResponse(trigger=request.trigger)
+
+    async def RemoveTrigger(
+        self, request: trigger_pb2_service.RemoveTriggerRequest, context: Context
+    ) -> trigger_pb2_service.RemoveTriggerResponse:
+        await self._check(request.trigger_id, request.epoch, context)
+        removed = self.triggers.pop(request.trigger_id, None)
+        return trigger_pb2_service.RemoveTriggerResponse(removed=removed is not None)
+
+    async def _check(self, trigger_id: str, epoch: int, context: Context) -> None:
+        if self.down:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
+        if epoch < self.epochs.get(trigger_id, 0):
+            raise FailedPrecondition("STALE_EPOCH", "a higher epoch is known", f"triggers/{trigger_id}")
+        self.epochs[trigger_id] = epoch
+
+    async def ReceiveDue(
+        self, request_iterator: AsyncIterator[trigger_pb2_service.ReceiveDueRequest], context: Context
+    ) -> AsyncIterator[trigger_pb2_service.ReceiveDueResponse]:
+        partitions: set[int] = set()
+        queue: asyncio.Queue[trigger_pb2_service.ReceiveDueResponse] = asyncio.Queue()
+        self._queues.append((partitions, queue))
+
+        async def read() -> None:
+            async for request in request_iterator:
+                partitions.update(wanted.partition for wanted in request.subscribe)
+                partitions.difference_update(request.unsubscribe)
+                self.acks += request.acks
+                self.nacks += request.nacks
+
+        reading = asyncio.ensure_future(read())
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            reading.cancel()
+            self._queues.remove((partitions, queue))
+
+    def listens(self, flow_id: str) -> bool:
+        """Say whether a scheduler receives what is due of a flow."""
+        return any(partition_of(flow_id) in partitions for partitions, _ in self._queues)
+
+    def fire(self, flow_ids: Iterable[str], planned_ms: int, epoch: int | None = None) -> list[str]:
+        """Deliver flows as due, together, and return the tokens."""
+        batches: dict[int, list[trigger_pb2.DueTrigger]] = {}
+        tokens = []
+        for flow_id in flow_ids:
+            self._tokens += 1
+            tokens.append(f"t{self._tokens}")
+            trigger = trigger_pb2.Trigger(
+                trigger_id=flow_id,
+                partition_key=flow_id,
+                epoch=self.epochs.get(flow_id, 0) if epoch is None else epoch,
+            )
+            due = trigger_pb2.DueTrigger(trigger=trigger, token=tokens[-1])
+            due.planned_time.FromMilliseconds(planned_ms)
+            for at, (partitions, _) in enumerate(self._queues):
+                if partition_of(flow_id) in partitions:
+                    batches.setdefault(at, []).append(due)
+        for at, batch in batches.items():
+            self._queues[at][1].put_nowait(trigger_pb2_service.ReceiveDueResponse(due=batch))
+        return tokens
+
+    def answer(self, token: str) -> trigger_pb2_service.DueTriggerAck | trigger_pb2_service.DueTriggerNack | None:
+        """Return what a due trigger was answered."""
+        acks = (ack for ack in self.acks if ack.token == token)
+        return next(acks, None) or next((nack for nack in self.nacks if nack.token == token), None)
+
+
+class FakeRegistry(registry_grpc.RegistryServiceServicer):
+    """Offers the node types it is given."""
+
+    def __init__(self) -> None:
+        self.node_types: dict[str, node_type_pb2.NodeType] = {}
+        self.down = False
+        self.asked: list[list[str]] = []
+
+    def offer(self, node_type: node_type_pb2.NodeType) -> None:
+        """Let a live worker offer a node type."""
+        node_type.worker_ids.append("w1")
+        self.node_types[node_type.type] = node_type
+
+    async def ListNodeTypes(
+        self, request: registry_pb2.ListNodeTypesRequest, context: Context
+    ) -> registry_pb2.ListNodeTypesResponse:
+        if self.down:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
+        self.asked.append(list(request.types))
+        found = [self.node_types[name] for name in request.types if name in self.node_types]
+        return registry_pb2.ListNodeTypesResponse(node_types=found)

@@ -1,0 +1,309 @@
+"""Analysing, registering, getting and listing flows."""
+
+import itertools
+import json
+from collections.abc import Awaitable
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct
+
+from tests.rpc.scheduler.conftest import Client, Peers
+from tests.rpc.scheduler.errors import refused
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.registry.v1 import node_type_pb2
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+
+SPECIFIED: dict[str, Any] = {
+    "interval": 60,
+    "nodes": [
+        {"id": "node_A", "type": "binance_price_node", "config": {"symbol": "BTCUSDT", "interval": "1m"}},
+        {"id": "node_B", "type": "ai_model_node", "config": {"model": "gpt-4"}},
+    ],
+    "edges": [{"source": "node_A", "source_handle": "kline_data", "target": "node_B", "target_handle": "price_input"}],
+}
+"""The flow of the specification, as it stands there."""
+
+
+def weather(value: dict[str, Any]) -> Struct:
+    return ParseDict(value, Struct())
+
+
+async def test_the_flow_of_the_specification_registers_as_it_stands(scheduler: Client) -> None:
+    request = pb2.RegisterFlowRequest(flow_id="spec", weather=weather(SPECIFIED))
+    response = await scheduler.stub.RegisterFlow(request)
+    assert response.changed
+    flow = response.flow
+    assert (flow.flow_id, flow.user_id, flow.revision, flow.last_cycle) == ("spec", "default", 1, -1)
+    assert flow.status == flow_pb2.FLOW_STATUS_REGISTERED
+    assert json.loads(flow.config_json) == SPECIFIED
+    assert flow.structure.component_count == 1
+    component = flow.structure.components["0"]
+    assert (list(component.nodes), list(component.entry_nodes)) == (["node_A", "node_B"], ["node_A"])
+    assert (component.node_count, component.is_dag) == (2, True)
+    assert not flow.HasField("next_execution")
+    assert flow.HasField("created_at")
+    assert flow.etag
+    assert {warning.path for warning in response.warnings} == {"nodes[0].type", "nodes[1].type"}
+
+
+async def test_the_three_forms_of_a_definition_are_the_same(scheduler: Client) -> None:
+    spec = flow_pb2.FlowSpec(interval="60")
+    for node in SPECIFIED["nodes"]:
+        spec.nodes.add(id=node["id"], type=node["type"], config_json=json.dumps(node["config"]))
+    spec.edges.add(**SPECIFIED["edges"][0])
+    forms = [
+        pb2.RegisterFlowRequest(flow_id="f", weather=weather(SPECIFIED)),
+        pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(SPECIFIED)),
+        pb2.RegisterFlowRequest(flow_id="f", spec=spec),
+    ]
+    answers = [await scheduler.stub.RegisterFlow(form) for form in forms]
+    assert [answer.changed for answer in answers] == [True, False, False]
+    assert {answer.flow.etag for answer in answers} == {answers[0].flow.etag}
+
+
+async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> None:
+    spec = flow_pb2.FlowSpec(
+        interval="500ms",
+        overlap=flow_pb2.OVERLAP_POLICY_ALLOW,
+        failure_policy=node_task_pb2.FAILURE_POLICY_CONTINUE,
+        timeout="1h",
+        keep_cycles=7,
+        labels={"team": "a"},
+        description="what it does",
+    )
+    spec.nodes.add(
+        id="n",
+        type="t",
+        run_if=node_task_pb2.RUN_IF_ALL_DONE,
+        schedule_to_start="2m",
+        timeout="0",
+        config_json='{"a":1}',
+        retry=flow_pb2.RetrySpec(attempts=3, initial="5s", factor=3, maximum="5m", jitter=0, non_retryable=["E"]),
+    )
+    flow = (await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))).flow
+    assert json.loads(flow.config_json) == {
+        "interval": "500ms",
+        "overlap": "allow",
+        "failure_policy": "continue",
+        "timeout": 3600,
+        "keep_cycles": 7,
+        "labels": {"team": "a"},
+        "description": "what it does",
+        "nodes": [
+            {
+                "id": "n",
+                "type": "t",
+                "config": {"a": 1},
+                "run_if": "all_done",
+                "schedule_to_start": 120,
+                "timeout": 0,
+                "retry": {
+                    "attempts": 3,
+                    "initial": 5,
+                    "factor": 3,
+                    "maximum": 300,
+                    "jitter": 0,
+                    "non_retryable": ["E"],
+                },
+            }
+        ],
+        "edges": [],
+    }
+
+
+async def test_a_new_revision_keeps_what_ran(scheduler: Client) -> None:
+    first = await scheduler.register("f", "a", labels={"team": "a"})
+    await scheduler.run()
+    again = await scheduler.register("f", "a", "b", labels={"team": "b"})
+    assert (again.revision, again.last_cycle, again.created_at) == (2, 0, first.created_at)
+    assert dict(again.labels) == {"team": "b"}
+    assert again.etag != first.etag
+
+
+async def test_every_fault_is_told_at_once(scheduler: Client) -> None:
+    bad = {
+        "interval": "soon",
+        "colour": "red",
+        "nodes": [{"id": "a", "type": "t"}, {"id": "a", "type": "t"}, {"id": "no good"}],
+        "edges": [{"source": "a", "source_handle": "x", "target": "b", "target_handle": "y"}],
+    }
+    request = pb2.RegisterFlowRequest(
+        flow_id="-", user_id="me too", request_id="with space", weather_json=json.dumps(bad), labels={"a b": "c"}
+    )
+    error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    paths = [path for path, _ in error.violations]
+    for path in (
+        "flow_id",
+        "user_id",
+        "request_id",
+        "interval",
+        "colour",
+        "nodes[1].id",
+        "nodes[2].id",
+        "nodes[2].type",
+    ):
+        assert path in paths, (path, error.violations)
+    assert any(path.startswith("labels") for path in paths)
+    nothing = pb2.RegisterFlowRequest(flow_id="f")
+    error = await refused(scheduler.stub.RegisterFlow(nothing), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert error.violations[0][0] == "definition"
+
+
+async def test_a_typed_definition_with_unreadable_config_and_unknown_values_is_refused(scheduler: Client) -> None:
+    spec = flow_pb2.FlowSpec(interval="1")
+    spec.nodes.add(id="n", type="t", config_json="{", run_if=77)
+    request = pb2.RegisterFlowRequest(flow_id="f", spec=spec)
+    error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert [path for path, _ in error.violations] == ["nodes[0].config_json", "nodes[0].run_if"]
+
+
+async def test_analysing_gives_structure_and_faults_as_data_and_stores_nothing(scheduler: Client) -> None:
+    circle = {
+        "interval": 1,
+        "nodes": [{"id": name, "type": "t"} for name in "abc"],
+        "edges": [
+            {"source": "a", "source_handle": "x", "target": "b", "target_handle": "y"},
+            {"source": "b", "source_handle": "x", "target": "a", "target_handle": "y"},
+        ],
+    }
+    definition = flow_pb2.FlowDefinition(weather=weather(circle))
+    response = await scheduler.stub.AnalyzeFlow(pb2.AnalyzeFlowRequest(definition=definition))
+    assert response.structure.component_count == 2
+    component = response.structure.components["0"]
+    assert (component.is_dag, component.error) == (False, "Contains cycle")
+    assert list(component.cycle_path) == ["a", "b", "a"]
+    assert ["a -> b -> a" in violation.message for violation in response.violations] == [True]
+    assert (await scheduler.stub.ListFlows(pb2.ListFlowsRequest())).flows == []
+    nothing = await scheduler.stub.AnalyzeFlow(pb2.AnalyzeFlowRequest())
+    assert nothing.violations[0].path == "definition"
+
+
+async def test_a_definition_is_checked_against_what_live_workers_declared(scheduler: Client, peers: Peers) -> None:
+    schema = '{"type":"object","properties":{"window":{"type":"integer"}},"additionalProperties":false}'
+    peers.registry.offer(
+        node_type_pb2.NodeType(
+            type="average",
+            inputs=[node_type_pb2.InputHandle(name="prices", required=True)],
+            outputs=[node_type_pb2.OutputHandle(name="average")],
+            config_schema_json=schema,
+        )
+    )
+    flow = {
+        "interval": 1,
+        "nodes": [
+            {"id": "a", "type": "average", "config": {"window": "ten"}},
+            {"id": "b", "type": "average", "config": {"window": {"$secret": "w"}}},
+        ],
+        "edges": [
+            {"source": "a", "source_handle": "avrage", "target": "b", "target_handle": "prices"},
+            {"source": "a", "source_handle": "average", "target": "b", "target_handle": "prices"},
+        ],
+    }
+    request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps(flow))
+    error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    told = dict(error.violations)
+    assert set(told) == {"nodes[0].config.window", "edges[0].source_handle", "edges[1].target_handle"}
+    assert 'did you mean "average"' in told["edges[0].source_handle"]
+    assert len(peers.registry.asked) == 1
+    await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert len(peers.registry.asked) == 1
+
+
+async def test_without_a_registry_a_flow_registers_with_a_warning(scheduler: Client, peers: Peers) -> None:
+    peers.registry.down = True
+    request = pb2.RegisterFlowRequest(flow_id="f", weather=weather(SPECIFIED))
+    response = await scheduler.stub.RegisterFlow(request)
+    assert response.changed
+    assert ["registry" in warning.message for warning in response.warnings] == [True]
+
+
+async def test_a_repeated_registration_is_safe(scheduler: Client) -> None:
+    first = await scheduler.register("f", "a", request_id="r1")
+    assert await scheduler.register("f", "a", request_id="r1") == first
+    other = scheduler.register("f", "a", "b", request_id="r1")
+    await refused(other, grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
+
+
+async def test_a_chain_of_ten_thousand_nodes_registers_and_runs(scheduler: Client) -> None:
+    names = [f"n{number}" for number in range(10_000)]
+    edges = " ".join(f"{a}>{b}" for a, b in itertools.pairwise(names))
+    flow = await scheduler.register("long", *names, edges=edges)
+    assert flow.structure.components["0"].node_count == 10_000
+    cycle = await scheduler.run("long", wait=30)
+    assert cycle.counts.completed == 10_000
+
+
+async def test_a_flow_comes_with_its_latest_cycle(scheduler: Client) -> None:
+    await scheduler.register()
+    response = await scheduler.stub.GetFlow(pb2.GetFlowRequest(flow_id="f"))
+    assert not response.HasField("current_cycle")
+    await scheduler.run()
+    cycle = await scheduler.run()
+    response = await scheduler.stub.GetFlow(pb2.GetFlowRequest(flow_id="f"))
+    assert response.current_cycle == cycle
+    assert response.flow.last_cycle == 1
+
+
+@pytest.mark.parametrize(
+    ("flow_id", "code", "reason"),
+    [
+        ("nothing", grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND"),
+        ("", grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"),
+        ("f:cycle:0:0", grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"),
+    ],
+)
+async def test_what_is_not_there_is_told(scheduler: Client, flow_id: str, code: grpc.StatusCode, reason: str) -> None:
+    await scheduler.register("f")
+    await scheduler.run("f")
+    stub = scheduler.stub
+    calls: list[Awaitable[object]] = [
+        stub.GetFlow(pb2.GetFlowRequest(flow_id=flow_id)),
+        stub.StartFlow(pb2.StartFlowRequest(flow_id=flow_id)),
+        stub.StopFlow(pb2.StopFlowRequest(flow_id=flow_id)),
+        stub.DeleteFlow(pb2.DeleteFlowRequest(flow_id=flow_id)),
+        stub.GetCycle(pb2.GetCycleRequest(flow_id=flow_id)),
+        stub.ListCycles(pb2.ListCyclesRequest(flow_id=flow_id)),
+        stub.DescribeCycle(pb2.DescribeCycleRequest(flow_id=flow_id)),
+        stub.ListLogs(pb2.ListLogsRequest(flow_id=flow_id)),
+        stub.RunFlow(pb2.RunFlowRequest(flow_id=flow_id)),
+    ]
+    for call in calls:
+        await refused(call, code, reason)
+
+
+async def test_flows_are_listed_by_id_filtered_and_paged(scheduler: Client) -> None:
+    for number in range(25):
+        await scheduler.register(f"flow-{number:02}", labels={"odd": str(number % 2), "team": "a"})
+    await scheduler.start("flow-03")
+    seen: list[str] = []
+    token = ""
+    pages = 0
+    while pages == 0 or token:
+        response = await scheduler.stub.ListFlows(
+            pb2.ListFlowsRequest(page_size=5, page_token=token, labels={"odd": "1", "team": "a"})
+        )
+        seen += [flow.flow_id for flow in response.flows]
+        token = response.next_page_token
+        pages += 1
+    assert seen == [f"flow-{number:02}" for number in range(1, 25, 2)]
+    assert pages == 3
+    running = pb2.ListFlowsRequest(statuses=[flow_pb2.FLOW_STATUS_RUNNING])
+    assert [flow.flow_id for flow in (await scheduler.stub.ListFlows(running)).flows] == ["flow-03"]
+    middle = (await scheduler.flow("flow-12")).created_at
+    late = await scheduler.stub.ListFlows(pb2.ListFlowsRequest(created_after=middle))
+    early = await scheduler.stub.ListFlows(pb2.ListFlowsRequest(created_before=middle))
+    assert len(late.flows) + len(early.flows) == 25
+    assert "flow-12" in [flow.flow_id for flow in late.flows]
+
+
+async def test_a_bad_list_request_is_refused(scheduler: Client) -> None:
+    for request in (
+        pb2.ListFlowsRequest(page_token="nonsense"),
+        pb2.ListFlowsRequest(page_size=-1),
+        pb2.ListFlowsRequest(statuses=[99]),  # type: ignore[list-item]
+    ):
+        await refused(scheduler.stub.ListFlows(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")

@@ -1,0 +1,109 @@
+"""Deleting flows: nothing of them is left, whatever is in the way meanwhile."""
+
+import asyncio
+
+import grpc
+
+from tests.rpc.scheduler.conftest import Client, Peers, Start
+from tests.rpc.scheduler.errors import refused
+from tests.servers import RedisServer
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.server.partitions import partition_of
+
+
+def deletion(flow_id: str = "f", wait_s: int = 10) -> pb2.DeleteFlowRequest:
+    request = pb2.DeleteFlowRequest(flow_id=flow_id)
+    if wait_s:
+        request.wait.FromSeconds(wait_s)
+    return request
+
+
+async def left_of(flow_id: str, store: RedisServer) -> list[str]:
+    """The keys that belong to a flow, or hold nothing but it."""
+    tag = f"trading_flow:{{f{partition_of(flow_id)}}}:"
+    keys = [key.removeprefix(tag) for key in await store.keys() if key.startswith(tag)]
+    return [key for key in keys if key not in ("owner", "lease")]
+
+
+async def test_a_deleted_flow_leaves_a_tombstone(scheduler: Client, peers: Peers, embedded: RedisServer) -> None:
+    await scheduler.register("f", "a", "b", request_id="r0")
+    await scheduler.start()
+    for number in range(3):
+        await scheduler.run(request_id=f"r{number + 1}")
+    await scheduler.register("f", "a", "c")
+    peers.node_tasks.by_itself = False
+    await scheduler.run(wait=0)
+    peers.node_tasks.purge_steps = 3
+    response = await scheduler.stub.DeleteFlow(deletion())
+    assert response.done
+    assert peers.node_tasks.purged == ["f"] * 3
+    assert "f" not in peers.triggers.triggers
+    assert await left_of("f", embedded) == ["tombstone:f"]
+    await refused(scheduler.flow(), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
+    await refused(scheduler.run(), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
+
+
+async def test_what_comes_late_brings_nothing_back(scheduler: Client, peers: Peers, embedded: RedisServer) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    run = peers.node_tasks.runs["f", 0, 0]
+    await scheduler.stub.DeleteFlow(deletion())
+    peers.node_tasks.runs[run.key] = run
+    await peers.node_tasks.finish(run.key)
+    await until(lambda: not peers.node_tasks.unacknowledged, "the late event is acknowledged")
+    assert await left_of("f", embedded) == ["tombstone:f"]
+
+
+async def test_without_waiting_the_answer_comes_at_once_and_the_rest_goes_on(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await peers.node_tasks.break_off()
+    assert not (await scheduler.stub.DeleteFlow(deletion(wait_s=0))).done
+    flow = await scheduler.flow()
+    assert flow.status == flow_pb2.FLOW_STATUS_DELETING
+    await refused(scheduler.start(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
+    await refused(scheduler.stop(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
+    await refused(scheduler.run(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
+    await refused(scheduler.register(), grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING")
+    await peers.node_tasks.up()
+    assert (await scheduler.stub.DeleteFlow(deletion())).done
+
+
+async def test_a_deletion_survives_its_scheduler(start: Start, peers: Peers, embedded: RedisServer) -> None:
+    first = await start()
+    await first.register()
+    await first.run()
+    await peers.node_tasks.break_off()
+    await first.stub.DeleteFlow(deletion(wait_s=0))
+    await first.server.stop()
+    await peers.node_tasks.up()
+    await start()
+
+    async def gone() -> bool:
+        return await left_of("f", embedded) == ["tombstone:f"]
+
+    await until(gone, "the next scheduler has finished the deletion")
+
+
+async def test_a_flow_registered_anew_starts_from_the_beginning(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    await scheduler.run()
+    before = peers.triggers.epochs["f"]
+    await scheduler.stub.DeleteFlow(deletion())
+    flow = await scheduler.register()
+    assert (flow.revision, flow.last_cycle) == (1, -1)
+    await scheduler.start()
+    assert peers.triggers.triggers["f"].epoch > before
+    assert (await scheduler.run()).cycle == 0
+
+
+async def test_a_caller_that_waits_for_a_cycle_of_a_deleted_flow_is_answered(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    waiting = asyncio.ensure_future(scheduler.run(wait=60))
+    await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the cycle runs")
+    await scheduler.stub.DeleteFlow(deletion())
+    assert (await asyncio.wait_for(waiting, 10)).cycle == 0

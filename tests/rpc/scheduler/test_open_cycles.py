@@ -1,0 +1,166 @@
+"""Open cycles are looked after: whatever was lost, they end."""
+
+import pytest_asyncio
+
+from tests.rpc.scheduler.conftest import Client, Peers, Start
+from tests.servers import RedisServer
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.scheduler.stores.keys import ACL, Keys
+from tradewind.server.partitions import partition_of
+
+
+@pytest_asyncio.fixture
+async def watchful(start: Start, peers: Peers) -> Client:
+    """A scheduler that looks often."""
+    client = await start(scheduler_check_in_seconds=0.1, scheduler_compare_seconds=0.1)
+    await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
+    return client
+
+
+async def test_a_cycle_that_was_begun_and_never_submitted_is_submitted(
+    start: Start, peers: Peers, embedded: RedisServer
+) -> None:
+    first = await start()
+    await first.register()
+    await peers.node_tasks.break_off()
+    await first.run(wait=0)
+    await first.server.stop()
+    await peers.node_tasks.up()
+    second = await start()
+    assert (await second.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
+    assert peers.node_tasks.runs["f", 0, 0].submission.run_id == (await second.cycle()).run_id
+
+
+async def test_a_cycle_goes_on_with_the_revision_that_it_began_with(start: Start, peers: Peers) -> None:
+    first = await start()
+    await first.register("f", "a", "b")
+    await peers.node_tasks.break_off()
+    await first.run(wait=0)
+    await first.register("f", "a", "b", "c")
+    await first.server.stop()
+    await peers.node_tasks.up()
+    second = await start()
+    cycle = await second.ended()
+    assert (cycle.revision, cycle.counts.completed) == (1, 2)
+    assert len(peers.node_tasks.runs["f", 0, 0].components) == 2
+
+
+async def test_an_end_whose_event_was_lost_is_noticed(watchful: Client, peers: Peers) -> None:
+    peers.node_tasks.deaf = True
+    await watchful.register()
+    cycle = await watchful.run()
+    assert cycle.status == cycle_pb2.CYCLE_STATUS_COMPLETED
+    assert len(peers.node_tasks.unacknowledged) == 1
+
+
+async def test_a_run_that_the_node_task_manager_has_lost_is_submitted_again(watchful: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await watchful.register()
+    await watchful.run(wait=0)
+    peers.node_tasks.runs.clear()
+    await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the run is there again")
+    await peers.node_tasks.finish(("f", 0, 0))
+    assert (await watchful.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
+
+
+async def test_a_cycle_that_takes_too_long_times_out(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "a", "b", edges="a>b", timeout="200ms")
+    cycle = await scheduler.run()
+    assert cycle.status == cycle_pb2.CYCLE_STATUS_TIMEOUT
+    assert cycle.reason.startswith("the cycle took longer than its timeout of 0.2 s")
+    took = cycle.end_time.ToMilliseconds() - cycle.start_time.ToMilliseconds()
+    assert 200 <= took < 2000
+    assert peers.node_tasks.stops[0].by == "system"
+
+
+async def test_a_stopped_cycle_that_was_never_submitted_ends_too(watchful: Client, peers: Peers) -> None:
+    await watchful.register("f", "a", "b")
+    await peers.node_tasks.break_off()
+    await watchful.run(wait=0)
+    await watchful.stop()
+    await peers.node_tasks.up()
+    cycle = await watchful.ended()
+    assert cycle.status == cycle_pb2.CYCLE_STATUS_CANCELLED
+    assert (cycle.counts.completed, cycle.counts.skipped) == (0, 2)
+
+
+async def test_repeated_events_and_events_of_unknown_runs_do_no_harm(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "a", "b")
+    await scheduler.run(wait=0)
+    event = await peers.node_tasks.finish(("f", 0, 0), "0")
+    await peers.node_tasks.repeat(event)
+    stranger = type(event)()
+    stranger.CopyFrom(event)
+    stranger.component_finished.component.run_id = "of another life"
+    stranger.component_finished.component.component_id = "1"
+    await peers.node_tasks.repeat(stranger)
+    gone = type(event)()
+    gone.CopyFrom(event)
+    gone.component_finished.component.cycle = 99
+    await peers.node_tasks.repeat(gone)
+    await until(lambda: not peers.node_tasks.unacknowledged, "every event is acknowledged")
+    cycle = await scheduler.cycle()
+    assert (cycle.status, cycle.counts.completed) == (cycle_pb2.CYCLE_STATUS_RUNNING, 1)
+    await peers.node_tasks.repeat(event)
+    await peers.node_tasks.finish(("f", 0, 0), "1")
+    ended = await scheduler.ended()
+    await peers.node_tasks.repeat(event)
+    await until(lambda: not peers.node_tasks.unacknowledged, "every event is acknowledged")
+    assert await scheduler.cycle() == ended
+
+
+async def test_a_definition_that_is_gone_fails_the_cycle(start: Start, peers: Peers, embedded: RedisServer) -> None:
+    first = await start()
+    await first.register()
+    await peers.node_tasks.break_off()
+    await first.run(wait=0)
+    await first.register("f", "a", "b")
+    await first.server.stop()
+    client = embedded.connect(ACL.name)
+    await client.delete(Keys().revisions("f"))
+    await client.aclose()
+    await peers.node_tasks.up()
+    second = await start()
+    cycle = await second.ended()
+    assert cycle.status == cycle_pb2.CYCLE_STATUS_FAILED
+    assert cycle.reason == "revision 1 of the flow is on record no more"
+
+
+async def test_an_open_entry_without_record_goes_away(watchful: Client, peers: Peers, embedded: RedisServer) -> None:
+    peers.node_tasks.by_itself = False
+    await watchful.register()
+    await watchful.run(wait=0)
+    client, keys = embedded.connect(ACL.name), Keys()
+    await client.delete(keys.run("f", 0, 0))
+
+    async def gone() -> bool:
+        return not await client.zcard(keys.open(partition_of("f")))
+
+    await until(gone, "the entry is gone")
+    assert (await watchful.flow()).running_cycles == 0
+    await client.aclose()
+
+
+async def test_a_lost_stream_is_opened_again(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    await peers.node_tasks.break_off()
+    await until(lambda: peers.node_tasks.down, "the stream is broken")
+    await peers.node_tasks.up()
+    cycle = await scheduler.run(wait=30)
+    assert cycle.status == cycle_pb2.CYCLE_STATUS_COMPLETED
+
+
+async def test_the_store_is_away_for_a_while(start: Start, peers: Peers, embedded: RedisServer) -> None:
+    scheduler = await start()
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    admin = embedded.connect()
+    await admin.execute_command("CLIENT", "PAUSE", 300)
+    await peers.node_tasks.finish(("f", 0, 0))
+    assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
+    await admin.aclose()

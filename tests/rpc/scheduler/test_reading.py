@@ -1,0 +1,155 @@
+"""Reading cycles, everything of one, and logs."""
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tests.rpc.scheduler.conftest import Client, Peers
+from tests.rpc.scheduler.errors import refused
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+
+
+async def test_cycles_are_listed_newest_first_filtered_and_paged(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    for _ in range(6):
+        await scheduler.run()
+    peers.node_tasks.by_itself = False
+    await scheduler.run(wait=0)
+    numbers: list[int] = []
+    token = ""
+    while len(numbers) == 0 or token:
+        page = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f", page_size=3, page_token=token))
+        numbers += [cycle.cycle for cycle in page.cycles]
+        token = page.next_page_token
+    assert numbers == [6, 5, 4, 3, 2, 1, 0]
+    running = pb2.ListCyclesRequest(flow_id="f", statuses=[cycle_pb2.CYCLE_STATUS_RUNNING])
+    assert [cycle.cycle for cycle in (await scheduler.stub.ListCycles(running)).cycles] == [6]
+    middle = (await scheduler.cycle(cycle=3)).start_time
+    late = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f", started_after=middle))
+    early = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f", started_before=middle))
+    assert len(late.cycles) + len(early.cycles) == 7
+
+
+async def test_as_many_ended_cycles_are_kept_as_the_flow_says(scheduler: Client) -> None:
+    await scheduler.register("f", keep_cycles=2)
+    for _ in range(5):
+        await scheduler.run()
+    page = await scheduler.stub.ListCycles(pb2.ListCyclesRequest(flow_id="f"))
+    assert [cycle.cycle for cycle in page.cycles] == [4, 3]
+    await refused(scheduler.cycle(cycle=0), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+
+
+async def test_a_cycle_is_found_by_number_and_run(scheduler: Client) -> None:
+    await scheduler.register()
+    await refused(scheduler.cycle(), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+    await scheduler.run()
+    second = await scheduler.run()
+    assert await scheduler.cycle() == second
+    assert await scheduler.cycle(cycle=1) == second
+    assert await scheduler.cycle(cycle=1, run=0) == second
+    for missing in (scheduler.cycle(cycle=9), scheduler.cycle(cycle=1, run=1), scheduler.cycle(cycle=-1)):
+        await refused(missing, grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")
+
+
+def tasks(*statuses: int) -> list[node_task_pb2.NodeTask]:
+    return [node_task_pb2.NodeTask(node_id=f"n{at}", status=status) for at, status in enumerate(statuses)]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def lines() -> list[node_task_pb2.NodeLog]:
+    """Lines of a node, the first before and the others after everything that the scheduler says."""
+    stamps = [Timestamp(seconds=1), Timestamp(seconds=4_000_000_000), Timestamp(seconds=4_000_000_001)]
+    levels = ["DEBUG", "WARNING", "shouting"]
+    return [
+        node_task_pb2.NodeLog(
+            log_id=f"l{at}", node_id="n0", level=level, source="node", message=f"line {at}", created_at=stamp
+        )
+        for at, (level, stamp) in enumerate(zip(levels, stamps, strict=True))
+    ]
+
+
+async def test_a_description_puts_everything_together(
+    scheduler: Client, peers: Peers, lines: list[node_task_pb2.NodeLog]
+) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", *(f"n{at}" for at in range(9)), edges="n0>n1")
+    cycle = await scheduler.run(wait=0)
+    status = node_task_pb2.NodeTaskStatus
+    peers.node_tasks.nodes["f", 0, 0] = tasks(
+        status.NODE_TASK_STATUS_REGISTERED,
+        status.NODE_TASK_STATUS_PENDING,
+        status.NODE_TASK_STATUS_RUNNING,
+        status.NODE_TASK_STATUS_RUNNING,
+        status.NODE_TASK_STATUS_COMPLETED,
+        status.NODE_TASK_STATUS_FAILED,
+        status.NODE_TASK_STATUS_TERMINATED,
+        status.NODE_TASK_STATUS_SKIPPED,
+    )
+    peers.node_tasks.logs["f", 0] = lines
+    request = pb2.DescribeCycleRequest(flow_id="f", page_size=3)
+    found = await scheduler.stub.DescribeCycle(request)
+    assert found.cycle == cycle
+    assert found.flow_status == flow_pb2.FLOW_STATUS_REGISTERED
+    assert [node.node_id for node in found.nodes] == ["n0", "n1", "n2"]
+    numbers = found.statistics
+    assert (numbers.total_nodes, numbers.registered_nodes, numbers.pending_nodes, numbers.running_nodes) == (9, 2, 1, 2)
+    assert (numbers.completed_nodes, numbers.error_nodes) == (1, 1)
+    assert (numbers.terminated_nodes, numbers.skipped_nodes) == (1, 1)
+    assert [line.message for line in found.logs] == ["line 0", "Starting cycle 0", "line 1", "line 2"]
+    node_line, own_line, *_, odd = found.logs
+    assert (node_line.source, node_line.node_id) == (cycle_pb2.LOG_SOURCE_NODE, "n0")
+    assert (own_line.source, own_line.node_id) == (cycle_pb2.LOG_SOURCE_SCHEDULER, "")
+    assert odd.level == cycle_pb2.LOG_LEVEL_INFO
+    request.page_token = found.next_page_token
+    second = await scheduler.stub.DescribeCycle(request)
+    assert [node.node_id for node in second.nodes] == ["n3", "n4", "n5"]
+    assert not second.HasField("statistics")
+    assert not second.logs
+
+
+async def test_the_statistics_of_an_ended_cycle_are_on_record(scheduler: Client) -> None:
+    await scheduler.register("f", "a", "b")
+    await scheduler.run()
+    found = await scheduler.stub.DescribeCycle(pb2.DescribeCycleRequest(flow_id="f", omit_logs=True))
+    assert (found.statistics.total_nodes, found.statistics.completed_nodes) == (2, 2)
+    assert not found.logs
+
+
+async def test_a_description_needs_the_node_task_manager(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    await peers.node_tasks.break_off()
+    call = scheduler.stub.DescribeCycle(pb2.DescribeCycleRequest(flow_id="f"))
+    error = await refused(call, grpc.StatusCode.UNAVAILABLE, "PEER_UNAVAILABLE")
+    assert error.metadata == {"peer": "node task manager"}
+
+
+async def test_logs_are_merged_filtered_and_paged(
+    scheduler: Client, peers: Peers, lines: list[node_task_pb2.NodeLog]
+) -> None:
+    await scheduler.register()
+    for _ in range(3):
+        await scheduler.run()
+    peers.node_tasks.logs["f", 1] = lines
+    whole = [
+        *("Starting cycle 0", "Cycle 0 completed"),
+        *("line 0", "Starting cycle 1", "Cycle 1 completed", "line 1", "line 2"),
+        *("Starting cycle 2", "Cycle 2 completed"),
+    ]
+    assert await scheduler.lines() == whole
+    assert await scheduler.lines(cycle=1) == whole[2:7]
+    assert await scheduler.lines(cycle=9) == []
+    assert await scheduler.lines(node_id="n0") == ["line 0", "line 1", "line 2"]
+    assert await scheduler.lines(node_id="n0", min_level=cycle_pb2.LOG_LEVEL_WARNING) == ["line 1"]
+    paged: list[str] = []
+    token = ""
+    while not paged or token:
+        page = await scheduler.stub.ListLogs(pb2.ListLogsRequest(flow_id="f", page_size=2, page_token=token))
+        assert len(page.lines) <= 2
+        paged += [line.message for line in page.lines]
+        token = page.next_page_token
+    assert paged == whole
+    bad = scheduler.stub.ListLogs(pb2.ListLogsRequest(flow_id="f", min_level=9))  # type: ignore[arg-type]
+    await refused(bad, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")

@@ -1,0 +1,232 @@
+"""Starting and stopping flows, due triggers, the outbox."""
+
+import time
+
+import grpc
+
+from tests.rpc.scheduler.conftest import Client, Peers, Start
+from tests.rpc.scheduler.errors import refused
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def answered(peers: Peers, token: str) -> trigger_service_pb2.DueTriggerAck:
+    """Wait until a due trigger is acknowledged."""
+    await until(lambda: peers.triggers.answer(token), f"trigger {token} is answered")
+    answer = peers.triggers.answer(token)
+    assert isinstance(answer, trigger_service_pb2.DueTriggerAck), answer
+    return answer
+
+
+async def test_starting_saves_a_trigger_on_a_grid_from_now(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    flow = await scheduler.start()
+    assert flow.status == flow_pb2.FLOW_STATUS_RUNNING
+    trigger = peers.triggers.triggers["f"]
+    assert trigger.partition_key == "f"
+    assert trigger.schedule.interval.interval.seconds == 60
+    assert trigger.schedule.interval.anchor == flow.next_execution
+    assert abs(flow.next_execution.ToMilliseconds() - now_ms()) < 5000
+
+
+async def test_starting_may_name_the_first_time(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    request = pb2.StartFlowRequest(flow_id="f")
+    request.start_at.FromSeconds(2_000_000_000)
+    flow = (await scheduler.stub.StartFlow(request)).flow
+    assert flow.next_execution.seconds == 2_000_000_000
+    assert peers.triggers.triggers["f"].schedule.interval.anchor.seconds == 2_000_000_000
+
+
+async def test_starting_a_running_flow_and_stopping_a_stopped_one_change_nothing(
+    scheduler: Client, peers: Peers
+) -> None:
+    await scheduler.register()
+    first = await scheduler.start()
+    saves = peers.triggers.saves
+    assert await scheduler.start() == first
+    assert peers.triggers.triggers["f"].epoch == peers.triggers.epochs["f"]
+    assert peers.triggers.saves <= saves + 1
+    stopped = await scheduler.stop()
+    assert stopped.status == flow_pb2.FLOW_STATUS_STOPPED
+    assert not stopped.HasField("next_execution")
+    assert "f" not in peers.triggers.triggers
+    assert await scheduler.stop() == stopped
+
+
+async def test_a_due_flow_begins_a_cycle_and_is_due_next_on_the_grid(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    planned = now_ms() - 3 * 60_000 - 5
+    (token,) = peers.triggers.fire(["f"], planned)
+    ack = await answered(peers, token)
+    assert ack.next_fire_time.ToMilliseconds() == planned + 4 * 60_000
+    cycle = await scheduler.ended()
+    assert cycle.origin == cycle_pb2.CYCLE_ORIGIN_SCHEDULE
+    assert cycle.planned_time.ToMilliseconds() == planned
+    assert peers.node_tasks.runs["f", 0, 0].submission.planned_time.ToMilliseconds() == planned
+    assert (await scheduler.flow()).next_execution == ack.next_fire_time
+
+
+async def test_the_same_planned_time_begins_one_cycle(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    planned = now_ms()
+    tokens = [peers.triggers.fire(["f"], planned)[0] for _ in range(3)]
+    acks = [await answered(peers, token) for token in tokens]
+    assert {ack.next_fire_time.ToMilliseconds() for ack in acks} == {planned + 60_000}
+    await scheduler.ended()
+    assert (await scheduler.flow()).last_cycle == 0
+
+
+async def test_all_that_is_due_goes_together(scheduler: Client, peers: Peers) -> None:
+    flows = [f"flow-{number}" for number in range(60)]
+    for flow_id in flows:
+        await scheduler.register(flow_id)
+        await scheduler.start(flow_id)
+    for token in peers.triggers.fire(flows, now_ms()):
+        await answered(peers, token)
+    for flow_id in flows:
+        assert (await scheduler.ended(flow_id)).status == cycle_pb2.CYCLE_STATUS_COMPLETED
+    assert len(peers.node_tasks.requests) <= 4
+
+
+async def test_a_trigger_of_an_older_schedule_and_of_a_stopped_flow_is_finished(
+    scheduler: Client, peers: Peers
+) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    old = peers.triggers.epochs["f"]
+    await scheduler.stop()
+    (token,) = peers.triggers.fire(["f"], now_ms())
+    assert (await answered(peers, token)).finished
+    await scheduler.start()
+    (token,) = peers.triggers.fire(["f"], now_ms(), epoch=old)
+    assert (await answered(peers, token)).finished
+    (token,) = peers.triggers.fire(["unknown"], now_ms())
+    assert (await answered(peers, token)).finished
+    assert (await scheduler.flow()).last_cycle == -1
+
+
+async def test_a_flow_that_runs_once_completes_and_may_be_started_again(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register("f", interval="0")
+    flow = await scheduler.start()
+    assert peers.triggers.triggers["f"].schedule.once.at == flow.next_execution
+    (token,) = peers.triggers.fire(["f"], now_ms())
+    assert (await answered(peers, token)).finished
+    await scheduler.ended()
+    flow = await scheduler.flow()
+    assert flow.status == flow_pb2.FLOW_STATUS_COMPLETED
+    assert not flow.HasField("next_execution")
+    assert (await scheduler.start()).status == flow_pb2.FLOW_STATUS_RUNNING
+    (token,) = peers.triggers.fire(["f"], now_ms() + 1)
+    await answered(peers, token)
+    await scheduler.ended(cycle=1)
+
+
+async def test_the_one_cycle_of_a_flow_waits_for_the_one_that_still_runs(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", interval="0", overlap=flow_pb2.OVERLAP_POLICY_SKIP)
+    await scheduler.run(wait=0)
+    await scheduler.start()
+    (token,) = peers.triggers.fire(["f"], now_ms())
+    await until(lambda: peers.triggers.answer(token), "the trigger is answered")
+    answer = peers.triggers.answer(token)
+    assert isinstance(answer, trigger_service_pb2.DueTriggerNack)
+    assert answer.retry_after.ToMilliseconds() > 0
+
+
+async def test_with_overlap_skip_the_due_cycle_does_not_begin(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", overlap=flow_pb2.OVERLAP_POLICY_SKIP)
+    await scheduler.start()
+    planned = now_ms()
+    for number in range(3):
+        (token,) = peers.triggers.fire(["f"], planned + number * 60_000)
+        ack = await answered(peers, token)
+        assert ack.next_fire_time.ToMilliseconds() == planned + (number + 1) * 60_000
+    assert (await scheduler.flow()).last_cycle == 0
+
+
+async def test_stopping_stops_what_runs(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "a", "b", edges="a>b")
+    await scheduler.start()
+    (token,) = peers.triggers.fire(["f"], now_ms())
+    await answered(peers, token)
+    await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the cycle is submitted")
+    await scheduler.stop(reason="enough", by="ada")
+    cycle = await scheduler.ended()
+    assert cycle.status == cycle_pb2.CYCLE_STATUS_CANCELLED
+    assert cycle.reason == "enough (1 terminated, 1 skipped of 2 nodes)"
+    stop = peers.node_tasks.stops[0]
+    assert (stop.flow_id, stop.cycle, stop.run_id, stop.reason, stop.by) == ("f", 0, cycle.run_id, "enough", "ada")
+    assert (await scheduler.flow()).status == flow_pb2.FLOW_STATUS_STOPPED
+    assert "Stopping: enough" in await scheduler.lines()
+
+
+async def test_stopping_is_repeated_until_the_cycle_has_ended(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    await peers.node_tasks.break_off()
+    await scheduler.stop()
+    assert peers.node_tasks.stops == []
+    await peers.node_tasks.up()
+    assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_CANCELLED
+
+
+async def test_a_running_flow_follows_its_new_interval(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    epoch = peers.triggers.epochs["f"]
+    flow = await scheduler.register("f", "a", interval="5")
+    assert flow.status == flow_pb2.FLOW_STATUS_RUNNING
+    trigger = peers.triggers.triggers["f"]
+    assert trigger.schedule.interval.interval.seconds == 5
+    assert trigger.epoch > epoch
+
+
+async def test_what_the_trigger_service_missed_it_hears_later(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    peers.triggers.down = True
+    flow = await scheduler.start()
+    assert flow.status == flow_pb2.FLOW_STATUS_RUNNING
+    assert "f" not in peers.triggers.triggers
+    peers.triggers.down = False
+    await until(lambda: "f" in peers.triggers.triggers, "the outbox is settled", timeout=30)
+
+
+async def test_a_lost_schedule_epoch_is_made_up_for(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    peers.triggers.epochs["f"] = now_ms() + 50
+    await scheduler.start()
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger is saved under a higher epoch", timeout=30)
+
+
+async def test_an_unknown_argument_is_refused(scheduler: Client) -> None:
+    await scheduler.register()
+    call = scheduler.stop(reason="x" * 1025)
+    await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
+async def test_a_restarted_scheduler_goes_on_where_it_was(start: Start, peers: Peers) -> None:
+    first = await start()
+    await until(lambda: peers.triggers.listens("f"), "the first listens")
+    await first.register()
+    await first.start()
+    await first.run()
+    await first.server.stop()
+    await until(lambda: not peers.triggers.listens("f"), "the first has gone")
+    second = await start()
+    await until(lambda: peers.triggers.listens("f"), "the second listens")
+    assert (await second.flow()).status == flow_pb2.FLOW_STATUS_RUNNING
+    (token,) = peers.triggers.fire(["f"], now_ms())
+    await answered(peers, token)
+    assert (await second.ended(cycle=1)).status == cycle_pb2.CYCLE_STATUS_COMPLETED

@@ -1,0 +1,149 @@
+"""Watching flows, on whichever replica their cycles run."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.rpc.scheduler.conftest import Client, Peers, Start
+from tests.rpc.scheduler.errors import refused
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+
+RUNNING, COMPLETED = cycle_pb2.CYCLE_STATUS_RUNNING, cycle_pb2.CYCLE_STATUS_COMPLETED
+
+
+class Watcher:
+    """Collects what a watch tells."""
+
+    def __init__(self, client: Client, *flow_ids: str, cycle: int | None = None) -> None:
+        request = pb2.WatchFlowRequest(flow_ids=flow_ids, cycle=cycle)
+        self.call: Any = client.stub.WatchFlow(request)
+        self.events: list[cycle_pb2.CycleEvent] = []
+        self.error: grpc.aio.AioRpcError | None = None
+        self.reading = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> None:
+        try:
+            async for response in self.call:
+                self.events += response.events
+        except grpc.aio.AioRpcError as error:
+            self.error = error
+
+    def seen(self, flow_id: str = "f") -> list[tuple[int, int]]:
+        """Number and status of the cycles of a flow, in the order told."""
+        return [(e.cycle.cycle, e.cycle.status) for e in self.events if e.cycle.flow_id == flow_id]
+
+    async def close(self) -> None:
+        self.call.cancel()
+        await asyncio.gather(self.reading, return_exceptions=True)
+
+
+@pytest.fixture
+async def watch() -> AsyncIterator[Any]:
+    watchers: list[Watcher] = []
+
+    def begin(client: Client, *flow_ids: str, cycle: int | None = None) -> Watcher:
+        watchers.append(Watcher(client, *flow_ids, cycle=cycle))
+        return watchers[-1]
+
+    yield begin
+    for watcher in watchers:
+        await watcher.close()
+
+
+async def test_a_watch_tells_the_latest_cycle_then_every_change(scheduler: Client, peers: Peers, watch: Any) -> None:
+    await scheduler.register("f", "a", "b")
+    await scheduler.run()
+    watcher = watch(scheduler, "f")
+    await until(lambda: watcher.seen() == [(0, COMPLETED)], "the latest cycle is told")
+    peers.node_tasks.by_itself = False
+    await scheduler.run(wait=0, inputs_json='{"a":1}')
+    await peers.node_tasks.finish(("f", 1, 0), "0")
+    await peers.node_tasks.finish(("f", 1, 0), "1")
+    await until(lambda: watcher.seen()[-1] == (1, COMPLETED), "the end is told")
+    assert watcher.seen()[1] == (1, RUNNING)
+    assert watcher.events[1].cycle.inputs_json == '{"a":1}'
+    assert watcher.events[-1].cycle == await scheduler.cycle()
+    assert len({event.event_id for event in watcher.events}) == len(watcher.events)
+
+
+async def test_every_replica_hears_of_every_cycle(start: Start, scheduler: Client, watch: Any) -> None:
+    other = await start()
+    for flow_id in ("f", "g"):
+        await scheduler.register(flow_id, "a")
+        await scheduler.run(flow_id)
+    watchers: list[Watcher] = [watch(replica, "f", "g") for replica in (scheduler, other)]
+    for watcher in watchers:
+        await until(lambda w=watcher: w.seen("f") and w.seen("g"), "the watch has begun")
+    await asyncio.gather(*(scheduler.run(flow_id) for flow_id in ("f", "g") for _ in range(10)))
+    everything = {(number, status) for number in range(11) for status in (RUNNING, COMPLETED)}
+    for watcher in watchers:
+        for flow_id in ("f", "g"):
+
+            def complete(watcher: Watcher = watcher, flow_id: str = flow_id) -> bool:
+                return {number for number, status in watcher.seen(flow_id) if status == COMPLETED} == set(range(11))
+
+            await until(complete, f"all cycles of {flow_id} are told")
+            assert set(watcher.seen(flow_id)) <= everything
+
+
+async def test_a_watch_of_one_cycle_ends_with_it(scheduler: Client, peers: Peers, watch: Any) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    peers.node_tasks.by_itself = False
+    watcher = watch(scheduler, "f", cycle=1)
+    await scheduler.run(wait=0)
+    await scheduler.run(wait=0)
+    await until(lambda: watcher.events, "the cycle is told")
+    await peers.node_tasks.finish(("f", 1, 0))
+    await asyncio.wait_for(watcher.reading, 10)
+    assert watcher.error is None
+    assert watcher.seen() == [(1, RUNNING), (1, COMPLETED)]
+    late = watch(scheduler, "f", cycle=0)
+    await asyncio.wait_for(late.reading, 10)
+    assert late.seen() == [(0, COMPLETED)]
+
+
+async def test_a_watch_ends_when_its_flow_is_deleted(scheduler: Client, watch: Any) -> None:
+    await scheduler.register()
+    await scheduler.run()
+    watcher = watch(scheduler, "f")
+    await until(lambda: watcher.events, "the watch has begun")
+    request = pb2.DeleteFlowRequest(flow_id="f")
+    request.wait.FromSeconds(10)
+    await scheduler.stub.DeleteFlow(request)
+    await asyncio.wait_for(watcher.reading, 10)
+    assert watcher.error is None
+
+
+async def test_what_cannot_be_watched_is_refused(scheduler: Client) -> None:
+    async def first(request: pb2.WatchFlowRequest) -> object:
+        return await anext(aiter(scheduler.stub.WatchFlow(request)))
+
+    await scheduler.register()
+    unknown = pb2.WatchFlowRequest(flow_ids=["f", "nothing"])
+    await refused(first(unknown), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
+    await refused(first(pb2.WatchFlowRequest()), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    bad = pb2.WatchFlowRequest(flow_ids=["no good"])
+    error = await refused(first(bad), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert error.violations[0][0] == "flow_ids[0]"
+
+
+async def test_a_server_that_shuts_down_ends_watches_and_waits(start: Start, peers: Peers, watch: Any) -> None:
+    scheduler = await start()
+    await scheduler.register()
+    await scheduler.run()
+    peers.node_tasks.by_itself = False
+    watcher = watch(scheduler, "f")
+    await until(lambda: watcher.events, "the watch has begun")
+    waiting = asyncio.ensure_future(scheduler.run(wait=60))
+    await until(lambda: ("f", 1, 0) in peers.node_tasks.runs, "the cycle runs")
+    await scheduler.server.stop()
+    await refused(waiting, grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    await asyncio.wait_for(watcher.reading, 5)
+    assert watcher.error is not None
+    assert watcher.error.code() is grpc.StatusCode.UNAVAILABLE

@@ -1,0 +1,47 @@
+"""A process over the echo service, as each service's `__main__` is one; run by the tests of `run`."""
+
+import asyncio
+import sys
+
+from pydantic import Field
+
+from tests.rpc.server.echo_service import EchoService
+from tradewind.server.bootstrap import run
+from tradewind.server.settings import CommonSettings
+
+
+class EchoSettings(CommonSettings):
+    """Settings of the echo process."""
+
+    port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    fault: str | None = Field(None, description="How the service misbehaves: start, hang, build or stubborn.")
+
+
+class FaultyService(EchoService):
+    """Cannot reach its store."""
+
+    async def start(self) -> None:
+        raise ConnectionError("the store does not answer: connection refused")
+
+
+class HangingService(EchoService):
+    """Waits for its store for ever, and says so first."""
+
+    async def start(self) -> None:
+        print("starting", flush=True)
+        await asyncio.Event().wait()
+
+
+def build(settings: EchoSettings) -> EchoService:
+    """Return the service that the settings ask for."""
+    if settings.fault == "build":
+        raise ValueError("store URL: a host is missing")
+    if settings.fault == "start":
+        return FaultyService()
+    if settings.fault == "hang":
+        return HangingService()
+    return EchoService(stubborn=settings.fault == "stubborn")
+
+
+if __name__ == "__main__":
+    run(build, EchoSettings, "echo", sys.argv[1:])

@@ -1,0 +1,203 @@
+"""What callers are told when a call fails, for every kind of call."""
+
+from collections.abc import AsyncIterable, Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+from google.protobuf.wrappers_pb2 import StringValue
+from google.rpc import error_details_pb2 as details_pb2
+from google.rpc.status_pb2 import Status
+from grpc_status import rpc_status
+from redis import exceptions as redis_errors
+from structlog.testing import capture_logs
+
+from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService, OnPurpose
+from tradewind.server import faults
+from tradewind.server.bootstrap import Server
+from tradewind.server.interception import Context
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.embedded import free_port
+
+
+def raising(error: Exception) -> Callable[[str, Context], Awaitable[str]]:
+    async def act(_text: str, _context: Context) -> str:
+        raise error
+
+    return act
+
+
+async def failure(client: EchoClient, name: str = "UnaryUnary") -> tuple[grpc.aio.AioRpcError, Status]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await client.call(name, "text")
+    status = rpc_status.from_call(caught.value)  # type: ignore[arg-type]
+    assert status is not None
+    return caught.value, status
+
+
+def detail(status: Status, kind: type[Message]) -> Any:
+    for packed in status.details:
+        message = kind()
+        if packed.Unpack(message):
+            return message
+    raise AssertionError(f"no {kind.__name__} in {status}")
+
+
+async def answered(call: Any) -> None:
+    """Wait for all that a call of any kind answers."""
+    if isinstance(call, AsyncIterable):
+        async for _ in call:
+            pass
+    else:
+        await call
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_answers_come_through_the_interceptors(client: EchoClient, name: str) -> None:
+    texts = await client.call(name, "one two")
+    assert " ".join(texts) == "one two"
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_a_fault_is_told_with_its_details(client: EchoClient, service: EchoService, name: str) -> None:
+    violations = [faults.Violation("interval", "is missing"), faults.Violation("nodes[1].id", 'is "é"')]
+    service.act = raising(faults.InvalidInput(violations))
+    error, status = await failure(client, name)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details() == "interval: is missing (and 1 more)"
+    info = detail(status, details_pb2.ErrorInfo)
+    assert (info.reason, info.domain) == ("INVALID_INPUT", "tradewind")
+    told = [(each.field, each.description) for each in detail(status, details_pb2.BadRequest).field_violations]
+    assert told == [("interval", "is missing"), ("nodes[1].id", 'is "é"')]
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_an_unknown_exception_leaks_nothing(client: EchoClient, service: EchoService, name: str) -> None:
+    service.act = raising(KeyError("a secret thing"))
+    with capture_logs() as logs:
+        error, status = await failure(client, name)
+    assert error.code() is grpc.StatusCode.INTERNAL
+    correlation_id = detail(status, details_pb2.ErrorInfo).metadata["correlation_id"]
+    assert correlation_id in str(error.details())
+    assert "secret" not in f"{error.details()} {status}"
+    entry = next(log for log in logs if log["event"] == "call_failed")
+    assert entry["correlation_id"] == correlation_id
+    assert entry["exc_info"]
+
+
+FAULTS: list[tuple[Exception, grpc.StatusCode, str]] = [
+    (faults.NotFound("flow", "momentum"), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND"),
+    (faults.Conflict("RUN_CONFLICT", "another run"), grpc.StatusCode.ALREADY_EXISTS, "RUN_CONFLICT"),
+    (faults.Aborted("VERSION_CONFLICT", "changed"), grpc.StatusCode.ABORTED, "VERSION_CONFLICT"),
+    (
+        faults.FailedPrecondition("WRONG_STATUS", "is stopped", "flows/a"),
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "WRONG_STATUS",
+    ),
+    (faults.Exhausted("QUEUE_FULL", "full", 2.5), grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    (faults.Unavailable("PEER_UNAVAILABLE", "away"), grpc.StatusCode.UNAVAILABLE, "PEER_UNAVAILABLE"),
+    (redis_errors.ConnectionError("host x refused"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
+    (redis_errors.TimeoutError("slow"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
+    (redis_errors.BusyLoadingError("loading"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
+    (redis_errors.MasterDownError("down"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
+    (redis_errors.SlotNotCoveredError("slot"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
+    (redis_errors.OutOfMemoryError("oom"), grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"),
+    (OnPurpose("changed meanwhile"), grpc.StatusCode.ABORTED, "VERSION_CONFLICT"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "reason"), FAULTS, ids=lambda value: type(value).__name__)
+async def test_each_fault_has_its_code_and_reason(
+    client: EchoClient, service: EchoService, error: Exception, code: grpc.StatusCode, reason: str
+) -> None:
+    service.act = raising(error)
+    told, status = await failure(client)
+    assert (told.code(), detail(status, details_pb2.ErrorInfo).reason) == (code, reason)
+
+
+async def test_what_is_not_found_is_named(client: EchoClient, service: EchoService) -> None:
+    service.act = raising(faults.NotFound("node task", "a:1:0:b"))
+    error, status = await failure(client)
+    info = detail(status, details_pb2.ErrorInfo)
+    assert (info.reason, dict(info.metadata)) == ("NODE_TASK_NOT_FOUND", {"node_task_id": "a:1:0:b"})
+    assert error.details() == 'no node task "a:1:0:b"'
+
+
+async def test_a_wrong_status_names_its_subject(client: EchoClient, service: EchoService) -> None:
+    service.act = raising(faults.FailedPrecondition("WRONG_STATUS", "flow a is stopped", "flows/a"))
+    _, status = await failure(client)
+    [violation] = detail(status, details_pb2.PreconditionFailure).violations
+    assert (violation.type, violation.subject, violation.description) == (
+        "WRONG_STATUS",
+        "flows/a",
+        "flow a is stopped",
+    )
+
+
+async def test_when_to_come_back(client: EchoClient, service: EchoService) -> None:
+    service.act = raising(faults.Exhausted("QUEUE_FULL", "the queue is full", retry_after_s=2.5))
+    _, status = await failure(client)
+    assert detail(status, details_pb2.RetryInfo).retry_delay.ToMilliseconds() == 2500
+
+
+async def test_a_store_that_is_away_is_told_without_its_address(client: EchoClient, service: EchoService) -> None:
+    store = connect(f"redis://127.0.0.1:{free_port()}")
+
+    async def ping(_text: str, _context: Context) -> str:
+        return str(await store.ping())
+
+    service.act = ping
+    with capture_logs() as logs:
+        error, status = await failure(client)
+    await store.aclose()
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert detail(status, details_pb2.RetryInfo).retry_delay.ToMilliseconds() == 1000
+    assert "127.0.0.1" not in str(error.details())
+    assert any("127.0.0.1" in log.get("error", "") for log in logs), logs
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_a_method_that_nobody_serves(client: EchoClient, name: str) -> None:
+    method = client.method("unary_unary" if name.endswith("Unary") else "unary_stream", "Nothing")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await answered(method(StringValue(), timeout=10))
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    status = rpc_status.from_call(caught.value)  # type: ignore[arg-type]
+    assert status is not None
+    assert detail(status, details_pb2.ErrorInfo).reason == "METHOD_UNKNOWN"
+    assert caught.value.details() == f"this server knows no method /{NAME}/Nothing"
+
+
+@pytest.mark.parametrize("kind", ["unary_unary", "unary_stream", "stream_unary", "stream_stream"])
+async def test_rubbish_in_place_of_a_message(client: EchoClient, kind: str) -> None:
+    name = kind.title().replace("_", "")
+    method = getattr(client.channel, kind)(f"/{NAME}/{name}")
+    rubbish: Any = iter([b"\xff\xff"]) if kind.startswith("stream") else b"\xff\xff"
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await answered(method(rubbish, timeout=10))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert await client.call("UnaryUnary", "still there") == ["still there"]
+
+
+async def test_more_violations_than_a_stock_client_takes_are_cut_and_counted(
+    server: Server, service: EchoService
+) -> None:
+    many = [faults.Violation(f"nodes[{n}].id", "must not be empty, " * 3) for n in range(5000)]
+    service.act = raising(faults.InvalidInput(many))
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        error, status = await failure(EchoClient(channel))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    told = detail(status, details_pb2.BadRequest).field_violations
+    assert len(told) > 50
+    assert told[0].field == "nodes[0].id"
+    assert told[-1].description == f"and {5000 - len(told) + 1} more, too many for one answer: mend these first"
+
+
+async def test_a_client_that_hangs_up_is_no_error(client: EchoClient, service: EchoService) -> None:
+    with capture_logs() as logs:
+        call = client.method("unary_stream", "Wait")(StringValue(value="x"))
+        assert (await call.read()).value == "x"
+        call.cancel()
+        assert await client.call("UnaryUnary", "next") == ["next"]
+    assert not [log for log in logs if log["log_level"] in ("warning", "error")]

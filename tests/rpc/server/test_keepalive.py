@@ -1,0 +1,15 @@
+"""gRPC takes options it does not know without a word, so their names are checked against the core itself."""
+
+from pathlib import Path
+
+import pytest
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
+
+from tradewind.server import bootstrap
+
+OPTIONS = [name for name, _ in bootstrap._options(1024, 60.0)]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_core_knows_every_option_of_the_server(name: str) -> None:
+    assert name.encode() in Path(cygrpc.__file__).read_bytes()

@@ -1,0 +1,161 @@
+"""A server's process: its signals, exit codes and sentences."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from google.protobuf.wrappers_pb2 import StringValue
+
+from tests.rpc.server.echo_service import EchoClient
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import open_channel
+
+Spawn = Callable[..., Awaitable[Process]]
+
+
+@pytest.fixture
+async def spawn() -> AsyncIterator[Spawn]:
+    """Start the echo process with these arguments and settings; what still runs at the end is killed."""
+    started: list[Process] = []
+
+    async def spawn(*arguments: str, **settings: str) -> Process:
+        environment = {f"TRADEWIND_{name.upper()}": value for name, value in settings.items()}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.rpc.server.echo_app", *arguments),
+            env={**os.environ, "TRADEWIND_LOG_FORMAT": "json", "COLUMNS": "200", **environment},
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield spawn
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def serving_address(process: Process) -> str:
+    assert process.stderr is not None
+    async for line in process.stderr:
+        entry = json.loads(line)
+        if entry["event"] == "serving":
+            return str(entry["address"])
+    raise AssertionError("the process ended without serving")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_drains_open_streams_and_exits_with_0(spawn: Spawn, number: signal.Signals) -> None:
+    process = await spawn()
+    async with open_channel(await serving_address(process)) as channel:
+        stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
+        await stream.read()
+        begun = time.monotonic()
+        process.send_signal(number)
+        output, log = await process.communicate()
+    assert process.returncode == 0, log
+    assert time.monotonic() - begun < 5
+    assert output == b""
+    assert [json.loads(line)["event"] for line in log.splitlines()] == ["stopped"]
+
+
+async def test_a_stream_that_will_not_end_delays_the_exit_by_the_drain_at_most(spawn: Spawn) -> None:
+    process = await spawn(fault="stubborn", drain_seconds="0.5")
+    async with open_channel(await serving_address(process)) as channel:
+        stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
+        await stream.read()
+        begun = time.monotonic()
+        process.terminate()
+        await process.communicate()
+        assert 0.4 < time.monotonic() - begun < 4
+    assert process.returncode == 0
+
+
+async def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:
+    process = await spawn(fault="stubborn", drain_seconds="60")
+    async with open_channel(await serving_address(process)) as channel:
+        stream = EchoClient(channel).method("unary_stream", "Wait")(StringValue(value="open"))
+        await stream.read()
+        process.terminate()
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), timeout=10) == 130
+
+
+async def test_a_port_that_is_taken_is_one_sentence(spawn: Spawn, server: Server) -> None:
+    process = await spawn(port=str(server.port))
+    _, log = await process.communicate()
+    assert process.returncode == 1
+    text = log.decode()
+    assert f"echo cannot start: cannot listen on {server.address}: it is in use" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("start", "echo cannot start: the store does not answer: connection refused"),
+        ("build", "echo cannot start: store URL: a host is missing"),
+    ],
+)
+async def test_what_keeps_it_from_starting_is_one_sentence(spawn: Spawn, fault: str, sentence: str) -> None:
+    process = await spawn(fault=fault)
+    _, log = await process.communicate()
+    assert process.returncode == 1
+    assert log.decode().splitlines()[-1] == sentence
+    assert "Traceback" not in log.decode()
+
+
+async def test_a_signal_also_ends_one_that_is_still_starting(spawn: Spawn) -> None:
+    process = await spawn(fault="hang")
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"starting\n"
+    process.terminate()
+    _, log = await process.communicate()
+    assert process.returncode == 0, log
+
+
+async def test_wrong_settings_are_all_named(spawn: Spawn) -> None:
+    process = await spawn(port="http", log_level="loud")
+    _, log = await process.communicate()
+    assert process.returncode == 2
+    assert {line.partition(":")[0] for line in log.decode().splitlines()} == {
+        "wrong settings",
+        "TRADEWIND_PORT",
+        "TRADEWIND_LOG_LEVEL",
+    }
+
+
+async def test_an_unknown_argument_points_to_the_table(spawn: Spawn) -> None:
+    process = await spawn("--port", "1")
+    _, log = await process.communicate()
+    assert process.returncode == 2
+    assert log.decode() == "unknown argument --port: settings come from the environment, see --help-settings\n"
+
+
+async def test_help_settings_prints_the_table(spawn: Spawn) -> None:
+    process = await spawn("--help-settings")
+    output, log = await process.communicate()
+    assert process.returncode == 0
+    assert log == b""
+    assert "TRADEWIND_FAULT" in output.decode()
+    assert "TRADEWIND_STORE_URL" in output.decode()
+    assert "redis://127.0.0.1:6379" in output.decode()
+
+
+async def test_the_log_of_a_call_carries_its_trace(spawn: Spawn) -> None:
+    process = await spawn(log_level="debug")
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    async with open_channel(await serving_address(process)) as channel:
+        metadata = (("traceparent", f"00-{trace_id}-b7ad6b7169203331-01"),)
+        await EchoClient(channel).call("UnaryUnary", "x", metadata=metadata)
+    process.terminate()
+    _, log = await process.communicate()
+    [call] = [entry for entry in map(json.loads, log.splitlines()) if entry["event"] == "call"]
+    assert (call["code"], call["trace_id"]) == ("OK", trace_id)

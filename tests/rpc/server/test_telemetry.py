@@ -1,0 +1,90 @@
+"""Traces carried through calls, with and without somebody who records them."""
+
+import pytest
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import open_channel
+from tradewind.server.faults import NotFound
+from tradewind.server.telemetry import Tracing, context_from, current_traceparent, open_tracing, trace_ids
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+async def traceparent(_text: str, _context: object) -> str:
+    return current_traceparent() or "none"
+
+
+def test_a_traceparent_goes_into_a_context_and_comes_back() -> None:
+    assert current_traceparent() == ""
+    token = otel_context.attach(context_from(PARENT))
+    try:
+        assert current_traceparent() == PARENT
+        assert trace_ids() == {"trace_id": TRACE, "span_id": "b7ad6b7169203331"}
+    finally:
+        otel_context.detach(token)
+    assert trace_ids() == {}
+
+
+@pytest.mark.parametrize("text", ["", "rubbish", "00-0-0-00"])
+def test_a_malformed_traceparent_is_no_trace(text: str) -> None:
+    assert not trace.get_current_span(context_from(text)).get_span_context().is_valid
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_without_an_endpoint_the_callers_trace_is_passed_on(
+    client: EchoClient, service: EchoService, name: str
+) -> None:
+    service.act = traceparent
+    assert await client.call(name, "x") == ["none"]
+    assert await client.call(name, "x", metadata=(("traceparent", PARENT),)) == [PARENT]
+    assert await client.call(name, "x") == ["none"]
+
+
+@pytest.mark.parametrize("name", ["UnaryUnary", "UnaryStream"])
+async def test_a_channel_sends_the_current_trace_along(client: EchoClient, service: EchoService, name: str) -> None:
+    service.act = traceparent
+    token = otel_context.attach(context_from(PARENT))
+    try:
+        assert await client.call(name, "x") == [PARENT]
+    finally:
+        otel_context.detach(token)
+
+
+async def test_with_an_exporter_each_call_is_a_span_under_the_callers() -> None:
+    exporter = InMemorySpanExporter()
+    tracing = Tracing("echo", exporter)
+    service = EchoService(traceparent)
+    server = Server([service], tracing=tracing)
+    await server.start()
+    async with open_channel(server.address) as channel:
+        client = EchoClient(channel)
+        [inside] = await client.call("UnaryUnary", "x", metadata=(("traceparent", PARENT),))
+
+        async def missing(_text: str, _context: object) -> str:
+            raise NotFound("flow", "a")
+
+        service.act = missing
+        with pytest.raises(Exception, match="no flow"):
+            await client.call("StreamStream", "x")
+    await server.stop()
+    tracing.shutdown()
+    good, failed = exporter.get_finished_spans()
+    assert good.name == f"{NAME}/UnaryUnary"
+    assert good.parent is not None
+    assert inside.split("-")[1] == TRACE == f"{good.parent.trace_id:032x}"
+    assert good.status.is_ok
+    assert good.resource.attributes["service.name"] == "echo"
+    assert (failed.name, failed.status.description, failed.parent) == (f"{NAME}/StreamStream", "NOT_FOUND", None)
+
+
+def test_tracing_without_an_endpoint_records_nothing() -> None:
+    tracing = open_tracing("x", None)
+    assert not tracing.recording
+    with tracing.tracer.start_as_current_span("x"):
+        assert current_traceparent() == ""
+    tracing.shutdown()

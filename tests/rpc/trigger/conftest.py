@@ -1,0 +1,33 @@
+"""Trigger services behind real channels over one store, and those who receive from them."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.rpc.trigger.receiving import Cast, Replica
+from tests.servers import RedisServer, RedisServers, no_leaked_keys
+from tests.stores.trigger.bench import LASTING_KEYS
+
+
+@pytest.fixture(scope="session")
+def embedded(redis_servers: RedisServers) -> RedisServer:
+    """The embedded store."""
+    return redis_servers.get("embedded")
+
+
+@pytest_asyncio.fixture
+async def cast(embedded: RedisServer) -> AsyncIterator[Cast]:
+    """Starts replicas and receivers over a fresh store, and ends them all."""
+    await embedded.flush()
+    cast = Cast(embedded)
+    yield cast
+    await cast.leave()
+    await embedded.close_clients()
+    await no_leaked_keys(embedded, LASTING_KEYS)
+
+
+@pytest_asyncio.fixture
+async def replica(cast: Cast) -> Replica:
+    """One trigger service."""
+    return await cast.replica()

@@ -1,0 +1,218 @@
+"""Saving, removing and finding triggers over a real channel."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.rpc.trigger.receiving import (
+    KEY,
+    Cast,
+    Replica,
+    every,
+    ms_of,
+    now_ms,
+    once,
+    reason,
+    timestamp,
+    violations,
+)
+from tests.waiting import until
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.server.partitions import partition_of
+
+HOUR = 3_600_000
+
+
+async def refused(call: Any) -> grpc.aio.AioRpcError:
+    """Return the error that a call ends with."""
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await call
+    return refusal.value
+
+
+async def test_a_saved_trigger_is_found_as_it_was_saved(replica: Replica) -> None:
+    anchor_ms = now_ms() + HOUR
+    saved = await replica.save("tick", every(1500, anchor_ms), payload='{"flow_id": "momentum"}', epoch=4)
+
+    assert saved.schedule == every(1500, anchor_ms)
+    assert saved.payload_json == '{"flow_id": "momentum"}'
+    assert (saved.trigger_id, saved.partition_key, saved.epoch, saved.revision) == ("tick", KEY, 4, 1)
+    assert (saved.status, saved.failures, saved.last_error) == (trigger_pb2.TRIGGER_STATUS_SCHEDULED, 0, "")
+    assert ms_of(saved.next_fire_time) == anchor_ms
+    assert abs(ms_of(saved.created_at) - now_ms()) < 5000
+    assert await replica.find("tick") == saved
+    assert await replica.save("tick", every(1500, anchor_ms), payload='{"flow_id": "momentum"}', epoch=4) == saved
+
+
+async def test_an_id_is_made_when_there_is_none(replica: Replica) -> None:
+    first = await replica.save("", once(now_ms() + HOUR))
+    second = await replica.save("", once(now_ms() + HOUR))
+
+    assert first.trigger_id != second.trigger_id
+    assert (await replica.find(first.trigger_id)).schedule == first.schedule
+
+
+async def test_removing_tells_whether_there_was_one(replica: Replica) -> None:
+    await replica.save("tick", once(now_ms() + HOUR), epoch=2)
+    request = pb2.RemoveTriggerRequest(trigger_id="tick", partition_key=KEY, epoch=3)
+
+    assert (await replica.stub.RemoveTrigger(request)).removed
+    assert not (await replica.stub.RemoveTrigger(request)).removed
+    error = await refused(replica.find("tick"))
+    assert (error.code(), reason(error)) == (grpc.StatusCode.NOT_FOUND, "TRIGGER_NOT_FOUND")
+
+
+async def test_an_older_epoch_is_refused_after_a_newer_save_and_after_a_removal(replica: Replica) -> None:
+    await replica.save("tick", once(now_ms() + HOUR), epoch=5)
+
+    for attempt in (
+        replica.save("tick", once(now_ms() + HOUR), epoch=4),
+        replica.stub.RemoveTrigger(pb2.RemoveTriggerRequest(trigger_id="tick", partition_key=KEY, epoch=4)),
+    ):
+        error = await refused(attempt)
+        assert (error.code(), reason(error)) == (grpc.StatusCode.FAILED_PRECONDITION, "STALE_EPOCH")
+    await replica.stub.RemoveTrigger(pb2.RemoveTriggerRequest(trigger_id="tick", partition_key=KEY, epoch=6))
+    error = await refused(replica.save("tick", once(now_ms() + HOUR), epoch=5))
+    assert reason(error) == "STALE_EPOCH"
+    assert "epoch 6, which is newer than 5" in (error.details() or "")
+
+
+async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> None:
+    schedule = trigger_pb2.Schedule(interval=trigger_pb2.IntervalSchedule(anchor=timestamp(0)))
+    schedule.interval.interval.nanos = -1_000_000
+    schedule.interval.anchor.seconds = -1
+
+    error = await refused(replica.save("a b", schedule, key="", epoch=-1, payload="{oops}"))
+
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert reason(error) == "INVALID_INPUT"
+    assert set(violations(error)) == {
+        "trigger.trigger_id",
+        "trigger.partition_key",
+        "trigger.epoch",
+        "trigger.schedule.interval.interval",
+        "trigger.schedule.interval.anchor",
+        "trigger.payload_json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("schedule", "path", "message"),
+    [
+        (trigger_pb2.Schedule(), "trigger.schedule", "must be set: once or interval"),
+        (
+            trigger_pb2.Schedule(once=trigger_pb2.OnceSchedule()),
+            "trigger.schedule.once.at",
+            "must be set",
+        ),
+        (every(0, 0), "trigger.schedule.interval.interval", "must be 1 ms to"),
+    ],
+)
+async def test_a_schedule_that_cannot_be_is_refused(
+    replica: Replica, schedule: trigger_pb2.Schedule, path: str, message: str
+) -> None:
+    error = await refused(replica.save("tick", schedule))
+
+    assert list(violations(error)) == [path]
+    assert violations(error)[path].startswith(message)
+
+
+async def test_an_interval_finer_than_a_millisecond_is_refused(replica: Replica) -> None:
+    schedule = every(1, 0)
+    schedule.interval.interval.nanos += 500
+
+    error = await refused(replica.save("tick", schedule))
+
+    assert violations(error) == {"trigger.schedule.interval.interval": "must be a whole number of milliseconds"}
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ('"' + "é" * 40_000 + '"', "must have at most 65536 bytes, has 80002"),
+        ("[1,]", "is not JSON"),
+        ("[" * 20_000 + "]" * 20_000, "is nested too deeply"),
+    ],
+)
+async def test_a_payload_must_be_json_of_64_kib_at_most(replica: Replica, payload: str, message: str) -> None:
+    error = await refused(replica.save("tick", once(0), payload=payload))
+
+    assert violations(error)["trigger.payload_json"].startswith(message)
+
+
+async def test_a_request_without_a_trigger_says_what_is_missing(replica: Replica) -> None:
+    error = await refused(replica.stub.SaveTrigger(pb2.SaveTriggerRequest()))
+
+    assert violations(error)["trigger"] == "must be set"
+
+
+async def test_due_triggers_are_listed_in_pages_over_all_partitions_oldest_first_in_each(replica: Replica) -> None:
+    begun = now_ms() - 10_000
+    for index in range(60):
+        await replica.save(f"t{index:02}", once(begun - index), key=f"k{index % 20}")
+    await replica.save("later", once(begun + HOUR))
+
+    found: list[trigger_pb2.Trigger] = []
+    token = ""
+    while True:
+        request = pb2.FindDueRequest(page_size=7, page_token=token)
+        page = await replica.stub.FindDue(request)
+        found += page.triggers
+        token = page.next_page_token
+        if not token:
+            break
+        assert len(page.triggers) == 7
+
+    places = [(partition_of(each.partition_key), ms_of(each.next_fire_time)) for each in found]
+    assert places == sorted(places)
+    assert sorted(each.trigger_id for each in found) == [f"t{index:02}" for index in range(60)]
+    some = await replica.stub.FindDue(pb2.FindDueRequest(up_to=timestamp(begun - 50)))
+    assert sorted(each.trigger_id for each in some.triggers) == [f"t{index:02}" for index in range(50, 60)]
+    assert {each.status for each in found} == {trigger_pb2.TRIGGER_STATUS_SCHEDULED}
+
+
+async def test_all_that_will_still_fire_is_listed_claimed_or_not(cast: Cast, replica: Replica) -> None:
+    await replica.save("claimed", once(now_ms()))
+    await replica.save("overdue-elsewhere", once(now_ms()), key="another")
+    await replica.save("later", once(now_ms() + HOUR))
+    await replica.save("done", once(now_ms()))
+    receiver = await cast.receiver(replica)
+    due = {each.trigger.trigger_id: each for each in await receiver.got(2)}
+    await receiver.ack(due["done"])
+
+    async def completed() -> bool:
+        return (await replica.find("done")).status == trigger_pb2.TRIGGER_STATUS_COMPLETED
+
+    await until(completed, "the acknowledged trigger has completed")
+
+    async def pending() -> dict[str, int]:
+        listed: dict[str, int] = {}
+        token = ""
+        while True:
+            request = pb2.FindAllPendingRequest(page_size=1, page_token=token)
+            page = await replica.stub.FindAllPending(request)
+            listed |= {each.trigger_id: each.status for each in page.triggers}
+            token = page.next_page_token
+            if not token:
+                return listed
+
+    assert await pending() == {
+        "claimed": trigger_pb2.TRIGGER_STATUS_CLAIMED,
+        "overdue-elsewhere": trigger_pb2.TRIGGER_STATUS_SCHEDULED,
+        "later": trigger_pb2.TRIGGER_STATUS_SCHEDULED,
+    }
+
+
+async def test_a_listing_refuses_what_is_no_page(replica: Replica) -> None:
+    error = await refused(replica.stub.FindDue(pb2.FindDueRequest(page_size=-1)))
+    assert list(violations(error)) == ["page_size"]
+    error = await refused(replica.stub.FindAllPending(pb2.FindAllPendingRequest(page_token="rubbish")))
+    assert list(violations(error)) == ["page_token"]
+
+
+async def test_names_that_cannot_be_are_refused(replica: Replica) -> None:
+    error = await refused(replica.find("a/b", key=""))
+
+    assert set(violations(error)) == {"trigger_id", "partition_key"}

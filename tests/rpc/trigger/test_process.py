@@ -1,0 +1,116 @@
+"""The trigger service as a process of its own: killed, restarted, asked to leave."""
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest_asyncio
+
+from tests.rpc.trigger.receiving import ALL, Receiver, every, ms_of, now_ms, once
+from tests.servers import RedisServer
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
+from tradewind.server.channels import open_channel
+from tradewind.trigger.stores.keys import ACL
+
+LEASE_S = 1.5
+
+
+class Processes:
+    """Starts `python -m tradewind.trigger` over one store, and kills what is left."""
+
+    def __init__(self, store: RedisServer) -> None:
+        self._store = store
+        self._started: list[Process] = []
+        self._channels: list[grpc.aio.Channel] = []
+
+    async def start(self) -> tuple[Process, pb2_grpc.TriggerServiceStub]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tradewind.trigger"),
+            env={
+                **os.environ,
+                "TRADEWIND_PORT": "0",
+                "TRADEWIND_LOG_FORMAT": "json",
+                "TRADEWIND_STORE_URL": self._store.url(ACL.name),
+                "TRADEWIND_TRIGGER_LEASE_SECONDS": str(LEASE_S),
+            },
+            stderr=PIPE,
+        )
+        self._started.append(process)
+        assert process.stderr is not None
+        async for line in process.stderr:
+            entry = json.loads(line)
+            if entry["event"] == "serving":
+                self._channels.append(open_channel(entry["address"]))
+                return process, pb2_grpc.TriggerServiceStub(self._channels[-1])
+        raise AssertionError("the process ended without serving")
+
+    async def end(self) -> None:
+        for channel in self._channels:
+            await channel.close()
+        for process in self._started:
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+
+@pytest_asyncio.fixture
+async def processes(embedded: RedisServer) -> AsyncIterator[Processes]:
+    await embedded.flush()
+    processes = Processes(embedded)
+    yield processes
+    await processes.end()
+
+
+async def save(stub: pb2_grpc.TriggerServiceStub, id: str, schedule: trigger_pb2.Schedule) -> None:
+    trigger = trigger_pb2.Trigger(trigger_id=id, partition_key=id, schedule=schedule, epoch=1)
+    await stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger))
+
+
+async def test_a_killed_service_loses_nothing(processes: Processes) -> None:
+    first, stub = await processes.start()
+    begun_ms = now_ms()
+    await save(stub, "held", every(3_600_000, begun_ms))
+    for index in range(20):
+        await save(stub, f"later{index}", once(begun_ms + 300 + index))
+    receiver = Receiver(stub)
+    await receiver.subscribe(ALL, credits=1)
+    (held,) = await receiver.got()
+    first.kill()
+    await receiver.failed()
+    await first.wait()
+
+    _, stub = await processes.start()
+    again = Receiver(stub)
+    await again.subscribe(ALL)
+    await again.got(21)
+
+    (redelivered,) = [due for due in again.due if due.trigger.trigger_id == "held"]
+    assert now_ms() - ms_of(held.lease_deadline) >= 0
+    assert redelivered.trigger.failures == 1
+    assert redelivered.planned_time == held.planned_time
+    assert sorted(again.ids) == sorted(["held", *(f"later{index}" for index in range(20))])
+    await again.close()
+
+
+async def test_a_service_that_is_asked_to_leave_gives_back_what_it_holds_and_exits_with_0(
+    processes: Processes,
+) -> None:
+    first, stub = await processes.start()
+    await save(stub, "held", once(now_ms()))
+    receiver = Receiver(stub)
+    await receiver.subscribe(ALL)
+    await receiver.got()
+
+    first.terminate()
+
+    assert await asyncio.wait_for(first.wait(), 10) == 0
+    _, stub = await processes.start()
+    found = (await stub.FindDue(pb2.FindDueRequest())).triggers
+    assert [(each.trigger_id, each.failures) for each in found] == [("held", 0)]
+    await receiver.close()

@@ -1,0 +1,410 @@
+"""Receiving due triggers over a real channel."""
+
+import statistics
+
+import grpc
+
+from tests.rpc.trigger.receiving import (
+    ALL,
+    Cast,
+    Receiver,
+    Replica,
+    duration,
+    every,
+    ms_of,
+    now_ms,
+    once,
+    reason,
+    retry_delay_ms,
+    violations,
+)
+from tests.waiting import until
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.server.partitions import partition_of
+from tradewind.trigger.stores.keys import ACL, Keys
+
+HOUR = 3_600_000
+FALLBACK_S = 5.0
+"""After so long a receiver looks by itself; what comes sooner was told to it."""
+
+
+async def test_a_trigger_comes_at_its_time_and_again_on_its_grid(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.receiver(replica)
+    anchor_ms = now_ms() + 200
+    await replica.save("tick", every(100, anchor_ms), payload='{"n":1}', epoch=3)
+
+    for tick in range(5):
+        due = (await receiver.got(tick + 1))[tick]
+        assert ms_of(due.planned_time) == anchor_ms + 100 * tick
+        assert (due.trigger.payload_json, due.trigger.epoch) == ('{"n":1}', 3)
+        assert due.trigger.status == trigger_pb2.TRIGGER_STATUS_CLAIMED
+        assert 20_000 < ms_of(due.lease_deadline) - now_ms() <= 30_000
+        await receiver.ack(due)
+
+    assert all(arrived >= ms_of(due.planned_time) for due, arrived in receiver.arrivals)
+    assert receiver.lost == []
+
+
+async def test_what_is_due_comes_within_milliseconds(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.receiver(replica, ALL)
+    begun = now_ms() + 300
+    for index in range(60):
+        await replica.save(f"t{index}", once(begun + 17 * index), key=f"k{index}")
+
+    await receiver.got(60)
+
+    lateness = sorted(arrived - ms_of(due.planned_time) for due, arrived in receiver.arrivals)
+    print(f"lateness: p50 {statistics.median(lateness)} ms, p95 {lateness[56]} ms, most {lateness[-1]} ms")
+    assert statistics.median(lateness) < 50
+
+
+async def test_a_thousand_due_at_once_come_in_few_messages_and_are_acknowledged_in_one(
+    cast: Cast, replica: Replica
+) -> None:
+    ids = await replica.save_spread(1000, now_ms())
+    receiver = await cast.receiver(replica, ALL)
+
+    due = await receiver.got(1000)
+    await receiver.ack(*due)
+
+    assert sorted(receiver.ids) == ids
+    assert len(receiver.messages) <= 10
+    await until(lambda: _count(replica, ids[-1]), "the last one has completed")
+    assert receiver.lost == []
+
+
+async def _count(replica: Replica, id: str) -> bool:
+    return (await replica.find(id, key=id)).status == trigger_pb2.TRIGGER_STATUS_COMPLETED
+
+
+async def test_two_receivers_share_a_thousand_without_an_overlap(cast: Cast, replica: Replica) -> None:
+    ids = await replica.save_spread(1000, now_ms() - 1000)
+
+    first = await cast.receiver(replica, range(8))
+    second = await cast.receiver(await cast.replica(), range(8, 16))
+
+    await until(lambda: len(first.due) + len(second.due) >= 1000, "all came")
+    assert sorted(first.ids + second.ids) == ids
+    assert {partition_of(id) for id in first.ids} == set(range(8))
+    for receiver in (first, second):
+        by_partition: dict[int, list[str]] = {}
+        for id in receiver.ids:
+            by_partition.setdefault(partition_of(id), []).append(id)
+        assert all(came == sorted(came) for came in by_partition.values())
+
+
+async def test_no_more_is_delivered_than_there_are_credits(cast: Cast, replica: Replica) -> None:
+    for index in range(5):
+        await replica.save(f"t{index}", once(now_ms() - 1000 + index))
+    receiver = await cast.receiver(replica, credits=2)
+
+    await receiver.got(2)
+    found = (await replica.stub.FindDue(pb2.FindDueRequest())).triggers
+    assert [each.trigger_id for each in found] == ["t2", "t3", "t4"]
+    await receiver.ack(receiver.due[0])
+    await receiver.got(3)
+    await receiver.ack(*receiver.due[1:])
+    await receiver.got(5)
+
+    assert receiver.ids == [f"t{index}" for index in range(5)]
+
+
+async def test_what_was_missed_while_nobody_received_comes_once_with_its_oldest_time(
+    cast: Cast, replica: Replica
+) -> None:
+    anchor_ms = now_ms() - 10_000
+    await replica.save("tick", every(3000, anchor_ms))
+
+    receiver = await cast.receiver(replica)
+    (due,) = await receiver.got()
+    await receiver.ack(due, next_fire_time=trigger_pb2.DueTrigger(planned_time=due.planned_time).planned_time)
+    await until(lambda: _planned(replica, anchor_ms + 12_000), "the grid goes on after now")
+
+    assert ms_of(due.planned_time) == anchor_ms
+
+
+async def _planned(replica: Replica, ms: int) -> bool:
+    return ms_of((await replica.find("tick")).next_fire_time) == ms
+
+
+async def test_what_waited_is_not_lost_when_the_service_starts_before_any_receiver(cast: Cast) -> None:
+    before = await cast.replica()
+    ids = await before.save_spread(200, now_ms() + 50)
+    await before.stop()
+    after = await cast.replica()
+    await until(lambda: _overdue(after, 200), "all are due and nobody is there")
+
+    receiver = await cast.receiver(after, ALL)
+
+    await receiver.got(200)
+    assert sorted(receiver.ids) == ids
+
+
+async def _overdue(replica: Replica, count: int) -> bool:
+    return len((await replica.stub.FindDue(pb2.FindDueRequest(page_size=1000))).triggers) == count
+
+
+async def test_when_a_stream_ends_what_it_holds_is_due_again_at_once(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", once(now_ms()))
+    first = await cast.receiver(replica)
+    await first.got()
+    await first.close()
+
+    second = await cast.receiver(replica)
+    (due,) = await second.got(timeout=FALLBACK_S - 1)
+
+    assert due.trigger.failures == 0
+    assert due.token != first.due[0].token
+
+
+async def test_a_receiver_may_end_its_side_in_good_order(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", once(now_ms()))
+    first = await cast.receiver(replica)
+    await first.got()
+
+    await first.finish()
+
+    assert first.error is None
+    await (await cast.receiver(replica)).got(timeout=FALLBACK_S - 1)
+
+
+async def test_a_late_token_is_told_as_lost(cast: Cast) -> None:
+    replica = await cast.replica(trigger_lease_seconds=0.3)
+    await replica.save("tick", every(HOUR, now_ms()))
+    receiver = await cast.receiver(replica)
+    first, second = await receiver.got(2)
+
+    await receiver.ack(first)
+    await until(lambda: receiver.lost, "the late token is lost")
+
+    assert receiver.lost == [first.token]
+    assert second.trigger.failures == 1
+    assert second.trigger.last_error == "the lease lapsed before an answer came"
+
+
+async def test_tokens_that_never_were_are_lost_and_harm_nobody(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.receiver(replica)
+    tokens = ["rubbish", "3:tick:1:abc", "99:tick:1:abc", ""]
+
+    await receiver.say(acks=[pb2.DueTriggerAck(token=token) for token in tokens])
+
+    await until(lambda: len(receiver.lost) == 4, "all are told")
+    assert sorted(receiver.lost) == sorted(tokens)
+    await replica.save("tick", once(now_ms()))
+    await receiver.got()
+
+
+async def test_a_refused_trigger_comes_again_after_its_delay_with_the_reason(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", once(now_ms()))
+    receiver = await cast.receiver(replica)
+    (first,) = await receiver.got()
+    refused_ms = now_ms()
+
+    nack = pb2.DueTriggerNack(token=first.token, retry_after=duration(150), error="busy" + "." * 2000)
+    await receiver.say(nacks=[nack])
+    _, second = await receiver.got(2)
+
+    assert now_ms() - refused_ms >= 150
+    assert second.planned_time == first.planned_time
+    assert second.trigger.failures == 1
+    assert second.trigger.last_error == ("busy" + "." * 2000)[:1024]
+
+
+async def test_a_trigger_refused_too_often_is_dead(cast: Cast) -> None:
+    replica = await cast.replica(trigger_max_failures=3)
+    await replica.save("poison", once(now_ms()))
+    receiver = await cast.receiver(replica)
+    for attempt in range(3):
+        due = (await receiver.got(attempt + 1))[attempt]
+        await receiver.say(nacks=[pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="hopeless")])
+
+    async def dead() -> bool:
+        return (await replica.find("poison")).status == trigger_pb2.TRIGGER_STATUS_DEAD
+
+    await until(dead, "it is dead")
+    poison = await replica.find("poison")
+    assert (poison.failures, poison.last_error) == (3, "hopeless")
+    assert not poison.HasField("next_fire_time")
+
+
+async def test_more_time_can_be_had(cast: Cast) -> None:
+    replica = await cast.replica(trigger_lease_seconds=0.4)
+    await replica.save("slow", once(now_ms()))
+    await replica.save("fast", once(now_ms()))
+    receiver = await cast.receiver(replica)
+    due = {each.trigger.trigger_id: each for each in await receiver.got(2)}
+
+    await receiver.say(extensions=[pb2.DueTriggerExtension(token=due["slow"].token, lease=duration(60_000))])
+    await receiver.got(3)
+    await receiver.ack(due["slow"])
+
+    async def completed() -> bool:
+        return (await replica.find("slow")).status == trigger_pb2.TRIGGER_STATUS_COMPLETED
+
+    await until(completed, "the extended claim still held")
+    assert receiver.ids[2] == "fast"
+
+
+async def test_a_save_during_a_claim_makes_the_claim_void(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", every(HOUR, now_ms()), epoch=1)
+    receiver = await cast.receiver(replica)
+    (first,) = await receiver.got()
+
+    await replica.save("tick", every(2 * HOUR, now_ms()), epoch=2)
+    _, second = await receiver.got(2)
+    await receiver.ack(first)
+    await until(lambda: receiver.lost == [first.token], "the old claim is void")
+
+    assert second.trigger.epoch == 2
+
+
+async def test_something_earlier_wakes_the_receiver_also_from_another_replica(cast: Cast, replica: Replica) -> None:
+    other = await cast.replica()
+    await replica.save("later", once(now_ms() + HOUR))
+    receiver = await cast.receiver(replica)
+    await until(lambda: _receives(cast), "the subscription stands")
+
+    await other.save("sooner", once(now_ms() + 50))
+
+    await receiver.got(timeout=FALLBACK_S - 2)
+    assert receiver.ids == ["sooner"]
+
+
+async def _receives(cast: Cast) -> bool:
+    store = cast.store.connect(ACL.name)
+    return bool(await store.exists(Keys().receiver(partition_of("flow"))))
+
+
+async def test_a_higher_epoch_takes_a_partition_over_with_what_is_held_of_it(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", once(now_ms()))
+    old = await cast.receiver(replica, epoch=1)
+    await old.got()
+
+    new = await cast.receiver(replica, epoch=2)
+
+    (due,) = await new.got(timeout=FALLBACK_S - 1)
+    assert due.trigger.failures == 0
+    await until(lambda: old.ended_partitions == [partition_of("flow")], "the old one is told")
+    await old.ack(old.due[0])
+    await until(lambda: old.lost == [old.due[0].token], "its claim is void")
+    assert not old.ended
+
+
+async def test_a_higher_epoch_takes_over_from_another_replica(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", once(now_ms()))
+    old = await cast.receiver(replica, epoch=1)
+    await old.got()
+
+    new = await cast.receiver(await cast.replica(), epoch=2)
+
+    await new.got(timeout=FALLBACK_S - 1)
+    await until(lambda: old.ended_partitions == [partition_of("flow")], "the old one is told")
+
+
+async def test_a_lower_epoch_is_told_that_it_has_ended_and_the_rest_goes_on(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", once(now_ms()), key="flow")
+    await replica.save("tock", once(now_ms()), key="another")
+    newer = await cast.receiver(replica, [partition_of("flow")], epoch=5)
+    await newer.got()
+
+    older = await cast.receiver(replica, [partition_of("flow"), partition_of("another")], epoch=4)
+
+    await older.got()
+    assert older.ids == ["tock"]
+    assert older.ended_partitions == [partition_of("flow")]
+    assert newer.ended_partitions == []
+
+
+async def test_the_newer_of_two_streams_of_one_epoch_receives(cast: Cast, replica: Replica) -> None:
+    first = await cast.receiver(replica, epoch=1)
+    second = await cast.receiver(replica, epoch=1)
+    await until(lambda: first.ended_partitions or second.ended_partitions, "one of them has ended")
+
+    await replica.save("tick", once(now_ms()))
+
+    going_on = second if first.ended_partitions else first
+    await going_on.got()
+    assert len(first.ended_partitions) + len(second.ended_partitions) == 1
+    assert len(first.due) + len(second.due) == 1
+
+
+async def test_what_is_unsubscribed_comes_no_more_and_may_still_be_answered(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", every(HOUR, now_ms()))
+    receiver = await cast.receiver(replica, ALL)
+    (due,) = await receiver.got()
+
+    await receiver.say(unsubscribe=[partition_of("flow")], acks=[pb2.DueTriggerAck(token=due.token)])
+    await until(lambda: _scheduled(replica), "the answer was taken")
+    await replica.save("more", once(now_ms()))
+    await replica.save("elsewhere", once(now_ms()), key="another")
+
+    await receiver.got(2)
+    assert receiver.ids == ["tick", "elsewhere"]
+
+
+async def _scheduled(replica: Replica) -> bool:
+    return (await replica.find("tick")).status == trigger_pb2.TRIGGER_STATUS_SCHEDULED
+
+
+async def test_rubbish_cuts_off_its_own_stream_alone(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", once(now_ms() + 100), key="another")
+    sound = await cast.receiver(replica, [partition_of("another")])
+    unsound = await cast.receiver(replica)
+
+    await unsound.say(
+        subscribe=[pb2.PartitionSubscription(partition=16), pb2.PartitionSubscription(partition=1, epoch=-1)],
+        unsubscribe=[-1],
+    )
+    error = await unsound.failed()
+
+    assert (error.code(), reason(error)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert set(violations(error)) == {"subscribe[0].partition", "subscribe[1].epoch", "unsubscribe[0]"}
+    await sound.got()
+
+
+async def test_answers_that_cannot_be_are_refused_with_every_fault(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.receiver(replica)
+    ack = pb2.DueTriggerAck(token="3:tick:1:abc")
+    ack.next_fire_time.seconds = -1
+    nack = pb2.DueTriggerNack(token="3:tick:1:abc", retry_after=duration(-1000))
+    extension = pb2.DueTriggerExtension(token="3:tick:1:abc", lease=duration(0))
+
+    await receiver.say(acks=[ack], nacks=[nack], extensions=[extension])
+
+    error = await receiver.failed()
+    assert set(violations(error)) == {"acks[0].next_fire_time", "nacks[0].retry_after", "extensions[0].lease"}
+
+
+async def test_credits_that_cannot_be_are_refused(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.receiver(replica, credits=-1)
+
+    assert violations(await receiver.failed()) == {"credits": "must be 0 to 10000, is -1"}
+
+
+async def test_a_server_that_leaves_ends_its_streams_and_gives_back_what_they_hold(cast: Cast) -> None:
+    leaving, staying = await cast.replica(), await cast.replica()
+    await leaving.save("tick", once(now_ms()))
+    first = await cast.receiver(leaving)
+    await first.got()
+
+    await leaving.server.stop()
+
+    error = await first.failed()
+    assert (error.code(), reason(error)) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert retry_delay_ms(error) == 100
+    second: Receiver = await cast.receiver(staying)
+    (due,) = await second.got(timeout=FALLBACK_S - 1)
+    assert due.trigger.failures == 0
+
+
+async def test_large_payloads_come_in_messages_that_fit(cast: Cast, replica: Replica) -> None:
+    payload = '"' + "x" * 60_000 + '"'
+    for index in range(100):
+        await replica.save(f"t{index:03}", once(now_ms()), key=f"k{index}", payload=payload)
+
+    receiver = await cast.receiver(replica, ALL)
+
+    await receiver.got(100)
+    assert all(message.ByteSize() <= 2 * 1024 * 1024 for message in receiver.messages)
+    assert receiver.error is None

@@ -1,0 +1,160 @@
+"""Nodes that run in processes of their own, for the tests beside this file."""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tradewind.worker import Context, Emit, Fatal, NodeStopExecution, RetryLater, node
+
+
+@node("pid", process=True)
+def pid() -> int:
+    return os.getpid()
+
+
+@node("facts", process=True)
+def facts(ctx: Context, value: int, factor: int = 2) -> dict[str, Any]:
+    """Tell everything that a context tells."""
+    ctx.progress(40, "begun")
+    ctx.log.warning("value is %s", value)
+    return {
+        "product": value * factor,
+        "idempotency_key": ctx.idempotency_key,
+        "flow": [ctx.flow_id, ctx.cycle, ctx.run, ctx.node_id, ctx.attempt],
+        "planned_time": ctx.planned_time,
+        "main_thread": threading.current_thread() is threading.main_thread(),
+        "pid": os.getpid(),
+    }
+
+
+@node("branch", outputs=["buy", "sell"], process=True)
+async def branch(ctx: Context, value: int) -> Emit:
+    await ctx.progress(10)
+    await asyncio.sleep(0)
+    return Emit(buy=value) if value > 0 else Emit(sell=value)
+
+
+@node("meets", process=True)
+def meets(mine: str, theirs: str) -> str:
+    """Return only when another process has come as far."""
+    Path(mine).touch()
+    while not Path(theirs).exists():
+        time.sleep(0.002)
+    return "met"
+
+
+@node("raises", process=True)
+def raises(kind: str) -> None:
+    if kind == "later":
+        raise RetryLater(90, "the exchange is full")
+    if kind == "fatal":
+        raise Fatal("no such account")
+    if kind == "exit":
+        sys.exit(3)
+    if kind == "unwritable":
+        return object()  # type: ignore[return-value]
+    raise ValueError("a price below zero")
+
+
+@node("dies", process=True)
+def dies(ctx: Context, how: str) -> None:
+    ctx.log("last words")
+    if how == "segfault":
+        ctypes.string_at(0)
+    elif how == "exit":
+        os._exit(7)
+    elif how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "close":
+        os.closerange(3, 100)
+    elif how == "hang up":
+        for descriptor in range(3, 100):
+            with contextlib.suppress(OSError):
+                socket.socket(fileno=os.dup(descriptor)).shutdown(socket.SHUT_WR)
+        signal.pause()
+
+
+@node("polls", process=True)
+def polls(ctx: Context) -> None:
+    ctx.progress(1, str(os.getpid()))
+    while True:
+        ctx.check_stop()
+        time.sleep(0.002)
+
+
+@node("finishes", process=True)
+def finishes(ctx: Context, flag: str) -> str:
+    ctx.progress(1, str(os.getpid()))
+    while not Path(flag).exists():
+        time.sleep(0.002)
+    return "done"
+
+
+@node("waits", process=True)
+async def waits(ctx: Context) -> None:
+    try:
+        await ctx.progress(1, str(os.getpid()))
+        await asyncio.Event().wait()
+    except NodeStopExecution as stop:
+        ctx.log("told", reason=stop.reason, source=stop.source)
+        raise
+
+
+@node("calculates", process=True)
+def calculates(ctx: Context, note: str) -> None:
+    """Never look at the stop; clean up all the same when SIGTERM raises it."""
+    try:
+        ctx.progress(1, str(os.getpid()))
+        while True:
+            sum(range(1000))
+    finally:
+        Path(note).write_text(type(sys.exc_info()[1]).__name__)
+
+
+@node("deaf", process=True)
+def deaf(ctx: Context) -> None:
+    """Heed nothing but SIGKILL, and leave a process behind if that were to spare it."""
+    other = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    ctx.progress(1, f"{os.getpid()} {other.pid}")
+    while True:
+        try:
+            time.sleep(600)
+        except NodeStopExecution:
+            continue
+
+
+@node("litters", process=True)
+def litters(ctx: Context) -> None:
+    """Die and leave a process behind."""
+    other = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    ctx.progress(1, str(other.pid))
+    os._exit(7)
+
+
+@node("secretive", process=True)
+def secretive(ctx: Context, key: str) -> int:
+    ctx.log("the key is %s", key)
+    if key.endswith("!"):
+        raise ValueError(f"{key} is wrong")
+    return len(key)
+
+
+@node("forks", process=True)
+def forks(ctx: Context) -> int:
+    """End a forked process by SIGTERM, as multiprocessing does; what it says is nobody's."""
+    child = os.fork()
+    if child == 0:
+        ctx.log("not for the worker")
+        signal.pause()
+    time.sleep(0)
+    os.kill(child, signal.SIGTERM)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

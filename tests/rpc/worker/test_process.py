@@ -1,0 +1,96 @@
+"""A worker as a process of its own: signals, exit codes and what it prints."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.rpc.worker.engine import Engine
+from tests.waiting import until
+
+NODES = """
+import asyncio, time
+from tradewind.worker import Context, node
+
+@node("short")
+async def short(ctx: Context) -> str:
+    await ctx.progress(1)
+    await asyncio.sleep(0.3)
+    return "done"
+
+@node("stuck")
+def stuck(ctx: Context) -> None:
+    ctx.progress(1)
+    time.sleep(600)
+"""
+
+
+@contextlib.asynccontextmanager
+async def worker_process(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `python -m tradewind.worker` in `folder`."""
+    (folder / "shop_nodes.py").write_text(NODES)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tradewind.worker", *arguments, cwd=folder, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def begun(engine: Engine, *tokens: str) -> None:
+    """Wait until the nodes with these tokens have told of their progress."""
+    session = await engine.session()
+    await until(
+        lambda: {each.token for request in session.requests for each in request.progress} == set(tokens),
+        f"{tokens} run",
+    )
+
+
+async def test_sigterm_lets_nodes_finish_and_exits_with_0(engine: Engine, tmp_path: Path) -> None:
+    async with worker_process(tmp_path, "shop_nodes", "--address", engine.address, "--grace", "10") as process:
+        session = await engine.session()
+        session.assign("short", "t1")
+        await begun(engine, "t1")
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+
+    assert [each.token for each in session.completions] == ["t1"]
+    assert (len(engine.deregistered), session.given_back) == (1, [])
+
+
+async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(engine: Engine, tmp_path: Path) -> None:
+    async with worker_process(tmp_path, "shop_nodes", "--address", engine.address, "--grace", "0.1") as process:
+        session = await engine.session()
+        session.assign("stuck", "t1")
+        await begun(engine, "t1")
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+
+    assert (session.completions, session.given_back) == ([], ["t1"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_it_at_once(engine: Engine, tmp_path: Path, number: signal.Signals) -> None:
+    async with worker_process(tmp_path, "shop_nodes", "--address", engine.address, "--grace", "600") as process:
+        session = await engine.session()
+        session.assign("stuck", "t1")
+        await begun(engine, "t1")
+        process.send_signal(number)
+        await until(lambda: any(request.draining for request in session.requests), "the worker leaves")
+        process.send_signal(number)
+        assert await asyncio.wait_for(process.wait(), 10) == 128 + number
+
+
+async def test_a_module_without_nodes_exits_with_1_and_the_reason(tmp_path: Path) -> None:
+    async with worker_process(tmp_path, "shop_nodes:shrot") as process:
+        _, said = await asyncio.wait_for(process.communicate(), 10)
+
+    assert process.returncode == 1
+    assert said.decode() == 'error: module shop_nodes has no shrot; did you mean "short"?\n'

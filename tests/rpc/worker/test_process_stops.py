@@ -1,0 +1,187 @@
+"""Stopping a node in a process of its own always ends: it is told, it is interrupted, it is killed."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.rpc.worker.test_processes import bench, config
+from tests.unit.worker.attempts import Bench
+from tests.waiting import until
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+async def pids(runs: Bench, token: str = "t1") -> list[int]:
+    """Wait until the node runs; its first progress names its process, and perhaps others."""
+    await until(lambda: token in runs.runs and runs.runs[token].progress, f"{token} runs")
+    return [int(pid) for pid in runs.runs[token].progress[0][1].split()]
+
+
+@pytest.mark.parametrize("node_type", ["polls", "waits"])
+async def test_a_node_that_heeds_its_stop_keeps_its_process(node_type: str) -> None:
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment(node_type))
+        (pid,) = await pids(runs)
+        runs.stop(reason="market closed", by="ada")
+        run = await runs.end("t1")
+        assert (await runs.run(runs.assignment("pid", "t2"))).output == pid
+
+    assert run.terminated
+    assert run.error is not None
+    assert (run.error.code, run.error.message) == ("", "market closed (by ada)")
+    if node_type == "waits":
+        assert [line.message for line in run.logs] == ["told reason='market closed' source='ada'"]
+
+
+async def test_after_the_grace_it_is_interrupted_and_may_clean_up(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment("calculates", config_json=config(note=str(note))))
+        (pid,) = await pids(runs)
+        runs.stop(grace=0.05)
+        run = await runs.end("t1")
+        assert (await runs.run(runs.assignment("pid", "t2"))).output != pid
+        await until(lambda: not alive(pid), "the process is gone")
+
+    assert run.terminated
+    assert run.error is not None
+    assert run.error.message == "enough (by ada)"
+    assert note.read_text() == "NodeStopExecution"
+
+
+async def test_one_that_heeds_nothing_is_killed_with_all_it_started(caplog: pytest.LogCaptureFixture) -> None:
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment("deaf"))
+        started = await pids(runs)
+        runs.stop(grace=0.05)
+        run = await runs.end("t1")
+        assert not alive(started[0])
+        await until(lambda: not any(map(alive, started)), "what it started is gone too")
+        assert (await runs.run(runs.assignment("pid", "t2"))).error is None
+
+    assert run.terminated
+    assert run.error is not None
+    assert (run.error.code, run.error.message) == ("", "enough (by ada)")
+    assert [line.message for line in run.logs] == [
+        "the node went on although it was told to stop, so its process is killed"
+    ]
+    assert "goes on although it was told to stop (enough); its process is killed" in caplog.text
+
+
+async def test_a_stop_that_comes_while_the_process_starts_is_not_lost() -> None:
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment("polls"))
+        await until(lambda: runs.executor.held["t1"].process, "a process was started")
+        runs.stop()
+        run = await runs.end("t1")
+
+    assert run.terminated
+    assert run.progress == []
+
+
+async def test_a_stop_is_not_lost_with_a_process_that_dies_before_it_takes_the_node() -> None:
+    async with bench(1) as runs:
+        pid = (await runs.run(runs.assignment("pid"))).output
+        os.kill(pid, signal.SIGSTOP)
+        runs.executor.start(runs.assignment("polls", "t2"))
+        await until(lambda: runs.executor.held["t2"].process, "the node is given to it")
+        runs.stop("t2")
+        os.kill(pid, signal.SIGKILL)
+        run = await runs.end("t2")
+
+    assert run.terminated
+    assert run.progress == []
+
+
+async def test_a_stop_ends_one_that_waits_for_a_process(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment("finishes", config_json=config(flag=str(flag))))
+        await pids(runs)
+        runs.executor.start(runs.assignment("pid", "t2"))
+        await until(lambda: runs.executor.held["t2"].begun_ns, "the second waits")
+        runs.stop("t2")
+        assert (await runs.end("t2")).terminated
+        flag.touch()
+        assert (await runs.end("t1")).output == "done"
+        assert (await runs.run(runs.assignment("pid", "t3"))).error is None
+
+
+async def test_the_deadline_ends_what_does_not_stop() -> None:
+    async with bench(1) as runs:
+        assignment = runs.assignment("deaf")
+        assignment.deadline.FromNanoseconds(int((time.time() + 2.0) * 1e9))
+        runs.executor.start(assignment)
+        started = await pids(runs)
+        run = await runs.end("t1")
+
+    assert run.error is not None
+    assert run.error.code == "TIMEOUT"
+    assert not run.terminated
+    assert not alive(started[0])
+
+
+@pytest.mark.parametrize("node_type", ["polls", "deaf"])
+async def test_a_lost_lease_ends_the_node_and_reports_nothing(node_type: str) -> None:
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment(node_type))
+        started = await pids(runs)
+        runs.executor.lose("t1", "given to another worker")
+        assert not runs.executor.held
+        if node_type == "deaf":
+            await until(lambda: not any(map(alive, started)), "its process is gone")
+        used_again = (await runs.run(runs.assignment("pid", "t2"))).output == started[0]
+        assert used_again == (node_type == "polls")
+
+    assert runs.ended == ["t2"]
+    assert runs.given_back == []
+
+
+async def test_leaving_gives_back_what_stops_once_it_is_dead_and_completes_the_rest(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    async with bench(3) as runs:
+        for token, node_type in (("t1", "deaf"), ("t2", "waits"), ("t3", "finishes")):
+            runs.executor.start(
+                runs.assignment(node_type, token, config_json=config(flag=str(flag)) if token == "t3" else "")
+            )
+            await pids(runs, token)
+        started = await pids(runs)
+        runs.executor.give_back_all("the worker leaves", grace=0.05)
+        flag.touch()
+        await runs.executor.wait_idle()
+        assert not alive(started[0])
+
+    assert sorted(runs.given_back) == ["t1", "t2"]
+    assert runs.runs["t3"].output == "done"
+
+
+async def test_what_a_process_has_started_goes_with_it_when_it_dies() -> None:
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment("litters"))
+        left = await pids(runs)
+        assert (await runs.end("t1")).error is not None
+        await until(lambda: not any(map(alive, left)), "what it started is gone")
+
+
+async def test_closing_leaves_no_process() -> None:
+    async with bench(3) as runs:
+        runs.executor.start(runs.assignment("deaf", "t1"))
+        runs.executor.start(runs.assignment("waits", "t2"))
+        deaf, its_own = await pids(runs)
+        (waiting,) = await pids(runs, "t2")
+        idle = (await runs.run(runs.assignment("pid", "t3"))).output
+
+    assert [pid for pid in (deaf, waiting, idle) if alive(pid)] == []
+    await until(lambda: not alive(its_own), "what a node started is gone too")
+    assert runs.ended == ["t3"]
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

@@ -1,0 +1,125 @@
+"""A worker process and the processes of its nodes: how they end together, and what they print."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.rpc.worker.engine import Engine, Session
+from tests.rpc.worker.test_process import worker_process
+from tests.rpc.worker.test_process_stops import alive
+from tests.waiting import until
+
+NODES = """
+import logging, os, signal, time
+from pathlib import Path
+from tradewind.worker import Context, node
+
+@node("finishes", process=True)
+def finishes(ctx: Context, flag: str) -> str:
+    ctx.progress(1, str(os.getpid()))
+    while not Path(flag).exists():
+        time.sleep(0.002)
+    return "done"
+
+@node("talks", process=True)
+def talks() -> None:
+    print("printed by the node")
+    logging.getLogger("shop").info("logged by the node")
+
+@node("segfaults", process=True)
+def segfaults() -> None:
+    import ctypes
+    ctypes.string_at(0)
+"""
+
+
+async def begun(session: Session, *tokens: str) -> list[int]:
+    """Wait until the nodes run, and return their processes."""
+
+    def running() -> dict[str, int]:
+        return {each.token: int(each.message) for request in session.requests for each in request.progress}
+
+    await until(lambda: running().keys() == set(tokens), f"{tokens} run")
+    return list(running().values())
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Path:
+    """A folder with a module of nodes."""
+    (tmp_path / "crafts.py").write_text(NODES)
+    return tmp_path
+
+
+async def test_no_process_outlives_a_worker_that_is_killed(engine: Engine, nodes: Path) -> None:
+    options = ("crafts", "--address", engine.address, "--processes", "2")
+    async with worker_process(nodes, *options) as worker:
+        session = await engine.session()
+        session.assign("finishes", "t1", "t2", config_json=json.dumps({"flag": str(nodes / "never")}))
+        pids = await begun(session, "t1", "t2")
+        assert all(map(alive, pids))
+        worker.kill()
+        await until(lambda: not any(map(alive, pids)), "the processes of its nodes are gone")
+
+
+async def test_sigterm_lets_nodes_in_processes_finish_even_when_all_are_sent_it(engine: Engine, nodes: Path) -> None:
+    async with worker_process(nodes, "crafts", "--address", engine.address, "--grace", "30") as worker:
+        session = await engine.session()
+        session.assign("finishes", "t1", config_json=json.dumps({"flag": str(nodes / "flag")}))
+        (pid,) = await begun(session, "t1")
+        worker.send_signal(signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+        await until(lambda: any(request.draining for request in session.requests), "the worker leaves")
+        (nodes / "flag").touch()
+        assert await asyncio.wait_for(worker.wait(), 10) == 0
+
+    assert [each.outputs[0].value_json for each in session.completions] == ['"done"']
+    assert session.given_back == []
+    assert not alive(pid)
+
+
+async def test_sigterm_gives_back_what_does_not_finish_in_the_grace(engine: Engine, nodes: Path) -> None:
+    async with worker_process(nodes, "crafts", "--address", engine.address, "--grace", "0.1") as worker:
+        session = await engine.session()
+        session.assign("finishes", "t1", config_json=json.dumps({"flag": str(nodes / "never")}))
+        (pid,) = await begun(session, "t1")
+        worker.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(worker.wait(), 10) == 0
+
+    assert (session.completions, session.given_back) == ([], ["t1"])
+    assert not alive(pid)
+
+
+async def test_what_nodes_print_and_log_goes_where_the_worker_s_messages_go(engine: Engine, nodes: Path) -> None:
+    async with worker_process(nodes, "crafts", "--address", engine.address) as worker:
+        session = await engine.session()
+        session.assign("talks", "t1")
+        await session.until_completed("t1")
+        session.assign("segfaults", "t2")
+        await until(lambda: session.failures, "the second is reported")
+        worker.send_signal(signal.SIGTERM)
+        _, said = await asyncio.wait_for(worker.communicate(), 10)
+
+    assert "printed by the node\n" in said.decode()
+    assert "INFO    logged by the node\n" in said.decode()
+    assert "Fatal Python error: Segmentation fault" in said.decode()
+    assert session.failures[0].error.message == "the process of the node died of signal SIGSEGV (11)"
+
+
+async def test_a_module_that_runs_its_worker_when_imported_is_told_what_to_do(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "crafts.py").write_text(
+        "from tradewind.worker import Worker, node\n"
+        '@node("pid", process=True)\n'
+        "def pid() -> None: ...\n"
+        f'Worker([pid], address="{engine.address}").run()\n'
+    )
+    async with worker_process(tmp_path, "crafts"):
+        session = await engine.session()
+        session.assign("pid", "t1")
+        await until(lambda: session.failures, "the node is reported")
+
+    assert 'put what runs the worker under if __name__ == "__main__"' in session.failures[0].error.message

@@ -1,0 +1,222 @@
+"""Nodes with `process=True` in real processes: they run side by side, fail, die, and keep their secrets."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rpc.worker import process_nodes
+from tests.unit.worker.attempts import Bench
+from tests.waiting import until
+from tradewind.worker import Node
+from tradewind.worker.processes.pool import ProcessPool
+from tradewind.worker.processes.targets import locate
+
+NODES = [value for value in vars(process_nodes).values() if isinstance(value, Node)]
+
+
+def bench(processes: int = 2, **options: Any) -> Bench:
+    """Return an executor with processes for every node beside this file."""
+    pool = ProcessPool(processes, {node.type: locate(node) for node in NODES})
+    return Bench(NODES, processes=pool, **options)
+
+
+def config(**values: object) -> str:
+    return json.dumps(values)
+
+
+async def test_the_context_is_the_same_in_a_process() -> None:
+    async with bench() as runs:
+        assignment = runs.assignment("facts", flow_id="momentum", cycle=7, config_json=config(factor=3))
+        assignment.inputs.add(handle="value", values_json=["14"])
+        assignment.planned_time.FromJsonString("2026-01-02T03:04:05Z")
+        run = await runs.run(assignment)
+
+    told = run.output
+    assert told.pop("pid") != os.getpid()
+    assert told == {
+        "product": 42,
+        "idempotency_key": "flow:0:0:t1",
+        "flow": ["momentum", 7, 0, "t1", 1],
+        "planned_time": "2026-01-02T03:04:05Z",
+        "main_thread": True,
+    }
+    assert run.progress == [(40, "begun")]
+    assert [(line.level, line.message) for line in run.logs] == [("WARNING", "value is 14")]
+
+
+async def test_async_nodes_have_a_loop_there_and_emit_by_handle() -> None:
+    async with bench() as runs:
+        up = await runs.run(runs.assignment("branch", config_json=config(value=2)))
+        down = await runs.run(runs.assignment("branch", "t2", config_json=config(value=-2)))
+
+    assert (up.outputs, down.outputs) == ({"buy": 2}, {"sell": -2})
+
+
+async def test_processes_are_used_again() -> None:
+    async with bench() as runs:
+        pids = [(await runs.run(runs.assignment("pid", f"t{index}"))).output for index in range(5)]
+
+    assert len(set(pids)) == 1
+    assert pids[0] != os.getpid()
+
+
+async def test_two_run_at_the_same_time(tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    async with bench(2) as runs:
+        runs.executor.start(runs.assignment("meets", "t1", config_json=config(mine=one, theirs=other)))
+        runs.executor.start(runs.assignment("meets", "t2", config_json=config(mine=other, theirs=one)))
+        assert [(await runs.end(token)).output for token in ("t1", "t2")] == ["met", "met"]
+
+
+async def test_no_more_run_than_there_are_processes(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment("finishes", "t1", config_json=config(flag=str(flag))))
+        await until(lambda: runs.runs.get("t1"), "the first runs")
+        runs.executor.start(runs.assignment("pid", "t2"))
+        runs.executor.start(runs.assignment("pid", "t3"))
+        await until(lambda: runs.executor.held["t3"].begun_ns, "the others wait")
+        flag.touch()
+        pids = [(await runs.end(token)).output for token in ("t2", "t3")]
+
+    assert runs.ended == ["t1", "t2", "t3"]
+    assert {str(pid) for pid in pids} == {runs.runs["t1"].progress[0][1]}
+
+
+async def test_what_a_node_raises_is_reported_as_from_any_other() -> None:
+    async with bench() as runs:
+        errors = {
+            kind: (await runs.run(runs.assignment("raises", kind, config_json=config(kind=kind)))).error
+            for kind in ("value", "later", "fatal", "exit", "unwritable")
+        }
+        missing = (await runs.run(runs.assignment("facts", "t2"))).error
+        same = {(await runs.run(runs.assignment("pid", f"p{index}"))).output for index in range(2)}
+
+    shown = {
+        kind: (error.code, error.type, error.message, error.retry_after and error.retry_after.seconds)
+        for kind, error in errors.items()
+        if error is not None
+    }
+    assert shown == {
+        "value": ("NODE_ERROR", "ValueError", "a price below zero", None),
+        "later": ("NODE_ERROR", "RetryLater", "the exchange is full", 90),
+        "fatal": ("NODE_ERROR", "Fatal", "no such account", None),
+        "exit": ("NODE_ERROR", "SystemExit", "3", None),
+        "unwritable": (
+            "INVALID_OUTPUT",
+            "",
+            "output output is not JSON: a value of type object cannot be written as JSON",
+            None,
+        ),
+    }
+    assert errors["value"] is not None
+    assert 'raise ValueError("a price below zero")' in errors["value"].traceback
+    assert "tradewind/worker" not in errors["value"].traceback
+    assert errors["fatal"] is not None
+    assert errors["fatal"].non_retryable
+    assert missing is not None
+    assert missing.code == "INPUT_MISSING"
+    assert len(same) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("segfault", "died of signal SIGSEGV (11)"),
+        ("exit", "ended with exit code 7"),
+        ("kill", "died of signal SIGKILL (9); if nobody sent it, the machine may have run out of memory"),
+        ("close", "ended with exit code 1"),
+        ("hang up", "has closed its connection to the worker, so it was killed"),
+    ],
+)
+async def test_a_process_that_dies_fails_its_node_and_is_replaced(how: str, said: str) -> None:
+    async with bench(1) as runs:
+        before = (await runs.run(runs.assignment("pid", "t1"))).output
+        run = await runs.run(runs.assignment("dies", "t2", config_json=config(how=how)))
+        after = (await runs.run(runs.assignment("pid", "t3"))).output
+
+    assert run.error is not None
+    assert (run.error.code, run.error.message) == ("PROCESS_DIED", f"the process of the node {said}")
+    assert not run.error.non_retryable
+    assert [line.message for line in run.logs] == ["last words"]
+    assert before != after
+
+
+async def test_a_process_that_is_killed_from_outside_fails_its_node(tmp_path: Path) -> None:
+    async with bench(1) as runs:
+        runs.executor.start(runs.assignment("finishes", config_json=config(flag=str(tmp_path / "never"))))
+        await until(lambda: runs.runs.get("t1"), "the node runs")
+        os.kill(int(runs.runs["t1"].progress[0][1]), signal.SIGKILL)
+        run = await runs.end("t1")
+
+    assert run.error is not None
+    assert run.error.code == "PROCESS_DIED"
+    assert "SIGKILL" in run.error.message
+
+
+async def test_a_process_that_dies_while_it_is_idle_is_no_fault_of_the_next_node() -> None:
+    async with bench(1) as runs:
+        pids = [(await runs.run(runs.assignment("pid", "t0"))).output]
+        for index in range(1, 4):
+            os.kill(pids[-1], signal.SIGKILL)
+            pids.append((await runs.run(runs.assignment("pid", f"t{index}"))).output)
+
+    assert len(set(pids)) == 4
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("/nowhere/python", "no process could be started for the node: [Errno 2] No such file or directory"),
+        ("/bin/false", "the node could not begin: its process ended with exit code 1; the worker's output"),
+    ],
+)
+async def test_a_process_that_cannot_start_fails_its_node(
+    monkeypatch: pytest.MonkeyPatch, program: str, said: str
+) -> None:
+    async with bench(1) as runs:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "executable", program)
+            error = (await runs.run(runs.assignment("pid"))).error
+        after = await runs.run(runs.assignment("pid", "t2"))
+
+    assert error is not None
+    assert error.code == "PROCESS_DIED"
+    assert error.message.startswith(said)
+    assert after.output != os.getpid()
+
+
+async def test_secrets_reach_the_node_and_nothing_that_it_says() -> None:
+    known = {"key": 'hush "42"', "wrong": "hush!"}
+    async with bench(secrets=known.get) as runs:
+        fine = await runs.run(runs.assignment("secretive", config_json='{"key": {"$secret": "key"}}'))
+        wrong = await runs.run(runs.assignment("secretive", "t2", config_json='{"key": {"$secret": "wrong"}}'))
+        plain = await runs.run(runs.assignment("secretive", "t3", config_json='{"key": "hush"}'))
+        unknown = await runs.run(runs.assignment("secretive", "t4", config_json='{"key": {"$secret": "other"}}'))
+
+    assert (fine.output, plain.output) == (9, 4)
+    assert [run.logs[0].message for run in (fine, wrong, plain)] == [
+        "the key is [secret key]",
+        "the key is [secret wrong]",
+        "the key is hush",
+    ]
+    assert wrong.error is not None
+    assert wrong.error.message == "[secret wrong] is wrong"
+    assert "hush" not in wrong.error.traceback
+    assert unknown.error is not None
+    assert unknown.error.code == "SECRET_MISSING"
+
+
+async def test_what_a_node_forks_can_be_ended_and_is_not_heard() -> None:
+    async with bench() as runs:
+        run = await runs.run(runs.assignment("forks"))
+        after = await runs.run(runs.assignment("pid", "t2"))
+
+    assert run.output == -signal.SIGTERM
+    assert run.logs == []
+    assert after.error is None

@@ -1,0 +1,160 @@
+"""What the registry hears of a worker."""
+
+import asyncio
+import json
+import os
+
+import grpc
+import pytest
+
+from tests.rpc.worker.engine import Engine, started_engine
+from tests.waiting import until
+from tradewind.api.registry.v1 import registry_service_pb2
+from tradewind.worker import Gather, Worker, WorkerError, node, worker
+from tradewind.worker.errors import NodeDefinitionError, WorkerRefused
+
+
+@node("average", outputs=["average"])
+async def average(prices: Gather[float], window: int = 20) -> float:
+    """Average of prices."""
+    return sum(prices[-window:]) / window
+
+
+@node("hold")
+async def hold() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_the_worker_registers_with_its_node_types(engine: Engine) -> None:
+    async with Worker([average], address=engine.address, worker_id="w1", capacity=7, labels={"zone": "a"}):
+        pass
+
+    request = engine.registered[0]
+    told = request.worker
+    assert (told.worker_id, list(told.node_types), told.capacity, told.running) == ("w1", ["average"], 7, 0)
+    assert (told.pid, dict(told.labels), told.api_url) == (os.getpid(), {"zone": "a"}, "")
+    assert told.sdk.startswith("tradewind-python/")
+    (declared,) = request.node_types
+    assert (declared.type, declared.description) == ("average", "Average of prices.")
+    assert [(each.name, each.required, each.gather) for each in declared.inputs] == [
+        ("prices", True, True),
+        ("window", False, False),
+    ]
+    assert json.loads(declared.outputs[0].schema_json) == {"type": "number"}
+    assert [(each.worker_id, each.incarnation) for each in engine.deregistered] == [("w1", told.incarnation)]
+
+
+async def test_heartbeats_tell_the_load_as_often_as_asked(engine: Engine) -> None:
+    engine.beat_seconds = 0.02
+    async with Worker([hold], address=engine.address, worker_id="w1", grace=0) as running:
+        session = await engine.session()
+        session.assign("hold", "t1", "t2")
+        await until(lambda: engine.beats and engine.beats[-1].worker.running == 2, "a beat tells of both")
+        assert running.running == 2
+
+    assert engine.beats[-1].worker.node_types == ["hold"]
+
+
+async def test_the_worker_registers_again_when_told_to(engine: Engine) -> None:
+    engine.beat_seconds = 0.02
+    engine.beat_answer = registry_service_pb2.HeartbeatResponse(register_again=True)
+    async with Worker([hold], address=engine.address):
+        await until(lambda: len(engine.registered) == 2, "the worker registers again")
+
+    assert engine.registered[0].node_types == engine.registered[1].node_types
+
+
+async def test_the_registry_can_ask_a_worker_to_leave(engine: Engine) -> None:
+    released = asyncio.Event()
+
+    @node("slow")
+    async def slow() -> str:
+        await released.wait()
+        return "done"
+
+    engine.beat_seconds = 0.02
+    leaving = Worker([slow], address=engine.address, grace=0)
+    serving = asyncio.create_task(leaving.serve())
+    session = await engine.session()
+    session.assign("slow", "t1")
+    await until(lambda: leaving.running, "the node runs")
+    engine.beat_answer = registry_service_pb2.HeartbeatResponse(drain=True)
+    await until(lambda: any(request.draining for request in session.requests), "the worker takes no more")
+    beats = len(engine.beats)
+    await until(lambda: len(engine.beats) > beats + 2, "it goes on beating, beyond its grace")
+    released.set()
+    await serving
+
+    assert [completion.token for completion in session.completions] == ["t1"]
+    assert len(engine.deregistered) == 1
+
+
+async def test_a_registry_that_is_away_is_tried_again(engine: Engine) -> None:
+    engine.registry_fault = grpc.StatusCode.UNAVAILABLE
+    engine.beat_seconds = 0.02
+    serving = asyncio.create_task(Worker([hold], address=engine.address, worker_id="w1").serve())
+    await until(lambda: engine.registry_faults == 2, "registering was tried twice")
+    assert not engine.sessions
+    engine.registry_fault = None
+    await until(lambda: engine.beats, "the worker is registered and beats")
+    engine.registry_fault = grpc.StatusCode.INTERNAL
+    await until(lambda: engine.registry_faults == 4, "a beat was tried twice")
+    beats = len(engine.beats)
+    engine.registry_fault = None
+    await until(lambda: len(engine.beats) > beats, "it beats again")
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+    assert len(engine.registered) == 1
+
+
+async def test_work_begins_without_a_registry_that_stays_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "REGISTRY_PATIENCE", 0.05)
+    engine.registry_fault = grpc.StatusCode.UNAVAILABLE
+    starting = Worker([hold], address=engine.address)
+    serving = asyncio.create_task(starting.serve())
+    await engine.session()
+    starting.stop()
+    await serving
+
+    assert engine.deregistered == []
+
+
+async def test_a_registry_that_refuses_ends_the_worker(engine: Engine) -> None:
+    engine.registry_fault = grpc.StatusCode.INVALID_ARGUMENT
+
+    with pytest.raises(WorkerRefused, match="the registry refuses this worker: INVALID_ARGUMENT: as the test wants"):
+        async with Worker([hold], address=engine.address):
+            pass
+    assert engine.deregistered == []
+
+
+async def test_addresses_come_from_the_environment(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = await started_engine()
+    monkeypatch.setenv("TRADEWIND_ADDRESS", engine.address)
+    monkeypatch.setenv("TRADEWIND_REGISTRY_ADDRESS", registry.address)
+    async with Worker([hold]) as running:
+        pass
+    await registry.stop()
+
+    assert (len(registry.registered), len(registry.sessions)) == (1, 0)
+    assert (len(engine.registered), len(engine.sessions)) == (0, 1)
+    assert running.worker_id == registry.registered[0].worker.worker_id
+    assert f"-{os.getpid()}-" in running.worker_id
+
+
+def test_what_cannot_be_a_worker_is_refused() -> None:
+    other = node("average")(lambda: 1)
+
+    with pytest.raises(NodeDefinitionError, match='two nodes have the type "average"'):
+        Worker([average, other])
+    with pytest.raises(NodeDefinitionError, match="is not a node: decorate the function"):
+        Worker([lambda: 1])  # type: ignore[list-item]
+    with pytest.raises(WorkerError, match="a worker needs at least one node"):
+        Worker([])
+    with pytest.raises(ValueError, match='worker_id "a b" must begin'):
+        Worker([average], worker_id="a b")
+    with pytest.raises(ValueError, match="capacity and thread_capacity must be at least 1, are 0 and 32"):
+        Worker([average], capacity=0)
+    assert Worker([average, average]).nodes == [average]

@@ -1,0 +1,410 @@
+"""The Work stream: work in, outcomes out, and what happens when it breaks."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.rpc.worker.engine import Engine, assignment
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker import Context, Node, NodeStopExecution, Worker, WorkerError, node, stream, threads, worker
+from tradewind.worker.errors import SessionReplaced, WorkerRefused
+
+
+@node("double")
+async def double(value: int = 1) -> int:
+    return 2 * value
+
+
+@node("talks")
+def talks(ctx: Context) -> None:
+    ctx.progress(50, "half")
+    ctx.log.warning("careful")
+    raise ValueError("too bad")
+
+
+class Waiting:
+    """A node that waits until the test lets it go on, and what it was told."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.told: list[str] = []
+        self.go_on = asyncio.Event()
+
+        @node("waits")
+        async def waits(ctx: Context) -> str:
+            self.begun.append(ctx.node_id)
+            try:
+                await self.go_on.wait()
+            except NodeStopExecution as stop:
+                self.told.append(stop.reason)
+                raise
+            return ctx.node_id
+
+        self.node: Node[..., Any] = waits
+
+    async def until_begun(self, *tokens: str) -> None:
+        await until(lambda: sorted(self.begun) == sorted(tokens), f"{tokens} run")
+
+
+@pytest.fixture
+async def waiting() -> Waiting:
+    return Waiting()
+
+
+async def test_a_worker_registers_says_hello_and_runs_what_it_is_given(engine: Engine) -> None:
+    async with Worker([double, talks], address=engine.address, worker_id="w1", capacity=7):
+        session = await engine.session()
+        session.assign("double", "t1", config_json='{"value": 21}')
+        await session.until_completed("t1")
+
+    hello = session.hello.hello
+    assert (hello.worker_id, list(hello.node_types), hello.capacity) == ("w1", ["double", "talks"], 7)
+    assert (len(hello.incarnation), list(hello.held_tokens), session.hello.sequence) == (32, [], 1)
+    assert hello.incarnation == engine.registered[0].worker.incarnation
+    completion = session.completions[0]
+    assert [(output.handle, output.value_json) for output in completion.outputs] == [("output", "42")]
+    assert 0 < completion.duration.ToNanoseconds() < 1e9
+    assert [request.sequence for request in session.requests] == list(range(2, len(session.requests) + 2))
+
+
+async def test_failures_logs_and_progress_are_told(engine: Engine) -> None:
+    async with Worker([talks], address=engine.address):
+        session = await engine.session()
+        before = time.time()
+        session.assign("talks", "t1")
+        session.assign("nowhere", "t2")
+        await until(lambda: len(session.failures) == 2, "both have failed")
+
+    failures = {failure.token: failure for failure in session.failures}
+    lines = [line for request in session.requests for line in request.logs]
+    assert (failures["t1"].error.code, failures["t1"].error.message) == ("NODE_ERROR", "too bad")
+    assert "raise ValueError" in failures["t1"].error.traceback
+    assert failures["t2"].error.code == "UNKNOWN_NODE_TYPE"
+    assert [(line.token, line.level, line.message) for line in lines] == [("t1", "WARNING", "careful")]
+    assert before - 1 < lines[0].created_at.ToSeconds() + 1
+
+
+async def test_outcomes_that_come_together_leave_together(engine: Engine) -> None:
+    async with Worker([double], address=engine.address, capacity=1000):
+        session = await engine.session()
+        tokens = [f"t{index}" for index in range(1000)]
+        session.assign("double", *tokens)
+        await session.until_completed(*tokens)
+
+    with_completions = [request for request in session.requests if request.completions]
+    assert 2 <= len(with_completions) <= 20
+
+
+async def test_a_token_that_is_held_or_was_reported_is_ignored(engine: Engine, waiting: Waiting) -> None:
+    async with Worker([waiting.node], address=engine.address):
+        session = await engine.session()
+        session.assign("waits", "t1", "t2")
+        await waiting.until_begun("t1", "t2")
+        session.assign("waits", "t1")
+        waiting.go_on.set()
+        await session.until_completed("t1", "t2")
+        session.assign("waits", "t1", "t2", "t3")
+        await session.until_completed("t1", "t2", "t3")
+
+    assert waiting.begun == ["t1", "t2", "t3"]
+
+
+async def test_held_tokens_are_named_soon_and_then_renewed(
+    engine: Engine, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "NAMING_DELAY", 0.05)
+    engine.renew_seconds = 0.3
+    async with Worker([waiting.node, double], address=engine.address):
+        session = await engine.session()
+        session.assign("waits", "t1")
+        session.assign("double", "t2")
+        await until(lambda: session.renewals, "the held token is named")
+        named_after = session.renewals[:]
+        await until(lambda: len(session.renewals) >= 3, "the lease is renewed again and again")
+        waiting.go_on.set()
+        await session.until_completed("t1", "t2")
+        count = len(session.renewals)
+        session.send(work_pb2.WorkResponse(ping=1))
+        await until(lambda: session.requests[-1].pong == 1, "the ping is answered")
+
+    assert named_after == [["t1"]]
+    assert all(tokens == ["t1"] for tokens in session.renewals)
+    assert len(session.renewals) == count
+
+
+async def test_what_ends_before_it_must_be_named_costs_no_renewal(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "NAMING_DELAY", 0.02)
+    engine.renew_seconds = 0.02
+    async with Worker([double], address=engine.address):
+        session = await engine.session()
+        for index in range(5):
+            session.assign("double", f"t{index}")
+            await until(lambda: len(session.completions) == index + 1, "it is completed")  # noqa: B023
+            session.send(work_pb2.WorkResponse(ping=index + 1))
+            await until(lambda: session.requests[-1].pong == index + 1, "the ping is answered")  # noqa: B023
+
+    assert session.renewals == []
+
+
+async def test_a_termination_stops_the_node(engine: Engine, waiting: Waiting) -> None:
+    async with Worker([waiting.node], address=engine.address):
+        session = await engine.session()
+        session.assign("waits", "t1")
+        await waiting.until_begun("t1")
+        termination = work_pb2.NodeTaskTermination(token="t1")
+        termination.stop.reason, termination.stop.by = "market closed", "ada"
+        session.send(work_pb2.WorkResponse(terminations=[termination]))
+        await until(lambda: session.failures, "the node is reported")
+
+    assert waiting.told == ["market closed"]
+    assert session.failures[0].terminated
+    assert session.failures[0].error.message == "market closed (by ada)"
+
+
+async def test_a_lost_lease_stops_the_node_and_drops_its_result(engine: Engine, waiting: Waiting) -> None:
+    engine.acknowledging = False
+    async with Worker([waiting.node, double], address=engine.address):
+        session = await engine.session()
+        session.assign("double", "done")
+        await session.until_completed("done")
+        session.assign("waits", "t1", "t2")
+        await waiting.until_begun("t1", "t2")
+        losses = [work_pb2.LeaseLoss(token=token, reason="lapsed") for token in ("t1", "done")]
+        session.send(work_pb2.WorkResponse(losses=losses))
+        await until(lambda: waiting.told, "the node hears of it")
+        session.end()
+        second = await engine.session(2)
+        waiting.go_on.set()
+        await second.until_completed("t2")
+        second.acknowledge()
+
+    assert waiting.told == ["lapsed"]
+    assert list(second.hello.hello.held_tokens) == ["t2"]
+    assert (second.failures, session.failures) == ([], [])
+
+
+async def test_a_ping_is_answered(engine: Engine) -> None:
+    async with Worker([double], address=engine.address):
+        session = await engine.session()
+        session.send(work_pb2.WorkResponse(ping=42))
+        await until(lambda: [request.pong for request in session.requests] == [42], "the pong comes")
+
+
+@pytest.mark.parametrize("end", ["error", "normal", "reconnect"])
+async def test_after_the_stream_ends_nodes_go_on_and_outcomes_are_told_again(
+    engine: Engine, waiting: Waiting, end: str
+) -> None:
+    engine.acknowledging = False
+    async with Worker([waiting.node, double], address=engine.address):
+        session = await engine.session()
+        session.assign("double", "t1")
+        await session.until_completed("t1")
+        session.acknowledge()
+        session.assign("double", "t2")
+        await session.until_completed("t1", "t2")
+        session.assign("waits", "t3")
+        await waiting.until_begun("t3")
+        if end == "error":
+            session.end(grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        elif end == "normal":
+            session.end(grpc.StatusCode.OK)
+        else:
+            session.send(work_pb2.WorkResponse(reconnect=True))
+        second = await engine.session(2)
+        await second.until_completed("t2")
+        waiting.go_on.set()
+        await second.until_completed("t2", "t3")
+        second.acknowledge()
+
+    assert sorted(second.hello.hello.held_tokens) == ["t2", "t3"]
+    assert second.hello.hello.incarnation == session.hello.hello.incarnation
+    assert [request.sequence for request in second.requests][:1] == [2]
+    assert waiting.told == []
+
+
+async def test_a_server_that_comes_back_finds_its_worker_again(engine: Engine, waiting: Waiting) -> None:
+    async with Worker([waiting.node], address=engine.address):
+        session = await engine.session()
+        session.assign("waits", "t1", "t2")
+        await waiting.until_begun("t1", "t2")
+        await engine.stop()
+        waiting.go_on.set()
+        await until(lambda: session.ended.is_set(), "the stream is broken")
+        await engine.start()
+        second = await engine.session(2)
+        await second.until_completed("t1", "t2")
+
+
+async def test_log_lines_survive_a_reconnect(engine: Engine) -> None:
+    engine.acknowledging = False
+    async with Worker([talks], address=engine.address):
+        session = await engine.session()
+        session.assign("talks", "t1")
+        await until(lambda: session.failures, "the node is reported")
+        session.end()
+        second = await engine.session(2)
+        await until(lambda: second.failures, "it is reported again")
+        engine.acknowledging = True
+        second.acknowledge()
+
+    assert [line.message for request in second.requests for line in request.logs] == ["careful"]
+
+
+async def test_a_server_that_does_not_welcome_is_left(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "WELCOME_TIMEOUT", 0.05)
+    engine.silent = True
+    serves = Worker([double], address=engine.address)
+    serving = asyncio.create_task(serves.serve())
+    await engine.session(2)
+    engine.silent = False
+    monkeypatch.setattr(stream, "WELCOME_TIMEOUT", 5)
+    await until(lambda: engine.welcomed, "the worker is welcomed")
+    serves.stop()
+    await serving
+
+
+async def test_another_process_with_the_same_id_ends_this_one(engine: Engine, waiting: Waiting) -> None:
+    serves = Worker([waiting.node], address=engine.address, worker_id="w1")
+    serving = asyncio.create_task(serves.serve())
+    session = await engine.session()
+    session.assign("waits", "t1")
+    await waiting.until_begun("t1")
+    session.end(grpc.StatusCode.FAILED_PRECONDITION, "SESSION_REPLACED")
+
+    with pytest.raises(SessionReplaced, match='another process has connected as worker "w1", so this one stops: give'):
+        await serving
+    assert waiting.told == ["the worker is closed"]
+    assert [request.incarnation for request in engine.deregistered] == [session.hello.hello.incarnation]
+    assert len(engine.sessions) == 1
+
+
+async def test_a_stream_that_is_refused_again_and_again_ends_the_worker(engine: Engine) -> None:
+    engine.refusal = (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+    with pytest.raises(WorkerRefused, match="refuses this worker: INVALID_ARGUMENT: as the test wants"):
+        await Worker([double], address=engine.address).serve()
+    assert len(engine.sessions) == stream.MAX_REFUSALS
+
+
+async def test_stopping_finishes_what_runs_gives_back_the_rest_and_deregisters(
+    engine: Engine, waiting: Waiting
+) -> None:
+    finishing = threading.Event()
+
+    @node("finishes")
+    def finishes() -> str:
+        finishing.wait(10)
+        return "done"
+
+    serves = Worker([waiting.node, finishes], address=engine.address, worker_id="w1", grace=0.3)
+    serving = asyncio.create_task(serves.serve())
+    session = await engine.session()
+    session.assign("waits", "t1")
+    session.assign("finishes", "t2")
+    await waiting.until_begun("t1")
+    serves.stop()
+    await until(lambda: any(request.draining for request in session.requests), "the worker says that it leaves")
+    session.assign("waits", "t3")
+    await until(lambda: session.given_back == ["t3"], "what comes too late is given back at once")
+    finishing.set()
+    await serving
+
+    assert sorted(session.given_back) == ["t1", "t3"]
+    assert [completion.token for completion in session.completions] == ["t2"]
+    assert waiting.told == ["the worker is leaving"]
+    assert (serves.running, session.half_closed) == (0, True)
+    assert [request.worker_id for request in engine.deregistered] == ["w1"]
+
+
+async def test_stopping_without_a_server_does_not_hang(
+    engine: Engine, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "FLUSH_TIMEOUT", 0.1)
+    leaving = Worker([waiting.node], address=engine.address, grace=0.05)
+    serving = asyncio.create_task(leaving.serve())
+    session = await engine.session()
+    session.assign("waits", "t1")
+    await waiting.until_begun("t1")
+    await engine.stop()
+    leaving.stop()
+    async with asyncio.timeout(4):
+        await serving
+
+    assert waiting.told == ["the worker is leaving"]
+
+
+async def test_a_worker_that_reconnects_while_leaving_says_so(engine: Engine, waiting: Waiting) -> None:
+    serves = Worker([waiting.node], address=engine.address)
+    serving = asyncio.create_task(serves.serve())
+    session = await engine.session()
+    session.assign("waits", "t1")
+    await waiting.until_begun("t1")
+    serves.stop()
+    await until(lambda: session.requests, "the worker says that it leaves")
+    session.end()
+    second = await engine.session(2)
+    waiting.go_on.set()
+    await serving
+
+    assert (second.hello.hello.capacity, second.hello.draining) == (1, True)
+    assert second.requests[0].draining
+    assert [completion.token for completion in second.completions] == ["t1"]
+
+
+async def test_large_inputs_come_through(engine: Engine) -> None:
+    text = "x" * 3_000_000
+
+    @node("length")
+    async def length(value: str) -> int:
+        return len(value)
+
+    async with Worker([length], address=engine.address):
+        session = await engine.session()
+        large = assignment("length", "t1")
+        large.inputs.add(handle="value", values_json=[f'"{text}"'])
+        session.send(work_pb2.WorkResponse(assignments=[large] * 2))
+        await session.until_completed("t1")
+
+    assert session.completions[0].outputs[0].value_json == "3000000"
+
+
+async def test_a_worker_serves_once(engine: Engine) -> None:
+    async with Worker([double], address=engine.address) as serves:
+        with pytest.raises(WorkerError, match="a worker serves once"):
+            await serves.serve()
+
+
+async def test_a_worker_whose_threads_are_stuck_leaves_and_says_why(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "STUCK_AFTER", 0)
+    end, begun = threading.Event(), threading.Semaphore(0)
+
+    @node("stuck")
+    def stuck() -> None:
+        begun.release()
+        end.wait(30)
+
+    serving = asyncio.create_task(Worker([stuck], address=engine.address, stuck_thread_limit=2, grace=0.1).serve())
+    session = await engine.session()
+    session.assign("stuck", "t1", "t2", "t3")
+    for _ in range(3):
+        await until(lambda: begun.acquire(blocking=False), "a node runs")
+    for token in ("t1", "t2"):
+        termination = work_pb2.NodeTaskTermination(token=token)
+        termination.grace.FromMilliseconds(10)
+        session.send(work_pb2.WorkResponse(terminations=[termination]))
+
+    with pytest.raises(WorkerError, match=r"2 threads of this worker never ended .* ctx\.stop_requested"):
+        await serving
+    assert sorted(failure.token for failure in session.failures if failure.terminated) == ["t1", "t2"]
+    assert session.given_back == ["t3"]
+    assert len(engine.deregistered) == 1
+    end.set()

@@ -1,0 +1,185 @@
+"""Real stores for tests: the embedded one, a three-master cluster of it, and a redis-server on PATH if there is one."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.waiting import until
+from tradewind.node_task_manager.stores import keys as node_task_manager_keys
+from tradewind.registry.stores import keys as registry_keys
+from tradewind.scheduler.stores import keys as scheduler_keys
+from tradewind.server.redis.client import Client, connect
+from tradewind.server.redis.embedded import ADMIN, EmbeddedStore, free_port
+from tradewind.trigger.stores import keys as trigger_keys
+
+ACL_USERS = (scheduler_keys.ACL, node_task_manager_keys.ACL, registry_keys.ACL, trigger_keys.ACL)
+
+SYSTEM_REDIS = shutil.which("redis-server")
+REDIS_REQUIRED = os.environ.get("TRADEWIND_REQUIRE_REDIS") == "1"
+
+_SLOTS = 16384
+_MASTERS = 3
+
+
+class RedisServer:
+    """A running store of one kind, to log in to as any service's ACL user or as admin (user None)."""
+
+    def __init__(self, kind: str, nodes: list[EmbeddedStore]) -> None:
+        self.kind = kind
+        self.nodes = nodes
+        self._clients: list[Client] = []
+
+    def __repr__(self) -> str:
+        return f"RedisServer({self.kind})"
+
+    def url(self, user: str | None = None) -> str:
+        """Return the URL with the credentials of `user`."""
+        urls = [node.url_for(user or ADMIN) for node in self.nodes]
+        if self.kind != "cluster":
+            return urls[0]
+        login = urlsplit(urls[0]).netloc.rpartition("@")[0]
+        return f"redis+cluster://{login}@" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def connect(self, user: str | None = None, **options: Any) -> Client:
+        """Return a client that the fixture closes at the end of the test; `options` are those of `connect`."""
+        client = connect(self.url(user), **options)
+        self._clients.append(client)
+        return client
+
+    async def close_clients(self) -> None:
+        """Close every client that was handed out and not closed yet."""
+        clients, self._clients = self._clients, []
+        for client in clients:
+            await client.aclose()
+
+    async def flush(self) -> None:
+        """Delete every key on every node."""
+        for node in self.nodes:
+            await self.on_node(node, "FLUSHALL")
+
+    async def keys(self) -> list[str]:
+        """Return every key on every node, in order."""
+        found: list[bytes] = []
+        for node in self.nodes:
+            found += await self.on_node(node, "KEYS", "*")
+        return sorted(key.decode() for key in found)
+
+    async def lasting_keys(self) -> list[str]:
+        """Return the keys that have no TTL, in order."""
+        lasting = []
+        for node in self.nodes:
+            client = connect(node.url_for(ADMIN), max_connections=1)
+            try:
+                for key in await client.execute_command("KEYS", "*"):
+                    if await client.pttl(key) == -1:
+                        lasting.append(key.decode())
+            finally:
+                await client.aclose()
+        return sorted(lasting)
+
+    async def on_node(self, node: EmbeddedStore, *command: str) -> Any:
+        """Run a command on one node as admin."""
+        client = connect(node.url_for(ADMIN), max_connections=1)
+        try:
+            return await client.execute_command(*command)
+        finally:
+            await client.aclose()
+
+
+class RedisServers:
+    """Starts each kind of store when it is first asked for and stops them all at the end."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="tw-"))
+        self._running: dict[str, RedisServer] = {}
+
+    def get(self, kind: str) -> RedisServer:
+        """Return the running store of this kind: `embedded`, `cluster` or `system`."""
+        if kind not in self._running:
+            self._running[kind] = _run(self._start(kind))
+        return self._running[kind]
+
+    def stop(self) -> None:
+        """Stop what was started and delete its files."""
+        for server in self._running.values():
+            for node in server.nodes:
+                _run(node.stop())
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    async def _start(self, kind: str) -> RedisServer:
+        if kind == "cluster":
+            return RedisServer(kind, await _start_cluster(self._directory / kind))
+        if kind == "system" and SYSTEM_REDIS is None:
+            raise AssertionError("TRADEWIND_REQUIRE_REDIS=1, but there is no redis-server on PATH: install it")
+        binary = SYSTEM_REDIS if kind == "system" else None
+        store = EmbeddedStore(self._directory / kind, acl_users=ACL_USERS, binary=binary)
+        await store.start()
+        return RedisServer(kind, [store])
+
+
+def redis_kinds() -> list[str]:
+    """Return the kinds of store that tests run on here."""
+    return ["embedded", "cluster", *(["system"] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
+
+
+async def no_leaked_keys(server: RedisServer, allowed: Iterable[str] = ()) -> None:
+    """Assert that every key has a TTL or matches one of the glob patterns `allowed` (braces are literal)."""
+    patterns = tuple(allowed)
+    leaked = [key for key in await server.lasting_keys() if not any(fnmatchcase(key, p) for p in patterns)]
+    assert not leaked, f"keys without TTL that nobody owns: {leaked}"
+
+
+async def _start_cluster(directory: Path) -> list[EmbeddedStore]:
+    nodes: list[EmbeddedStore] = []
+    buses: list[int] = []
+    for index in range(_MASTERS):
+        home = directory / str(index)
+        home.mkdir(parents=True)
+        if nodes:
+            # A cluster has one set of users, so every node must know the same passwords.
+            shutil.copy(nodes[0].directory / "passwords.json", home)
+        bus = free_port()
+        # fmt: off
+        options = [
+            "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-node-timeout", "2000",
+            "--cluster-port", str(bus),
+        ]
+        # fmt: on
+        node = EmbeddedStore(home, acl_users=ACL_USERS, options=options)
+        await node.start()
+        nodes.append(node)
+        buses.append(bus)
+    admins = [connect(node.url_for(ADMIN), max_connections=1) for node in nodes]
+    try:
+        share = -(-_SLOTS // _MASTERS)
+        for index, admin in enumerate(admins):
+            slots = range(index * share, min((index + 1) * share, _SLOTS))
+            await admin.execute_command("CLUSTER", "ADDSLOTS", *slots)
+            await admin.execute_command("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
+        for node, bus in list(zip(nodes, buses, strict=True))[1:]:
+            await admins[0].execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+
+        async def formed() -> bool:
+            views = [(await admin.execute_command("CLUSTER", "INFO")).decode().split() for admin in admins]
+            return all({"cluster_state:ok", f"cluster_known_nodes:{_MASTERS}"} <= set(view) for view in views)
+
+        await until(formed, "the three masters know each other and serve all slots", timeout=30)
+    finally:
+        for admin in admins:
+            await admin.aclose()
+    return nodes
+
+
+def _run(coroutine: Any) -> Any:
+    # Not asyncio.run: that would take the current loop of pytest-asyncio away.
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()

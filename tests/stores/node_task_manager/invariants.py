@@ -1,0 +1,262 @@
+"""What must hold of the raw keys of a shard, whatever happened."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tests.servers import RedisServer, no_leaked_keys
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.server.redis.client import connect
+
+BASE = "trading_flow:{s0}:"
+TERMINAL = ("completed", "failed", "terminated", "skipped")
+LASTING = (
+    f"{BASE}events:*",
+    f"{BASE}events_epoch:*",
+    f"{BASE}queue:stats",
+    f"{BASE}system:config",
+    f"{BASE}user_weights",
+)
+"""What stays when all runs have ended, their events are acknowledged and a day has passed."""
+SETS = (
+    *("inflight", "start_deadlines", "ready_types", "node_tasks_list", "ended_runs", "delayed"),
+    *("blocked_of", "parked"),
+)
+
+
+@dataclass
+class Keys:
+    """The keys of a shard by kind, with what is in them."""
+
+    tasks: dict[str, dict[str, str]] = field(default_factory=dict)
+    components: dict[str, dict[str, str]] = field(default_factory=dict)
+    runs: dict[str, dict[str, str]] = field(default_factory=dict)
+    plans: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+    sets: dict[str, dict[str, float]] = field(default_factory=dict)
+    ttls: dict[str, int] = field(default_factory=dict)
+    todo: int = 0
+
+    def open_runs(self) -> set[str]:
+        """Return the runs that have a component that is not finished."""
+        return {name.rpartition(":")[0] for name, each in self.components.items() if each["status"] != "finished"}
+
+    def owner(self, task: dict[str, str], task_id: str) -> dict[str, str]:
+        """Return the component of a node task."""
+        return self.components[f"{run_of(task_id)}:{task['component_id']}"]
+
+    def own_limits(self, task_id: str, user: str) -> set[str]:
+        """Return the limits that may hold back this very node task."""
+        run = run_of(task_id)
+        node = self.node(self.tasks[task_id], run)
+        key = {f"key:{user}:{node['key']}"} if "key" in node else set()
+        return key | {f"flow:{run.split(':')[0]}", f"adhoc:{user}"}
+
+    def node(self, task: dict[str, str], run: str) -> Any:
+        """Return the node of a node task as scripts know it."""
+        plan = self.components[f"{run}:{task['component_id']}"]["plan"]
+        return msgspec.msgpack.decode(self.plans[plan][f"n:{task['index']}".encode()])
+
+
+async def check_invariants(server: RedisServer) -> None:
+    """Every record stands in exactly the indexes that its status asks for, counts and times to live agree with it."""
+    keys = await read_keys(server)
+    assert keys.todo == 0, "work was left"
+    _check_indexes(keys)
+    _check_queues(keys)
+    _check_limits(keys)
+    _check_retries(keys)
+    _check_counts(keys)
+    _check_times_to_live(keys)
+
+
+async def nothing_is_left(server: RedisServer) -> None:
+    """When all has ended and a day has passed, no key but documented ones lacks a time to live."""
+    await no_leaked_keys(server, LASTING)
+
+
+def run_of(task_id: str) -> str:
+    """Return the run of a node task, by its id."""
+    return str(TaskName.parse(task_id).run)
+
+
+async def read_keys(server: RedisServer) -> Keys:
+    """Read all keys of the shard."""
+    found = Keys()
+    client = connect(server.url())
+    try:
+        names = [name for name in await server.keys() if name.startswith(BASE)]
+        kinds = {"node_tasks:": found.tasks, "component:": found.components, "run:": found.runs}
+        pipeline = client.pipeline(transaction=False)
+        for name in names:
+            short = name.removeprefix(BASE)
+            pipeline.execute_command("PTTL", name)
+            if short.startswith((*kinds, "plan:")):
+                pipeline.hgetall(name)
+            elif _is_sorted_set(short):
+                pipeline.execute_command("ZRANGE", name, 0, -1, "WITHSCORES")
+            else:
+                pipeline.execute_command("TYPE", name)
+        values = await pipeline.execute() if names else []
+    finally:
+        await client.aclose()
+    for name, ttl, value in zip(names, values[::2], values[1::2], strict=True):
+        short = name.removeprefix(BASE)
+        found.ttls[short] = ttl
+        kind = next((kind for kind in kinds if short.startswith(kind)), "")
+        if kind:
+            kinds[kind][short.removeprefix(kind)] = {
+                k.decode(): v.decode(errors="surrogateescape") for k, v in value.items()
+            }
+        elif short.startswith("plan:"):
+            found.plans[short.removeprefix("plan:")] = value
+        elif _is_sorted_set(short):
+            found.sets[short] = dict(_pairs(value))
+        found.todo += short == "todo"
+    return found
+
+
+def _is_sorted_set(name: str) -> bool:
+    prefixes = ("ready:", "worker_tasks:", "ring:", "flow_runs:", "dead_letters:", "user_runs:", "blocked:", "slots:")
+    return name.startswith(prefixes) or name in SETS
+
+
+def _pairs(value: list[Any]) -> Iterable[tuple[str, float]]:
+    """Members and scores, as RESP3 pairs or RESP2 alternates them."""
+    flat = [part for pair in value for part in pair] if value and isinstance(value[0], list | tuple) else value
+    return ((member.decode(), float(score)) for member, score in zip(flat[::2], flat[1::2], strict=True))
+
+
+def _check_indexes(keys: Keys) -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for name, members in keys.sets.items():
+        of_tasks = ("ready:", "worker_tasks:", "blocked:", "slots:")
+        if name.startswith(of_tasks) or name in ("inflight", "start_deadlines", "delayed"):
+            for member in members:
+                places[member].append(name)
+    for task_id, task in keys.tasks.items():
+        run = run_of(task_id)
+        found, expected = sorted(places.pop(task_id, [])), []
+        if task["status"] == "running":
+            slots = [f"slots:{limit}" for limit in task.get("slots", "").split()]
+            expected = sorted(["inflight", f"worker_tasks:{task['worker_id']}", *slots])
+        elif task["status"] == "pending" and int(task.get("retry_at", 0)):
+            expected = ["delayed"]
+        elif task["status"] == "pending":
+            node, user = keys.node(task, run), keys.components[f"{run}:{task['component_id']}"]["user_id"]
+            place = f"blocked:{task['blocked']}" if task.get("blocked") else f"ready:{node['type']}:{user}"
+            expected = [place, *(["start_deadlines"] if node["start"] or "total" in node else [])]
+        assert found == expected, (task_id, task, found)
+    assert not places, f"indexes name what has no record: {dict(places)}"
+
+
+def _check_retries(keys: Keys) -> None:
+    """No more attempts fail than the policy allows; what may be tried again is delayed until its time, no other is."""
+    for task_id, task in keys.tasks.items():
+        failures, retry_at = int(task.get("failures", 0)), int(task.get("retry_at", 0))
+        policy = keys.node(task, run_of(task_id)).get("retry")
+        assert failures <= (policy["attempts"] if policy else 0), (task_id, task)
+        assert failures + int(task.get("lost", 0)) <= int(task.get("attempt", 0)), (task_id, task)
+        assert keys.sets.get("delayed", {}).get(task_id, 0) == retry_at, (task_id, task)
+        letters = keys.sets.get(f"dead_letters:{keys.owner(task, task_id)['user_id']}", {})
+        given_up = task["status"] == "failed" and (failures > 0 or int(task.get("lost", 0)) > 3)
+        assert (task_id in letters) <= given_up, (task_id, task)
+        if policy and task["status"] not in TERMINAL:
+            assert failures < policy["attempts"], (task_id, task)
+
+
+def _check_queues(keys: Keys) -> None:
+    queues = sorted(name.removeprefix("ready:") for name in keys.sets if name.startswith("ready:"))
+    rings = sorted(
+        f"{name.removeprefix('ring:')}:{user}"
+        for name, users in keys.sets.items()
+        if name.startswith("ring:")
+        for user in users
+    )
+    parked = {":".join(reversed(member.split(":"))) for member in keys.sets.get("parked", {})}
+    assert set(rings) <= set(queues) <= {*rings, *parked}, "users that have ready node tasks have turns, or are parked"
+    types = {ring.partition(":")[0] for ring in rings}
+    assert types == set(keys.sets.get("ready_types", {})), "types with ready node tasks"
+
+
+def _check_limits(keys: Keys) -> None:
+    """Nobody waits for a limit that has room, unless one of its kind is queued for each slot that is free."""
+    groups = {name.removeprefix("blocked:") for name in keys.sets if name.startswith("blocked:")}
+    indexed = {member.partition("|")[2] for member in keys.sets.get("blocked_of", {})}
+    assert groups <= indexed, "the indexes name every group that waits"
+    for group in groups:
+        limit, _, rest = group.partition("|")
+        node_type, user, most = rest.split(":")
+        free = int(most) - len(keys.sets.get(f"slots:{limit}", {}))
+        queued = [
+            task_id
+            for task_id in keys.sets.get(f"ready:{node_type}:{user}", {})
+            if limit in keys.own_limits(task_id, user)
+        ]
+        assert free <= len(queued), f"{group} waits while {free} slots are free and {len(queued)} are let in"
+    for member in keys.sets.get("parked", {}):
+        user = member.partition(":")[0]
+        assert keys.sets.get(f"slots:user:{user}"), f"{member} is parked, and nothing of {user} runs"
+
+
+def _check_counts(keys: Keys) -> None:
+    in_use: Counter[str] = Counter()
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    parts: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for task_id, task in keys.tasks.items():
+        counts[f"{run_of(task_id)}:{task['component_id']}"][task["status"]] += 1
+    for name, component in keys.components.items():
+        assert component["status"] != "purged", name
+        for status in TERMINAL:
+            assert int(component.get(status, 0)) == counts[name][status], (name, status, component, counts[name])
+        ended = sum(counts[name][status] for status in TERMINAL)
+        assert (component["status"] == "finished") == (ended == int(component["nodes"])), (name, component)
+        in_use[component["plan"]] += component["status"] != "finished"
+        parts[name.rpartition(":")[0]].append(component)
+    for digest, plan in keys.plans.items():
+        assert int(plan.get(b"open", 0)) == in_use[digest], f"components that use plan {digest}"
+    open_runs = keys.open_runs()
+    for name, run in keys.runs.items():
+        count = len(msgspec.msgpack.decode(run["components"].encode(errors="surrogateescape")))
+        left = sum(each["status"] != "finished" for each in parts[name])
+        assert len(parts[name]) == count, (name, run)
+        assert count == 1 or int(run["open"]) == left, (name, run)
+    indexed = {
+        member: score
+        for name, each in keys.sets.items()
+        if name.startswith("flow_runs:")
+        for member, score in each.items()
+    }
+    listed = {
+        member: score
+        for name, each in keys.sets.items()
+        if name.startswith("user_runs:")
+        for member, score in each.items()
+    }
+    for name, component in keys.components.items():
+        owner = name.rpartition(":")[0]
+        if component["partition"] == "-1":
+            # Listed while its records are kept, and from its end on in the index of those that are not for ever.
+            ended = f"{component['user_id']}:{owner}" in keys.sets.get("ended_runs", {})
+            assert not (ended and owner in open_runs), owner
+            assert listed.get(owner) == (float(component["submitted_at"]) if ended or owner in open_runs else None), (
+                owner
+            )
+            assert int(component.get("running", 0)) == counts[name]["running"], (name, component)
+            continue
+        assert (indexed[name] == float("inf")) == (name.rpartition(":")[0] in open_runs), (name, indexed[name])
+
+
+def _check_times_to_live(keys: Keys) -> None:
+    open_runs = keys.open_runs()
+    for name, ttl in keys.ttls.items():
+        kind, _, rest = name.partition(":")
+        if kind in ("node_tasks", "component", "run"):
+            run = rest if kind == "run" else run_of(rest) if kind == "node_tasks" else rest.rpartition(":")[0]
+            assert (ttl == -1) == (run in open_runs), (name, ttl)
+        elif kind == "plan":
+            assert (ttl == -1) == (int(keys.plans[rest].get(b"open", 0)) > 0), (name, ttl)
+        elif kind in ("flow_runs", "stop", "purged", "worker_session", "worker_incarnation", "logs", "flow_logs"):
+            assert ttl > 0, (name, ttl)

@@ -1,0 +1,475 @@
+"""Every sentence of the node task store's contract, over every store."""
+
+from tests.stores.node_task_manager.shards import Bench, plan_of
+from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
+from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
+
+RUN = RunName("flow", 0, 0)
+
+
+def held(*assignments: Assignment) -> list[Held]:
+    return [Held(a.task_id, a.attempt, a.nonce) for a in assignments]
+
+
+def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:
+    error = TaskError(code, "it broke", "ValueError", "line 1")
+    return Outcome(assignment.task_id, assignment.attempt, assignment.nonce, OutcomeKind.FAILED, (), error)
+
+
+async def only_component(bench: Bench):  # type: ignore[no-untyped-def]
+    (component,) = await bench.shard.components([(RUN, "0")])
+    assert component is not None
+    return component
+
+
+async def test_a_chain_runs_node_after_node_and_values_travel_along_its_edges(bench: Bench) -> None:
+    plan = plan_of("a.x>b.y b.x>c.y")
+    assert await bench.submit(plan) == "accepted"
+    for name, came in (("a", ()), ("b", ((0, "1"),)), ("c", ((1, "2"),))):
+        (assignment,) = await bench.take()
+        assert assignment.task_id == f"flow:0:0:{name}"
+        assert assignment.inputs == came
+        assert await bench.complete(assignment, x=str(len(came) + 1 if name != "b" else 2)) == ""
+    component = await only_component(bench)
+    assert component.status is ComponentStatus.FINISHED
+    assert (component.completed, component.sinks_completed, component.open) == (3, 1, 0)
+    (event,) = await bench.shard.read({3: "0"}, 10)
+    assert (event.run, event.run_id, event.component, event.completed) == ("flow:0:0", "r0", "0", 3)
+    await bench.shard.acknowledge({3: event.event_id})
+    assert await bench.shard.read({3: "0"}, 10) == []
+
+
+async def test_a_node_waits_for_all_its_edges_and_gets_values_in_the_order_of_the_plan(bench: Bench) -> None:
+    plan = plan_of("a>d b>d c>d")
+    await bench.submit(plan)
+    taken = await bench.take()
+    assert [a.task_id[-1] for a in taken] == ["a", "b", "c"]
+    for assignment, value in zip(reversed(taken), ("3", "2", "1"), strict=True):
+        assert await bench.take() == []
+        await bench.complete(assignment, out=value)
+    (join,) = await bench.take()
+    assert join.inputs == ((0, "1"), (1, "2"), (2, "3"))
+
+
+async def test_handles_that_were_not_emitted_are_dead_and_skip_what_follows(bench: Bench) -> None:
+    plan = plan_of("choose.buy>buy choose.sell>sell sell>report")
+    await bench.submit(plan)
+    (choose,) = await bench.take()
+    await bench.complete(choose, buy="true")
+    assert await bench.statuses(plan) == {
+        "choose": "completed",
+        "buy": "pending",
+        "sell": "skipped",
+        "report": "skipped",
+    }
+    (sell, report) = await bench.shard.tasks(["flow:0:0:sell", "flow:0:0:report"])
+    assert sell is not None
+    assert sell.reason == 'node "choose" did not emit "sell"'
+    assert report is not None
+    assert report.reason == 'node "sell" was skipped'
+    (buy,) = await bench.take()
+    await bench.complete(buy)
+    component = await only_component(bench)
+    assert (component.completed, component.skipped, component.sinks_completed) == (2, 2, 1)
+
+
+async def test_null_is_a_value(bench: Bench) -> None:
+    await bench.submit(plan_of("a>b"))
+    (a,) = await bench.take()
+    await bench.complete(a, out="null")
+    (b,) = await bench.take()
+    assert b.inputs == ((0, "null"),)
+
+
+async def test_run_if_any_succeeded_runs_with_one_live_edge_and_all_done_with_none(bench: Bench) -> None:
+    run_if = {"any": RunIf.ANY_SUCCEEDED, "done": RunIf.ALL_DONE}
+    plan = plan_of("a.x>any a.y>any a.y>done a.y>all a.x>all a.y>none", run_if=run_if)
+    await bench.submit(plan)
+    (a,) = await bench.take()
+    await bench.complete(a, x="1")
+    assert await bench.statuses(plan) == {
+        "a": "completed",
+        "any": "pending",
+        "done": "pending",
+        "all": "skipped",
+        "none": "skipped",
+    }
+    taken = {each.task_id[8:]: each.inputs for each in await bench.take()}
+    assert taken == {":any": ((0, "1"),), ":done": ()} or taken == {"any": ((0, "1"),), "done": ()}
+
+
+async def test_a_failure_skips_what_is_downstream_and_leaves_other_branches_alone(bench: Bench) -> None:
+    plan = plan_of("a>b b>c a>d")
+    await bench.submit(plan)
+    (a,) = await bench.take()
+    await bench.complete(a, out="1")
+    b, _d = await bench.take()
+    effects = await bench.shard.complete([failed(b)])
+    assert effects.results == ("",)
+    assert await bench.statuses(plan) == {"a": "completed", "b": "failed", "c": "skipped", "d": "running"}
+    (record,) = await bench.shard.tasks(["flow:0:0:b"])
+    assert record is not None
+    assert record.error == TaskError("NODE_ERROR", "it broke", "ValueError", "line 1")
+
+
+async def test_continue_runs_what_is_downstream_of_a_failure_with_the_input_missing(bench: Bench) -> None:
+    plan = plan_of("a>c b>c", policy=FailurePolicy.CONTINUE)
+    await bench.submit(plan)
+    a, b = await bench.take()
+    await bench.shard.complete([failed(a)])
+    await bench.complete(b, out="2")
+    (c,) = await bench.take()
+    assert c.inputs == ((1, "2"),)
+
+
+async def test_fail_fast_stops_the_component(bench: Bench) -> None:
+    plan = plan_of("a>c b>c c>d", policy=FailurePolicy.FAIL_FAST)
+    await bench.submit(plan)
+    a, b = await bench.take()
+    effects = await bench.shard.complete([failed(a)])
+    assert [t.task_id for t in effects.terminations] == ["flow:0:0:b"]
+    assert await bench.statuses(plan) == {"a": "failed", "b": "running", "c": "skipped", "d": "skipped"}
+    await bench.shard.complete([Outcome(b.task_id, b.attempt, b.nonce, OutcomeKind.TERMINATED)])
+    assert await bench.statuses(plan) == {"a": "failed", "b": "terminated", "c": "skipped", "d": "skipped"}
+    assert (await only_component(bench)).status is ComponentStatus.FINISHED
+
+
+async def test_submitting_twice_is_a_duplicate_and_another_run_under_its_name_a_conflict(bench: Bench) -> None:
+    plan = plan_of("a")
+    assert await bench.submit(plan) == "accepted"
+    assert await bench.submit(plan) == "duplicate"
+    assert await bench.submit(plan, run_id="r1") == "run_conflict"
+    assert len(await bench.take()) == 1
+
+
+async def test_a_plan_that_was_not_saved_is_asked_for_and_nothing_is_done(bench: Bench) -> None:
+    run = RunSubmission(RUN, "r0", "default", (("0", "nobody-knows"),), partition=3)
+    (result,) = (await bench.shard.submit([run])).results
+    assert (result.outcome, result.unknown_plans) == ("plan_unknown", ("nobody-knows",))
+    assert await bench.shard.components([(RUN, "0")]) == [None]
+
+
+async def test_a_late_attempt_is_refused_and_the_completing_token_may_repeat_itself(bench: Bench) -> None:
+    plan = plan_of("a")
+    await bench.submit(plan)
+    (first,) = await bench.take()
+    bench.clock.advance(30_001)
+    effects = await bench.shard.reap()
+    assert effects.results == ("flow:0:0:a",)
+    (second,) = await bench.take(worker_id="w2")
+    assert (second.attempt, second.nonce != first.nonce) == (2, True)
+    assert "lease lapsed" in await bench.complete(first, out="1")
+    assert await bench.complete(second, out="2") == ""
+    assert await bench.complete(second, out="2") == ""
+    assert await bench.complete(first, out="1") == "the node task is completed"
+    (record,) = await bench.shard.tasks(["flow:0:0:a"], outputs=True)
+    assert record is not None
+    assert record.outputs == (("out", "2"),)
+
+
+async def test_renewing_keeps_a_lease_alive_and_names_lost_ones(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    a, b = await bench.take()
+    for _ in range(5):
+        bench.clock.advance(20_000)
+        renewal = await bench.shard.renew("w1", 0, held(a))
+        assert (renewal.lost, renewal.lease_deadline) == ((), bench.clock() + 30_000)
+        await bench.shard.reap()
+    statuses = await bench.statuses(plan_of("a b"))
+    assert statuses == {"a": "running", "b": "pending"}
+    assert (await bench.shard.renew("w1", 0, held(b))).lost == ((b.nonce, "the lease lapsed"),)
+
+
+async def test_the_fourth_loss_fails_a_node_task(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    for _ in range(4):
+        assert len(await bench.take()) == 1
+        bench.clock.advance(30_001)
+        await bench.shard.reap()
+    (record,) = await bench.shard.tasks(["flow:0:0:a"])
+    assert record is not None
+    assert record.status is NodeTaskStatus.FAILED
+    assert record.error is not None
+    assert record.error.code == "WORKER_LOST"
+
+
+async def test_an_attempt_cannot_outlive_its_timeout_by_renewing(bench: Bench) -> None:
+    await bench.submit(plan_of("a", start_to_close_ms=40_000))
+    (a,) = await bench.take()
+    assert a.deadline_ms == bench.clock() + 40_000
+    for _ in range(6):
+        bench.clock.advance(9_000)
+        await bench.shard.renew("w1", 0, held(a))
+        await bench.shard.reap()
+    (record,) = await bench.shard.tasks(["flow:0:0:a"])
+    assert record is not None
+    assert record.error is not None
+    assert record.error.code == "TIMEOUT"
+
+
+async def test_a_node_task_that_no_worker_takes_fails_after_its_wait(bench: Bench) -> None:
+    await bench.submit(plan_of("a", schedule_to_start_ms=1000))
+    bench.clock.advance(999)
+    assert (await bench.shard.reap()).results == ()
+    bench.clock.advance(1)
+    await bench.shard.reap()
+    (record,) = await bench.shard.tasks(["flow:0:0:a"])
+    assert record is not None
+    assert record.error is not None
+    assert (record.error.code, "noop" in record.error.message) == ("START_TIMEOUT", True)
+    assert await bench.take() == []
+
+
+async def test_a_stop_before_the_submission_makes_the_run_begin_stopped(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    await bench.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
+    await bench.submit(plan)
+    assert await bench.statuses(plan) == {"a": "skipped", "b": "skipped"}
+    component = await only_component(bench)
+    assert component.stop is not None
+    assert (component.stop.reason, component.stop.by) == ("enough", "ann")
+    assert component.status is ComponentStatus.FINISHED
+
+
+async def test_a_stop_mark_of_another_run_is_none_of_this_ones_business(bench: Bench) -> None:
+    await bench.shard.stop(RUN, "other", "", "enough", "ann", 1000)
+    await bench.submit(plan_of("a"))
+    assert len(await bench.take()) == 1
+
+
+async def test_a_stop_skips_what_waits_and_asks_what_runs(bench: Bench) -> None:
+    plan = plan_of("a>c b>c")
+    await bench.submit(plan)
+    (a,) = await bench.take(1)
+    effects = await bench.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
+    assert effects.results == ("2", "1")
+    assert [t.stop.reason for t in effects.terminations] == ["enough"]
+    again = await bench.shard.renew("w1", 0, held(a))
+    assert [t.task_id for t in again.effects.terminations] == [a.task_id]
+    bench.clock.advance(10_001)
+    await bench.shard.reap()
+    assert await bench.statuses(plan) == {"a": "terminated", "b": "skipped", "c": "skipped"}
+
+
+async def test_terminating_one_node_task_skips_it_and_what_needs_it(bench: Bench) -> None:
+    plan = plan_of("a>b c")
+    await bench.submit(plan)
+    assert (await bench.shard.terminate("flow:0:0:b", "0", 1, "no", "ann")).results == ("",)
+    assert (await bench.shard.terminate("flow:0:0:a", "0", 0, "no", "ann")).results == ("",)
+    assert await bench.statuses(plan) == {"a": "skipped", "b": "skipped", "c": "pending"}
+    assert (await bench.shard.terminate("nix:0:0:a", "0", 0, "no", "ann")).results == ("unknown",)
+
+
+async def test_what_was_terminated_before_its_signals_came_does_not_run_when_they_come(bench: Bench) -> None:
+    plan = plan_of("a>b b>c a>d c>d")
+    await bench.submit(plan)
+    (a,) = await bench.take()
+    await bench.shard.terminate("flow:0:0:b", "0", 1, "no", "ann")
+    assert await bench.statuses(plan) == {"a": "running", "b": "skipped", "c": "skipped", "d": "registered"}
+    await bench.complete(a, out="1")
+    assert await bench.take() == []
+    assert await bench.statuses(plan) == {"a": "completed", "b": "skipped", "c": "skipped", "d": "skipped"}
+    assert (await only_component(bench)).skipped == 3
+
+
+async def test_an_entry_node_terminated_before_its_record_was_made_does_not_run(bench: Bench) -> None:
+    plan = plan_of(" ".join(f"n{number}" for number in range(1200)), digest="wide")
+    await bench.submit(plan)
+    await bench.shard.terminate("flow:0:0:n1199", "0", 1199, "no", "ann")
+    while (await bench.shard.claim()).todo:
+        pass
+    (last,) = await bench.shard.tasks(["flow:0:0:n1199"])
+    assert last is not None
+    assert (last.status, last.reason) == (NodeTaskStatus.SKIPPED, "no")
+    assert (await only_component(bench)).open == 1199
+
+
+async def test_a_stop_mark_for_the_run_of_another_name_does_not_hide_that_of_a_component(bench: Bench) -> None:
+    await bench.shard.stop(RUN, "other", "", "theirs", "bob", 1000)
+    await bench.shard.stop(RUN, "r0", "0", "mine", "ann", 1000)
+    await bench.submit(plan_of("a"))
+    stop = (await only_component(bench)).stop
+    assert stop is not None
+    assert stop.reason == "mine"
+
+
+async def test_a_worker_that_comes_back_is_told_again_what_to_stop_and_gains_no_time_by_it(bench: Bench) -> None:
+    await bench.submit(plan_of("a b", start_to_close_ms=5_000))
+    a, b = await bench.take()
+    await bench.shard.terminate(a.task_id, "0", 0, "no", "ann")
+    until = bench.clock() + 10_000
+    bench.clock.advance(4_000)
+    opened = await bench.shard.open_session("w1", "i1", held(a, b))
+    assert [each.task_id for each in opened.effects.terminations] == [a.task_id]
+    stopping, running = await bench.shard.tasks([a.task_id, b.task_id])
+    assert stopping is not None
+    assert running is not None
+    # The grace of a stop; and the attempt's own time limit with the grace for what it says of itself.
+    assert (stopping.lease_deadline, running.lease_deadline) == (until, until + 5_000)
+
+
+async def test_a_token_renews_the_lease_of_its_own_worker_whoever_names_it(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    (a,) = await bench.take(1, "w1")
+    await bench.shard.renew("w2", 0, held(a))
+    assert await bench.shard.held_by("w1") == [a.task_id]
+    assert await bench.shard.held_by("w2") == []
+    await bench.complete(a)
+    assert await bench.shard.held_by("w1") == []
+
+
+async def test_a_new_session_keeps_what_it_names_and_gives_the_rest_back(bench: Bench) -> None:
+    await bench.submit(plan_of("a b c"))
+    first = await bench.shard.open_session("w1", "i1", [])
+    effects = await bench.shard.claim([Vacancy("w1", first.session, 3, ("noop",))])
+    a, b, _c = effects.assignments
+    second = await bench.shard.open_session("w1", "i1", held(a))
+    assert second.session == first.session + 1
+    assert await bench.statuses(plan_of("a b c")) == {"a": "running", "b": "pending", "c": "pending"}
+    assert (await bench.shard.claim([Vacancy("w1", first.session, 3, ("noop",))])).stale_workers == ("w1",)
+    assert (await bench.shard.give_back("w1", first.session, None)).results == ("replaced",)
+    assert (await bench.shard.open_session("w1", "i1", held(b))).lost == (b.nonce,)
+    (record,) = await bench.shard.tasks([b.task_id])
+    assert record is not None
+    assert record.lost == 0
+
+
+async def test_a_worker_that_began_anew_has_lost_what_it_held(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    session = (await bench.shard.open_session("w1", "i1", [])).session
+    await bench.shard.claim([Vacancy("w1", session, 1, ("noop",))])
+    await bench.shard.open_session("w1", "i2", [])
+    (record,) = await bench.shard.tasks(["flow:0:0:a"])
+    assert record is not None
+    assert (record.status, record.lost) == (NodeTaskStatus.PENDING, 1)
+
+
+async def test_what_a_session_was_given_and_never_names_is_sent_again(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    session = (await bench.shard.open_session("w1", "i1", [])).session
+    effects = await bench.shard.claim([Vacancy("w1", session, 2, ("noop",))])
+    a, b = effects.assignments
+    assert (await bench.shard.renew("w1", session, held(a))).effects.assignments == ()
+    bench.clock.advance(2000)
+    assert (await bench.shard.renew("w1", session, held(a))).effects.assignments == (b,)
+
+
+async def test_giving_back_named_node_tasks_queues_them_again(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    a, b = await bench.take()
+    await bench.shard.give_back("w1", 0, held(a))
+    assert await bench.shard.held_by("w1") == [b.task_id]
+    (again,) = await bench.take()
+    assert (again.task_id, again.attempt) == (a.task_id, 2)
+
+
+async def test_users_take_turns(bench: Bench) -> None:
+    for user, count in (("ann", 5), ("bob", 2)):
+        for number in range(count):
+            await bench.submit(plan_of("a"), flow_id=f"{user}{number}", user_id=user)
+    order = [(await bench.take(1))[0].user_id for _ in range(7)]
+    assert order == ["ann", "bob", "ann", "bob", "ann", "ann", "ann"]
+
+
+async def test_work_goes_to_those_who_offer_its_type_and_to_the_roomiest_first(bench: Bench) -> None:
+    await bench.submit(plan_of("a b c"))
+    vacancies = [Vacancy("w1", 0, 1, ("noop",)), Vacancy("w2", 0, 5, ("noop",)), Vacancy("w3", 0, 9, ("other",))]
+    effects = await bench.shard.claim(vacancies)
+    assert [a.worker_id for a in effects.assignments] == ["w2", "w2", "w2"]
+
+
+async def test_large_values_stay_with_their_source(bench: Bench) -> None:
+    await bench.submit(plan_of("a>b"))
+    (a,) = await bench.take()
+    await bench.complete(a, out='"' + "x" * 4096 + '"')
+    (b,) = await bench.take()
+    assert b.inputs == ((0, "@"),)
+
+
+async def test_inputs_that_are_large_together_are_read_outside(bench: Bench) -> None:
+    names = [f"n{number}" for number in range(70)]
+    await bench.submit(plan_of(" ".join(f"{name}>join" for name in names), digest="wide"))
+    value = '"' + "x" * 4000 + '"'
+    for each in await bench.take():
+        await bench.complete(each, out=value)
+    (join,) = await bench.take()
+    assert (join.inputs, join.inputs_outside) == ((), True)
+    (record,) = await bench.shard.tasks([join.task_id], inputs=True)
+    assert record is not None
+    assert record.inputs == tuple((place, value) for place in range(70))
+
+
+async def test_inputs_of_a_run_reach_the_entry_nodes_of_every_component(bench: Bench) -> None:
+    plans = [plan_of("a>b"), plan_of("c")]
+    for plan in plans:
+        await bench.shard.save(plan)
+    parts = tuple((str(at), plan.digest) for at, plan in enumerate(plans))
+    run = RunSubmission(RUN, "r0", "default", parts, 3, inputs_json='{"x":1}')
+    room = [Vacancy("w1", 0, 1, ("noop",))]
+    taken = [*(await bench.shard.submit([run], room)).effects.assignments, *(await bench.take())]
+    assert {each.task_id[9:]: each.run_inputs for each in taken} == {"a": '{"x":1}', "c": '{"x":1}'}
+    await bench.complete(taken[0], out="1")
+    (b,) = await bench.take()
+    assert b.run_inputs == ""
+
+
+async def test_a_purged_flow_is_gone_and_late_work_does_not_bring_it_back(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    await bench.submit(plan)
+    await bench.submit(plan, flow_id="other")
+    taken = await bench.take(1)
+    purge = await bench.shard.purge("flow")
+    assert purge.done
+    assert [t.task_id for t in purge.effects.terminations] == [a.task_id for a in taken]
+    assert await bench.complete(taken[0], out="1") == "no such node task"
+    assert await bench.statuses(plan) == {"a": "-", "b": "-"}
+    assert await bench.submit(plan) == "flow_purged"
+    bench.clock.advance(1)
+    assert await bench.submit(plan, run_id="r2") == "accepted"
+    assert sorted(a.task_id for a in await bench.take()) == ["flow:0:0:a", "other:0:0:a"]
+
+
+async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -> None:
+    from tradewind.node_task_manager.ports import Line, Progress
+
+    await bench.submit(plan_of("a"))
+    (a,) = await bench.take()
+    entries = [Progress(a.task_id, a.nonce, at, f"at {at}") for at in (40, 20)]
+    foreign = Progress(a.task_id, "nobody", 90, "mine")
+    line = Line(a.task_id, a.nonce, "INFO", "node", "hello", 5)
+    assert await bench.shard.record([*entries, foreign], [line]) == 3
+    (record,) = await bench.shard.tasks([a.task_id])
+    assert record is not None
+    assert (record.progress, record.message) == (40, "at 40")
+    (kept,) = await bench.shard.lines("flow", 0, "", 10)
+    assert (kept.message, kept.node_id, kept.attempt) == ("hello", "a", 1)
+    assert await bench.shard.lines("flow", 0, kept.log_id, 10) == []
+
+
+async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None:
+    from tradewind.node_task_manager.ports import Line
+
+    for cycle in range(7):
+        await bench.submit(plan_of("a"), cycle=cycle)
+        (a,) = await bench.take()
+        await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "x", 1)])
+    kept = [cycle for cycle in range(7) if await bench.shard.lines("flow", cycle, "", 10)]
+    assert kept == [2, 3, 4, 5, 6]
+
+
+async def test_what_a_lost_second_forgot_is_taken_from_the_worker(bench: Bench) -> None:
+    """An attempt newer than the record's comes from before the store lost its last second."""
+    await bench.submit(plan_of("a"))
+    outcome = Outcome("flow:0:0:a", 1, "forgotten", OutcomeKind.COMPLETED, (("out", "1"),))
+    assert (await bench.shard.complete([outcome])).results == ("",)
+    assert (await only_component(bench)).status is ComponentStatus.FINISHED
+
+
+async def test_a_lower_epoch_may_not_subscribe(bench: Bench) -> None:
+    assert await bench.shard.subscribe(3, 5)
+    assert await bench.shard.subscribe(3, 5)
+    assert not await bench.shard.subscribe(3, 4)
+    assert await bench.shard.subscribe(4, 1)

@@ -1,0 +1,108 @@
+"""What the contract says of node tasks that are given up, over every store."""
+
+from tests.stores.node_task_manager.shards import Bench, plan_of
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, TaskError
+from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
+from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
+
+TWICE = RetryPolicy(attempts=2, initial_ms=1_000, jitter=0)
+
+
+async def only(bench: Bench, task_id: str = "flow:0:0:a") -> NodeTask:
+    (task,) = await bench.shard.tasks([task_id])
+    assert task is not None
+    return task
+
+
+async def fail(bench: Bench, attempt: Assignment, wish: RetryWish | None = None) -> None:
+    error = TaskError("NODE_ERROR", "broke")
+    outcome = Outcome(attempt.task_id, attempt.attempt, attempt.nonce, OutcomeKind.FAILED, (), error, wish)
+    await bench.shard.complete([outcome])
+
+
+async def letters(bench: Bench, user_id: str = "default") -> list[str]:
+    return [task_id for _, task_id in await bench.shard.dead_letters(user_id, None, 100)]
+
+
+async def test_a_node_task_that_lost_its_worker_too_often_is_a_dead_letter_with_its_history(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    expected = []
+    for number in range(1, 5):
+        assert await letters(bench) == []
+        (attempt,) = await bench.take(1, f"w{number}")
+        began = bench.clock()
+        bench.clock.advance(31_000)
+        await bench.shard.reap()
+        expected.append(PastAttempt(attempt.attempt, f"w{number}", began, bench.clock(), "WORKER_LOST"))
+    dead = await only(bench)
+    assert dead.error is not None
+    assert (dead.status, dead.error.code) == (NodeTaskStatus.FAILED, "WORKER_LOST")
+    assert dead.history == tuple(expected)
+    assert await bench.shard.dead_letters("default", None, 10) == [(bench.clock(), "flow:0:0:a")]
+    assert await letters(bench, "other") == []
+
+
+async def test_one_that_failed_in_all_its_attempts_is_one_too(bench: Bench) -> None:
+    await bench.submit(plan_of("a", retry=TWICE))
+    for wait in (1_000, 0):
+        (attempt,) = await bench.take()
+        await fail(bench, attempt)
+        bench.clock.advance(wait)
+    assert await letters(bench) == ["flow:0:0:a"]
+    assert [(past.attempt, past.how) for past in (await only(bench)).history] == [(1, "NODE_ERROR"), (2, "NODE_ERROR")]
+
+
+async def test_one_that_asked_for_no_further_attempt_is_one_too(bench: Bench) -> None:
+    await bench.submit(plan_of("a", retry=TWICE))
+    (attempt,) = await bench.take()
+    await fail(bench, attempt, RetryWish(none=True))
+    assert await letters(bench) == ["flow:0:0:a"]
+
+
+async def test_what_may_be_tried_only_once_and_what_succeeds_in_the_end_is_none(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    (attempt,) = await bench.take()
+    await fail(bench, attempt)
+    await bench.submit(plan_of("a", retry=TWICE, digest="twice"), cycle=1)
+    (attempt,) = await bench.take()
+    await fail(bench, attempt)
+    bench.clock.advance(1_000)
+    (attempt,) = await bench.take()
+    await bench.complete(attempt)
+    assert await letters(bench) == []
+    assert len((await only(bench, "flow:1:0:a")).history) == 1, "what failed before stays to be seen"
+
+
+async def test_they_are_listed_newest_first_and_in_pages(bench: Bench) -> None:
+    names = [f"n{at}" for at in range(5)]
+    await bench.submit(plan_of(" ".join(names), retry=TWICE))
+    for attempt in await bench.take():
+        await fail(bench, attempt, RetryWish(none=True))
+        bench.clock.advance(attempt.index % 2)
+    found: list[tuple[int, str]] = []
+    while page := await bench.shard.dead_letters("default", found[-1] if found else None, 2):
+        assert len(page) <= 2
+        found += page
+    assert sorted(task_id for _, task_id in found) == [f"flow:0:0:{name}" for name in names]
+    assert found == sorted(found, reverse=True)
+
+
+async def test_one_is_unlisted_by_hand_and_with_its_flow(bench: Bench) -> None:
+    await bench.submit(plan_of("a b", retry=TWICE))
+    for attempt in await bench.take():
+        await fail(bench, attempt, RetryWish(none=True))
+    await bench.shard.unlist_dead_letter("default", "flow:0:0:b")
+    await bench.shard.unlist_dead_letter("default", "flow:0:0:b")
+    assert await letters(bench) == ["flow:0:0:a"]
+    await bench.shard.purge("flow")
+    assert await letters(bench) == []
+
+
+async def test_the_history_holds_the_latest_twenty(bench: Bench) -> None:
+    policy = RetryPolicy(attempts=1000, initial_ms=10_000, factor=1, jitter=0)
+    await bench.submit(plan_of("a", retry=policy))
+    for _ in range(23):
+        (attempt,) = await bench.take()
+        await fail(bench, attempt)
+        bench.clock.advance(10_000)
+    assert [past.attempt for past in (await only(bench)).history] == list(range(4, 24))

@@ -1,0 +1,207 @@
+"""What stands in Redis: which keys, with which TTL, and what is left of what has ended."""
+
+import pytest
+
+from tests.servers import RedisServer, no_leaked_keys
+from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of, redis_shard
+from tests.waiting import until
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
+from tradewind.node_task_manager.ports import Line
+from tradewind.server.clock import ManualClock
+from tradewind.server.redis.subscriber import Subscriber
+
+BASE = "trading_flow:{s0}:"
+DAY = 24 * 3600 * 1000
+RUN = RunName("flow", 0, 0)
+INDEXES = tuple(f"{BASE}{name}" for name in ("node_tasks_list", "events:*", "queue:stats"))
+"""What may stay: swept after a day, or not acknowledged."""
+
+
+@pytest.fixture
+def bench(redis_server: RedisServer) -> Bench:
+    clock = ManualClock()
+    return Bench(redis_shard(redis_server, clock), clock)
+
+
+async def ttl_of(server: RedisServer, name: str) -> int:
+    """Return the TTL of a key in ms, -1 for none, -2 when it is not there."""
+    return await server.connect().pttl(BASE + name)
+
+
+async def finish_all(bench: Bench) -> None:
+    while taken := await bench.take():
+        for assignment in taken:
+            await bench.complete(assignment, out="1")
+
+
+async def test_what_is_open_has_no_ttl_and_what_has_ended_one_of_a_day(bench: Bench, redis_server: RedisServer) -> None:
+    await bench.submit(plan_of("a>b"))
+    (a,) = await bench.take()
+    assert await ttl_of(redis_server, "node_tasks:flow:0:0:a") == -1
+    for name in ("component:flow:0:0:0", "run:flow:0:0", "plan:a>b/skip_downstream"):
+        assert await ttl_of(redis_server, name) == -1, name
+    await bench.complete(a, out="1")
+    # A node that ended long before its run is kept as long as the run's last one.
+    assert await ttl_of(redis_server, "node_tasks:flow:0:0:a") == -1
+    await finish_all(bench)
+    for name in ("node_tasks:flow:0:0:a", "node_tasks:flow:0:0:b", "component:flow:0:0:0", "run:flow:0:0"):
+        assert DAY - 10_000 < await ttl_of(redis_server, name) <= DAY, name
+    await no_leaked_keys(redis_server, INDEXES)
+
+
+async def test_a_run_of_more_nodes_than_one_script_does_expires_as_a_whole(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    await bench.submit(plan_of(" ".join(f"n{number}" for number in range(1200))))
+    effects = await bench.shard.claim()
+    while effects.todo:
+        effects = await bench.shard.claim()
+    while taken := await bench.take(500):
+        for first in range(0, len(taken), 100):
+            await bench.shard.complete([_completed(each) for each in taken[first : first + 100]])
+    effects = await bench.shard.claim()
+    while effects.todo:
+        effects = await bench.shard.claim()
+    assert [key for key in await redis_server.lasting_keys() if ":node_tasks:" in key] == []
+    assert len([key for key in await redis_server.keys() if ":node_tasks:" in key]) == 1200
+
+
+async def test_no_index_grows_with_what_has_ended(bench: Bench, redis_server: RedisServer) -> None:
+    admin = redis_server.connect()
+    for cycle in range(3):
+        await bench.submit(plan_of("a>b"), cycle=cycle)
+        await finish_all(bench)
+    assert await admin.zcard(BASE + "start_deadlines") == 0
+    assert await admin.zcard(BASE + "node_tasks_list") == 6
+    bench.clock.advance(DAY + 1)
+    await bench.shard.reap()
+    assert await admin.zcard(BASE + "node_tasks_list") == 0
+    await bench.submit(plan_of("a>b"), cycle=3, run_id="r3")
+    assert await admin.zrange(BASE + "flow_runs:flow", 0, -1) == [b"flow:3:0:0"]
+
+
+async def test_a_stop_mark_stays_as_long_as_it_was_asked_to(bench: Bench, redis_server: RedisServer) -> None:
+    await bench.shard.stop(RUN, "r0", "", "enough", "ann", 5_000_000)
+    await bench.shard.stop(RUN, "r0", "1", "enough", "ann", 7_000_000)
+    assert 4_990_000 < await ttl_of(redis_server, "stop:flow:0:0") <= 5_000_000
+    assert 6_990_000 < await ttl_of(redis_server, "stop:flow:0:0:1") <= 7_000_000
+
+
+async def test_what_a_purge_leaves_is_gone_after_an_hour(bench: Bench, redis_server: RedisServer) -> None:
+    await bench.submit(plan_of("a>b"))
+    (a,) = await bench.take()
+    await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "hello", 1)])
+    await bench.shard.stop(RUN, "r0", "", "enough", "ann", 5_000_000)
+    while not (await bench.shard.purge("flow")).done:
+        pass
+    assert [key for key in await redis_server.keys() if ":flow" in key] == [f"{BASE}purged:flow"]
+    assert 3_590_000 < await ttl_of(redis_server, "purged:flow") <= 3_600_000
+
+
+async def test_logs_plans_and_sessions_expire(bench: Bench, redis_server: RedisServer) -> None:
+    plan = plan_of("a", digest="p")
+    await bench.submit(plan)
+    (a,) = await bench.take()
+    # Saved again while it is in use it gets no time to live.
+    await bench.shard.save(plan)
+    assert await ttl_of(redis_server, "plan:p") == -1
+    await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "hello", 1)])
+    await bench.complete(a)
+    await bench.shard.open_session("w1", "i1", [])
+    expected = {
+        "plan:p": LIMITS.plan_retention_ms,
+        "flow_runs:flow": LIMITS.plan_retention_ms,
+        "logs:flow:0": LIMITS.run_retention_ms,
+        "flow_logs:flow": LIMITS.run_retention_ms,
+        "worker_session:w1": LIMITS.run_retention_ms,
+        "worker_incarnation:w1": LIMITS.run_retention_ms,
+    }
+    for name, most in expected.items():
+        assert most - 10_000 < await ttl_of(redis_server, name) <= most, name
+
+
+async def test_no_index_is_left_of_node_tasks_that_no_worker_ever_asked_for(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    await bench.submit(plan_of("a>b", schedule_to_start_ms=1000))
+    bench.clock.advance(1000)
+    assert (await bench.shard.reap()).results == ("flow:0:0:a",)
+    await no_leaked_keys(redis_server, INDEXES)
+
+
+async def test_taking_what_waited_ends_its_wait(bench: Bench, redis_server: RedisServer) -> None:
+    await bench.submit(plan_of("a b"))
+    assert await redis_server.connect().zcard(f"{BASE}start_deadlines") == 2
+    await bench.take(1)
+    assert await redis_server.connect().zcard(f"{BASE}start_deadlines") == 1
+
+
+async def test_the_list_of_node_tasks_forgets_those_of_yesterday(bench: Bench, redis_server: RedisServer) -> None:
+    await bench.submit(plan_of("a b"))
+    bench.clock.advance(DAY - 1)
+    await bench.submit(plan_of("c"), cycle=1)
+    for passed, left in ((0, 3), (1, 1), (DAY - 1, 0)):
+        bench.clock.advance(passed)
+        await bench.shard.reap()
+        assert await redis_server.connect().zcard(f"{BASE}node_tasks_list") == left
+
+
+async def test_a_run_stays_while_one_of_its_components_is_open(bench: Bench, redis_server: RedisServer) -> None:
+    for plan in (short := plan_of("a"), long := plan_of("b")):
+        await bench.shard.save(plan)
+    parts = (("0", short.digest), ("1", long.digest))
+    await bench.shard.submit([RunSubmission(RUN, "r0", "default", parts, 3)])
+    a, b = await bench.take()
+    await bench.complete(a)
+    for name in ("run:flow:0:0", "component:flow:0:0:0", "node_tasks:flow:0:0:a"):
+        assert await ttl_of(redis_server, name) == -1, name
+    await bench.complete(b)
+    await no_leaked_keys(redis_server, INDEXES)
+
+
+async def test_work_left_for_a_purged_run_is_not_done_to_its_namesake(bench: Bench, redis_server: RedisServer) -> None:
+    plan = plan_of(" ".join(f"n{number}" for number in range(1200)), digest="wide")
+    await bench.submit(plan)
+    assert (await bench.shard.stop(RUN, "r0", "", "enough", "ann", 5_000_000)).todo
+    while not (await bench.shard.purge("flow")).done:
+        pass
+    bench.clock.advance(1)
+    assert await bench.submit(plan, run_id="r1") == "accepted"
+    while (await bench.shard.claim()).todo:
+        pass
+    (component,) = await bench.shard.components([(RUN, "0")])
+    assert component is not None
+    assert (component.run_id, component.open, component.stop) == ("r1", 1200, None)
+
+
+async def test_what_waits_without_a_time_limit_wakes_workers_of_other_processes(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    heard: list[bytes] = []
+    subscriber = Subscriber(redis_server.url("node_task_manager"))
+    subscriber.start()
+    try:
+        await subscriber.subscribe(f"{BASE}wake", lambda _, message: heard.append(message))
+        await bench.submit(plan_of("a", schedule_to_start_ms=0))
+        await until(lambda: heard == [b"noop"], "others hear of the node type")
+    finally:
+        await subscriber.stop()
+
+
+async def test_fields_are_named_as_the_specification_names_them(bench: Bench, redis_server: RedisServer) -> None:
+    await bench.submit(plan_of("a"))
+    await bench.take()
+    fields = await redis_server.connect().hgetall(f"{BASE}node_tasks:flow:0:0:a")
+    expected = {
+        b"status": b"running",
+        b"worker_id": b"w1",
+        b"registered_at": str(bench.clock()).encode(),
+        b"attempt": b"1",
+    }
+    assert expected.items() <= fields.items()
+
+
+def _completed(given: Assignment) -> Outcome:
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))

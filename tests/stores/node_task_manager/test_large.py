@@ -1,0 +1,181 @@
+"""Components of 10 000 nodes go through the store in bounded scripts, whatever their shape."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer, RedisServers, redis_kinds
+from tests.stores.node_task_manager.invariants import check_invariants
+from tests.stores.node_task_manager.shards import Bench, redis_shard
+from tradewind.node_task_manager.domain.component import Component, ComponentStatus, RunSubmission
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
+from tradewind.node_task_manager.domain.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy
+from tradewind.server.clock import ManualClock
+
+COUNT = 10_000
+LAST = COUNT - 1
+RUN = RunName("flow", 0, 0)
+NODES = tuple(PlanNode(f"n{place}", "noop") for place in range(COUNT))
+FAN = Plan(
+    "fan",
+    NODES,
+    (
+        *(PlanEdge(0, "out", middle, "in") for middle in range(1, LAST)),
+        *(PlanEdge(middle, "out", LAST, "in") for middle in range(1, LAST)),
+    ),
+)
+CHAIN = Plan("chain", NODES, tuple(PlanEdge(place, "out", place + 1, "in") for place in range(LAST)))
+LONGEST_MS, HELD_UP = 150, 2
+"""A quiet machine stays under 20 ms; this one may have other things to do, so a script or two may have been held up."""
+
+
+@pytest.fixture(params=[kind for kind in redis_kinds() if kind != "cluster"])
+def running(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer:
+    return redis_servers.get(request.param)
+
+
+@pytest_asyncio.fixture
+async def server(running: RedisServer) -> AsyncIterator[RedisServer]:
+    """A store that notes slow commands; when the test is over there are next to no scripts among them."""
+    await running.flush()
+    (node,) = running.nodes
+    await running.on_node(node, "CONFIG", "SET", "slowlog-log-slower-than", str(LONGEST_MS * 1000))
+    await running.on_node(node, "SLOWLOG", "RESET")
+    yield running
+    await running.close_clients()
+    slow = [entry for entry in await running.on_node(node, "SLOWLOG", "GET", "-1") if "EVAL" in str(entry)]
+    assert len(slow) <= HELD_UP, f"scripts that took over {LONGEST_MS} ms: {slow}"
+
+
+@pytest_asyncio.fixture
+async def bench(server: RedisServer) -> Bench:
+    clock = ManualClock()
+    return Bench(redis_shard(server, clock), clock)
+
+
+async def test_a_fan_of_10000_runs_and_its_join_gets_every_value(bench: Bench, server: RedisServer) -> None:
+    root = await begun(bench, FAN)
+    effects = await bench.shard.complete([completed(root)], room(200))
+    waiting, seen = list(effects.assignments), 0
+    join: list[Assignment] = []
+    while waiting or effects.todo or effects.ready_types:
+        batch, waiting = waiting[:200], waiting[200:]
+        seen += len(batch)
+        effects = await bench.shard.complete([completed(each) for each in batch], room(200))
+        for each in effects.assignments:
+            (join if each.index == LAST else waiting).append(each)
+    assert seen == LAST - 1
+    assert [(each.inputs, each.inputs_outside) for each in join] == [((), True)]
+    (record,) = await bench.shard.tasks([join[0].task_id], inputs=True)
+    assert record is not None
+    assert record.inputs == tuple((place, "1") for place in range(LAST - 1, 2 * (LAST - 1)))
+    await drained(bench, await bench.shard.complete([completed(join[0])]))
+    component = await only_component(bench)
+    assert (component.status, component.completed) == (ComponentStatus.FINISHED, COUNT)
+    await check_invariants(server)
+
+
+async def test_a_failure_at_the_head_of_a_chain_of_10000_skips_it_all(bench: Bench, server: RedisServer) -> None:
+    root = await begun(bench, CHAIN)
+    failure = Outcome(root.task_id, root.attempt, root.nonce, OutcomeKind.FAILED, (), TaskError("NODE_ERROR", "broke"))
+    await drained(bench, await bench.shard.complete([failure]))
+    component = await only_component(bench)
+    assert (component.status, component.failed, component.skipped) == (ComponentStatus.FINISHED, 1, LAST)
+    (last,) = await bench.shard.tasks([RUN.task_id(f"n{LAST}")])
+    assert last is not None
+    assert last.reason == f'node "n{LAST - 1}" was skipped'
+    await check_invariants(server)
+
+
+async def test_a_stop_reaches_all_of_10000_and_nothing_begins_meanwhile(bench: Bench, server: RedisServer) -> None:
+    root = await begun(bench, FAN)
+    await drained(bench, await bench.shard.complete([completed(root)]))
+    running = (await bench.shard.claim(room(200))).assignments
+    assert len(running) == 200
+    effects = await bench.shard.stop(RUN, "r0", "", "enough", "ann", 10**9)
+    terminations = list(effects.terminations)
+    while effects.todo:
+        effects = await bench.shard.claim(room(200))
+        assert effects.assignments == ()
+        terminations += effects.terminations
+    assert {each.task_id for each in terminations} == {each.task_id for each in running}
+    assert (await only_component(bench)).skipped == COUNT - 1 - 200
+    ended = [Outcome(each.task_id, each.attempt, each.nonce, OutcomeKind.TERMINATED) for each in running]
+    await drained(bench, await bench.shard.complete(ended))
+    component = await only_component(bench)
+    assert (component.status, component.terminated) == (ComponentStatus.FINISHED, 200)
+    await check_invariants(server)
+
+
+async def test_a_purge_removes_10000_in_steps_and_late_work_brings_nothing_back(
+    bench: Bench, server: RedisServer
+) -> None:
+    root = await begun(bench, FAN)
+    await drained(bench, await bench.shard.complete([completed(root)]))
+    running = (await bench.shard.claim(room(200))).assignments
+    purge = await bench.shard.purge("flow")
+    removed, terminations, steps = purge.removed, list(purge.effects.terminations), 1
+    while not purge.done:
+        # What is not removed yet is gone all the same.
+        late = await bench.shard.complete([completed(running[steps])])
+        assert late.results[0] in ("no such node task", "the run is gone")
+        assert (await bench.shard.claim(room(1))).assignments == ()
+        assert await bench.shard.components([(RUN, "0")]) == [None]
+        purge = await bench.shard.purge("flow")
+        removed, steps = removed + purge.removed, steps + 1
+        terminations += purge.effects.terminations
+    assert (removed, steps) == (COUNT, COUNT // 500 + 1)
+    assert {each.task_id for each in terminations} == {each.task_id for each in running}
+    left = [key for key in await server.keys() if ":flow" in key or "node_tasks" in key]
+    assert left == ["trading_flow:{s0}:purged:flow"]
+    await check_invariants(server)
+
+
+async def test_a_run_of_600_components_is_created_stopped_and_expires_as_a_whole(
+    bench: Bench, server: RedisServer
+) -> None:
+    plans = [Plan(f"single{at}", (NODES[at],), ()) for at in range(600)]
+    await asyncio.gather(*map(bench.shard.save, plans))
+    components = tuple((str(at), plan.digest) for at, plan in enumerate(plans))
+    runs = [RunSubmission(RunName("flow", cycle, 0), "r0", "default", components, 3) for cycle in range(2)]
+    submitted = await bench.shard.submit(runs)
+    assert [result.outcome for result in submitted.results] == ["accepted", "accepted"]
+    await drained(bench, submitted.effects)
+    await check_invariants(server)
+    for run in runs:
+        await drained(bench, await bench.shard.stop(run.run, "r0", "", "enough", "ann", 10**9))
+    assert await server.lasting_keys() == [
+        f"trading_flow:{{s0}}:{name}" for name in ("events:3", "node_tasks_list", "queue:stats")
+    ]
+    await check_invariants(server)
+
+
+async def begun(bench: Bench, plan: Plan) -> Assignment:
+    """Submit a run of the plan and take its only entry node."""
+    await bench.submit(plan)
+    (root,) = await bench.take(1)
+    return root
+
+
+async def drained(bench: Bench, effects: Effects) -> None:
+    """Let later scripts do what is left."""
+    while effects.todo:
+        effects = await bench.shard.claim()
+
+
+def room(credits: int) -> list[Vacancy]:
+    return [Vacancy("w1", 0, credits, ("noop",))]
+
+
+def completed(given: Assignment) -> Outcome:
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
+
+
+async def only_component(bench: Bench) -> Component:
+    (component,) = await bench.shard.components([(RUN, "0")])
+    assert component is not None
+    return component

@@ -1,0 +1,198 @@
+"""How many run at once, and what becomes of the others."""
+
+import pytest
+
+from tests.stores.node_task_manager.shards import Bench, plan_of
+from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.rates import Rate
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Vacancy
+
+FIVE = plan_of("a b c d e")
+
+
+async def names(bench: Bench, credits: int = 100, *types: str) -> list[str]:
+    return [taken.task_id.rpartition(":")[2] for taken in await bench.take(credits, "w1", *types)]
+
+
+def keyed(most: int, when_full: WhenFull = WhenFull.WAIT, names: str = "a b c") -> Plan:
+    return plan_of(names, digest=f"{names} {most} {when_full}", concurrency=Concurrency("acct-7", most, when_full))
+
+
+@pytest.mark.parametrize(
+    ("config", "runs"),
+    [
+        (SystemConfig(max_running=2), 2),
+        (SystemConfig(max_running_per_user=3), 3),
+        (SystemConfig(max_running_per_flow=1), 1),
+        (SystemConfig(max_running_per_node_type={"noop": 4}), 4),
+        (SystemConfig(max_running_per_node_type={"other": 1}), 5),
+        (SystemConfig(max_running=4, max_running_per_user=3, max_running_per_flow=2), 2),
+    ],
+    ids=["all", "user", "flow", "type", "other type", "the narrowest"],
+)
+async def test_no_more_run_than_the_system_allows(bench: Bench, config: SystemConfig, runs: int) -> None:
+    bench.shard.configure(config)
+    await bench.submit(FIVE)
+    running = await bench.take()
+    assert len(running) == runs
+    assert await bench.take() == []
+    for ended in range(5):
+        if running:
+            await bench.complete(running.pop(0))
+            running += await bench.take()
+        assert len(running) == min(runs, 4 - ended)
+
+
+async def test_what_becomes_ready_in_the_script_of_a_claim_is_bounded_too(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(max_running_per_user=2))
+    await bench.submit(plan_of("a>b a>c a>d"))
+    (a,) = await bench.take()
+    done = await bench.shard.complete([_completed(a)], [Vacancy("w1", 0, 10, ("noop",))])
+    assert len(done.assignments) == 2
+
+
+async def test_a_user_at_the_limit_does_not_keep_others_from_running(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(max_running_per_user=1))
+    await bench.submit(FIVE, user_id="ann")
+    await bench.submit(FIVE, user_id="bob", flow_id="other")
+    first = await bench.take()
+    assert sorted(taken.user_id for taken in first) == ["ann", "bob"]
+    await bench.complete(next(taken for taken in first if taken.user_id == "ann"))
+    assert [taken.user_id for taken in await bench.take()] == ["ann"]
+
+
+async def test_a_flow_bounds_itself_over_all_its_cycles(bench: Bench) -> None:
+    plan = Plan("two at once", FIVE.nodes, (), max_running=2)
+    await bench.submit(plan, cycle=0)
+    await bench.submit(plan, cycle=1, run_id="r1")
+    await bench.submit(plan_of("x"), flow_id="other")
+    assert await names(bench) == ["a", "b", "x"]
+    assert await names(bench) == []
+
+
+async def test_one_key_holds_over_flows_and_types_but_not_over_users(bench: Bench) -> None:
+    bound = Concurrency("acct-7", 1)
+    for flow, user in (("f", "ann"), ("g", "ann"), ("h", "bob")):
+        plan = Plan(f"of {flow}", (PlanNode("n", f"type-{flow}", concurrency=bound),), ())
+        await bench.submit(plan, flow_id=flow, user_id=user)
+    types = ("type-f", "type-g", "type-h")
+    first = await bench.take(10, "w1", *types)
+    assert sorted(taken.task_id for taken in first) == ["f:0:0:n", "h:0:0:n"]
+    await bench.complete(first[0])
+    assert [taken.task_id for taken in await bench.take(10, "w1", *types)] == ["g:0:0:n"]
+
+
+async def test_what_is_held_back_goes_in_the_order_in_which_it_became_ready(bench: Bench) -> None:
+    await bench.submit(keyed(1))
+    order = []
+    while taken := await bench.take():
+        order += [each.task_id for each in taken]
+        await bench.complete(taken[0])
+    assert order == ["flow:0:0:a", "flow:0:0:b", "flow:0:0:c"]
+
+
+async def test_the_limit_of_one_holds_back_nobody_else(bench: Bench) -> None:
+    await bench.submit(keyed(1, names=" ".join(f"n{at}" for at in range(30))))
+    await bench.submit(plan_of("free"), flow_id="other")
+    taken = await names(bench)
+    assert sorted(taken) == ["free", "n0"]
+
+
+async def test_a_full_key_may_drop_what_is_new(bench: Bench) -> None:
+    await bench.submit(keyed(1, WhenFull.DROP_NEW))
+    (a,) = await bench.take()
+    assert await bench.statuses(keyed(1)) == {"a": "running", "b": "skipped", "c": "skipped"}
+    (b,) = [task for task in await bench.shard.tasks(["flow:0:0:b"]) if task]
+    assert b.reason == 'key "acct-7" has 1 of 1 running and when_full is drop_new'
+    await bench.complete(a)
+    assert await bench.take() == []
+
+
+async def test_a_full_key_may_keep_only_the_newest_of_those_that_wait(bench: Bench) -> None:
+    await bench.submit(keyed(1, WhenFull.KEEP_NEWEST))
+    (a,) = await bench.take()
+    assert await bench.statuses(keyed(1)) == {"a": "running", "b": "skipped", "c": "pending"}
+    await bench.complete(a)
+    assert await names(bench) == ["c"]
+
+
+async def test_a_full_key_may_stop_the_oldest(bench: Bench) -> None:
+    await bench.submit(keyed(2, WhenFull.CANCEL_OLDEST, "a b"), flow_id="f")
+    old = await bench.take()
+    bench.clock.advance(10)
+    await bench.submit(keyed(2, WhenFull.CANCEL_OLDEST, "c"), flow_id="g")
+    effects = await bench.shard.claim([Vacancy("w1", 0, 10, ("noop",))])
+    assert [each.task_id for each in effects.terminations] == ["f:0:0:a"]
+    assert effects.assignments == ()
+    await bench.shard.give_back("w1", 0, None)
+    assert "g:0:0:c" in [each.task_id for each in await bench.take()]
+    assert len(old) == 2
+
+
+async def test_a_lapsed_lease_gives_its_slots_back(bench: Bench) -> None:
+    await bench.submit(keyed(1))
+    assert len(await bench.take()) == 1
+    assert await bench.shard.held(["key:default:acct-7", "running"]) == [1, 1]
+    bench.clock.advance(40_000)
+    await bench.shard.reap()
+    assert await bench.shard.held(["key:default:acct-7", "running"]) == [0, 0]
+    assert len(await bench.take()) == 1
+
+
+async def test_waiting_for_a_limit_is_not_waiting_for_a_worker(bench: Bench) -> None:
+    plan = plan_of("a b", digest="hurried", schedule_to_start_ms=1000, concurrency=Concurrency("k", 1))
+    await bench.submit(plan)
+    assert await names(bench) == ["a"]
+    for _ in range(3):
+        bench.clock.advance(1001)
+        assert (await bench.shard.reap()).results == ()
+    assert await bench.statuses(plan) == {"a": "running", "b": "pending"}
+
+
+async def test_a_change_of_limits_lets_in_what_they_held_back(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(max_running_per_user=1, max_running_per_flow=1))
+    await bench.submit(FIVE)
+    assert len(await bench.take()) == 1
+    bench.shard.configure(SystemConfig(max_running_per_flow=3))
+    await bench.shard.reopen()
+    assert len(await bench.take()) == 2
+    bench.shard.configure(SystemConfig())
+    await bench.shard.reopen()
+    assert len(await bench.take()) == 2
+
+
+async def test_what_waits_says_for_which_limit(bench: Bench) -> None:
+    await bench.submit(keyed(1))
+    await bench.take()
+    a, b = [task for task in await bench.shard.tasks(["flow:0:0:a", "flow:0:0:b"]) if task]
+    assert (a.slots, a.blocked) == (("key:default:acct-7",), "")
+    assert (b.slots, b.blocked) == ((), "key:default:acct-7")
+
+
+async def test_a_rate_bounds_how_many_of_a_type_begin_and_says_when_more_may(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(rates={"noop": Rate(2, 60_000)}))
+    await bench.submit(FIVE)
+    effects = await bench.shard.claim([Vacancy("w1", 0, 10, ("noop",))])
+    assert (len(effects.assignments), effects.due_in, effects.ready_types) == (2, 30_000, ())
+    bench.clock.advance(29_999)
+    assert await bench.take() == []
+    bench.clock.advance(1)
+    assert len(await bench.take()) == 1
+    bench.clock.advance(3_600_000)
+    assert len(await bench.take()) == 2
+
+
+async def test_waiting_for_a_rate_is_not_waiting_for_a_worker(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(rates={"noop": Rate(1, 3_600_000)}))
+    plan = plan_of("a b", digest="hurried", schedule_to_start_ms=1000, start_to_close_ms=0)
+    await bench.submit(plan)
+    (a,) = await bench.take()
+    await bench.complete(a)
+    bench.clock.advance(1001)
+    assert (await bench.shard.reap()).results == ()
+
+
+def _completed(given: Assignment) -> Outcome:
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))

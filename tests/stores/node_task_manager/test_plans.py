@@ -1,0 +1,90 @@
+"""Plans: lists of every length come back whole, and one that was not written to its end is not there."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import LIMITS, Bench, redis_shard
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
+from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
+from tradewind.server.clock import ManualClock
+from tradewind.server.redis.client import Redis
+
+
+class Interrupted(Exception):
+    """The writer died."""
+
+
+class DyingPlanStore(RedisPlanStore):
+    """Dies after so many writes."""
+
+    def __init__(self, client: Redis, writes: int) -> None:
+        super().__init__(client, Keys("trading_flow", 0), LIMITS)
+        self._left = writes
+
+    async def _write(self, key: str, fields: Mapping[str, bytes], keep_ms: int) -> None:
+        if not self._left:
+            raise Interrupted
+        self._left -= 1
+        await super()._write(key, fields, keep_ms)
+
+
+def wide(width: int) -> Plan:
+    """One node, `width` after it, and one after them."""
+    names = ("first", *(f"n{place}" for place in range(width)), "last")
+    edges = [PlanEdge(0, "out", place, "in") for place in range(1, width + 1)]
+    edges += [PlanEdge(place, "out", width + 1, "in") for place in range(1, width + 1)]
+    return Plan(f"wide{width}", tuple(PlanNode(name, "noop") for name in names), tuple(edges))
+
+
+async def test_a_plan_that_was_written_in_part_is_unknown_and_expires(redis_server: RedisServer) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock), clock)
+    plan, client = wide(1200), redis_server.connect("node_task_manager")
+    writes = 0
+    while True:
+        try:
+            await DyingPlanStore(client, writes).save(plan)
+            break
+        except Interrupted:
+            assert await bench.shard.load(plan.digest) is None
+        assert await _submitted(bench, plan, writes) == "plan_unknown"
+        assert await redis_server.lasting_keys() == []
+        writes += 1
+    assert writes > 3
+    assert await _submitted(bench, plan, writes) == "accepted"
+    assert await bench.shard.load(plan.digest) == plan
+
+
+async def _submitted(bench: Bench, plan: Plan, cycle: int) -> str:
+    run = RunSubmission(RunName("flow", cycle, 0), "r0", "default", (("0", plan.digest),), 3, begun_ms=bench.clock())
+    return (await bench.shard.submit([run])).results[0].outcome
+
+
+@pytest.mark.parametrize("width", [498, 499, 500, 501, 999, 1000, 1001])
+async def test_every_edge_is_followed_around_the_ends_of_pieces(bench: Bench, width: int) -> None:
+    plan = wide(width)
+    await bench.submit(plan)
+    (first,) = await bench.take()
+    assert await bench.complete(first, out="1") == ""
+    middle = []
+    while taken := await bench.take():
+        middle += taken
+    assert sorted(each.index for each in middle) == list(range(1, width + 1))
+    ended = [Outcome(each.task_id, each.attempt, each.nonce, OutcomeKind.COMPLETED, (("out", "2"),)) for each in middle]
+    await bench.shard.complete(ended[:-1])
+    assert await bench.take() == []
+    await bench.shard.complete(ended[-1:])
+    while (await bench.shard.claim()).todo:
+        pass
+    (last,) = await bench.take()
+    assert (len(last.inputs), last.inputs_outside) == ((0, True) if width > 500 else (width, False))
+    await bench.complete(last)
+    (component,) = await bench.shard.components([(RunName("flow", 0, 0), "0")])
+    assert component is not None
+    assert (component.completed, component.open) == (width + 2, 0)

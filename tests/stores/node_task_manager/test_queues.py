@@ -1,0 +1,92 @@
+"""Who is next: users in turn, of each one's node tasks the urgent and the old ones; how much may wait."""
+
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import Bench, memory_shard, plan_of, redis_shard
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+
+
+def ranked(**priorities: int) -> Plan:
+    """Nodes without edges, with their priorities."""
+    nodes = tuple(PlanNode(name, "noop", priority=at) for name, at in priorities.items())
+    return Plan(f"ranked {priorities}", nodes, ())
+
+
+async def names(bench: Bench, credits: int = 100) -> list[str]:
+    return [taken.task_id.rpartition(":")[2] for taken in await bench.take(credits)]
+
+
+async def test_the_higher_priority_goes_first(bench: Bench) -> None:
+    await bench.submit(ranked(low=-5, plain=0, high=5, mid=1))
+    assert await names(bench) == ["high", "mid", "plain", "low"]
+
+
+async def test_what_becomes_ready_while_a_worker_has_room_is_ordered_too(bench: Bench) -> None:
+    nodes = (PlanNode("a", "noop"), PlanNode("b", "noop"), PlanNode("c", "noop", priority=3))
+    plan = Plan("ordered", nodes, plan_of("a>b a>c").edges)
+    await bench.submit(plan)
+    (a,) = await bench.take()
+    await bench.complete(a, out="1")
+    assert await names(bench, 1) == ["c"]
+    assert await names(bench, 1) == ["b"]
+
+
+async def test_one_step_of_priority_is_worth_a_minute_so_that_nobody_starves(bench: Bench) -> None:
+    await bench.submit(ranked(old=-1), cycle=0)
+    bench.clock.advance(59_999)
+    await bench.submit(ranked(young=0), cycle=1)
+    assert await names(bench, 1) == ["young"]
+    bench.clock.advance(2)
+    await bench.submit(ranked(younger=0), cycle=2)
+    assert await names(bench) == ["old", "younger"]
+
+
+async def test_one_with_many_queued_does_not_delay_another_by_more_than_one(bench: Bench) -> None:
+    await bench.submit(plan_of(" ".join(f"n{at}" for at in range(200))), user_id="ann")
+    while (await bench.shard.claim()).todo:
+        pass
+    await bench.submit(plan_of("mine"), flow_id="other", user_id="bob")
+    assert "mine" in await names(bench, 2)
+
+
+async def test_the_queue_of_a_user_is_bounded_and_nothing_of_what_is_refused_is_kept(
+    store: RedisServer | None, bench: Bench
+) -> None:
+    limits = Limits(user_queue=3)
+    clock = bench.clock
+    bench = Bench(memory_shard(clock, limits) if store is None else redis_shard(store, clock, limits), clock)
+    assert await bench.submit(plan_of("a b"), cycle=0) == "accepted"
+    assert await bench.submit(plan_of("a b"), cycle=1) == "queue_full"
+    assert await bench.statuses(plan_of("a b"), cycle=1) == {"a": "-", "b": "-"}
+    assert await bench.submit(plan_of("c"), cycle=1) == "accepted"
+    assert await bench.submit(plan_of("a b"), user_id="bob", flow_id="other") == "accepted"
+    await bench.take()
+    assert await bench.submit(plan_of("a b"), cycle=2) == "accepted"
+
+
+async def test_queues_are_counted_where_they_stand(bench: Bench) -> None:
+    await bench.submit(plan_of("a b c"), user_id="ann")
+    await bench.submit(plan_of("d"), flow_id="other", user_id="bob")
+    (first, *_) = await bench.take(2)
+    await bench.complete(first)
+    queues = {(each.node_type, each.user_id): each.count for each in await bench.shard.queues()}
+    assert sum(queues.values()) == 2
+    assert set(queues) <= {("noop", "ann"), ("noop", "bob")}
+    count, ids = await bench.shard.running(10)
+    assert (count, len(ids)) == (1, 1)
+    assert await bench.shard.totals() == {"completed": 1}
+
+
+async def test_one_with_a_single_node_task_again_and_again_takes_turns_with_one_with_many(bench: Bench) -> None:
+    for many, single in (("ann", "bob"), ("zoe", "cid")):
+        await bench.submit(plan_of(" ".join(f"n{at}" for at in range(20))), flow_id=f"of-{many}", user_id=many)
+        chain = " ".join(f"c{at}>c{at + 1}" for at in range(5))
+        await bench.submit(plan_of(chain), flow_id=f"of-{single}", user_id=single)
+        order = []
+        for _ in range(10):
+            (taken,) = await bench.take(1)
+            order.append(taken.user_id)
+            await bench.complete(taken, out="1")
+        assert order.count(single) >= 4, order
+        await bench.shard.purge(f"of-{many}")
+        await bench.shard.purge(f"of-{single}")

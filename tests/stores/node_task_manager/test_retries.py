@@ -1,0 +1,243 @@
+"""What the contract says of failed attempts and what follows them, over every store."""
+
+from tests.stores.node_task_manager.shards import Bench, plan_of
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
+from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, OutcomeKind, Vacancy
+
+TWICE = RetryPolicy(attempts=3, initial_ms=1_000, factor=2, jitter=0)
+
+
+async def fail(
+    bench: Bench, assignment: Assignment, wish: RetryWish | None = None, type: str = "IOError", code: str = "NODE_ERROR"
+) -> Effects:
+    error = TaskError(code, "it broke", type)
+    outcome = Outcome(assignment.task_id, assignment.attempt, assignment.nonce, OutcomeKind.FAILED, (), error, wish)
+    return await bench.shard.complete([outcome])
+
+
+async def only(bench: Bench) -> NodeTask:
+    (task,) = await bench.shard.tasks(["flow:0:0:a"])
+    assert task is not None
+    return task
+
+
+async def begun(bench: Bench, retry: RetryPolicy, **options: int) -> Assignment:
+    """Submit a flow of one node and return its first attempt."""
+    await bench.submit(plan_of("a", retry=retry, **options))  # type: ignore[arg-type]
+    (first,) = await bench.take()
+    return first
+
+
+async def test_a_failed_attempt_waits_for_its_time_and_no_longer(bench: Bench) -> None:
+    first = await begun(bench, TWICE)
+    effects = await fail(bench, first)
+    assert (effects.results, effects.due_in) == (("",), 1_000)
+    waiting = await only(bench)
+    assert (waiting.status, waiting.failures, waiting.attempt) == (NodeTaskStatus.PENDING, 1, 1)
+    assert waiting.retry_at == bench.clock() + 1_000
+    assert waiting.error == TaskError("NODE_ERROR", "it broke", "IOError")
+    bench.clock.advance(999)
+    assert (await bench.shard.claim()).due_in == 1
+    assert await bench.take() == []
+    bench.clock.advance(1)
+    (second,) = await bench.take()
+    assert second.attempt == 2
+    assert (await only(bench)).retry_at == 0
+
+
+async def test_a_node_that_fails_twice_and_then_succeeds_is_completed(bench: Bench) -> None:
+    attempt = await begun(bench, TWICE)
+    for wait in (1_000, 2_000):
+        assert (await fail(bench, attempt)).due_in == wait
+        bench.clock.advance(wait)
+        (attempt,) = await bench.take()
+    assert await bench.complete(attempt, out="1") == ""
+    done = await only(bench)
+    assert (done.status, done.failures, done.attempt) == (NodeTaskStatus.COMPLETED, 2, 3)
+    assert done.error is not None, "the last failure stays for whoever looks"
+    (component,) = await bench.shard.components([(RunName("flow", 0, 0), "0")])
+    assert component is not None
+    assert (component.completed, component.failed) == (1, 0)
+
+
+async def test_the_last_attempt_that_fails_fails_the_node_task(bench: Bench) -> None:
+    attempt = await begun(bench, RetryPolicy(attempts=2, initial_ms=5, jitter=0))
+    await fail(bench, attempt)
+    bench.clock.advance(5)
+    (attempt,) = await bench.take()
+    assert (await fail(bench, attempt)).due_in == -1
+    failed = await only(bench)
+    assert (failed.status, failed.failures) == (NodeTaskStatus.FAILED, 2)
+    assert failed.error == TaskError("NODE_ERROR", "it broke", "IOError", final="all 2 attempts failed")
+
+
+async def test_waits_grow_to_the_longest_and_jitter_only_shortens_them() -> None:
+    policy = RetryPolicy(attempts=9, initial_ms=1_000, factor=3, max_ms=10_000, jitter=0)
+    assert [policy.delay_ms("x", failures) for failures in range(1, 5)] == [1_000, 3_000, 9_000, 10_000]
+    drawn = [RetryPolicy(9, 1_000, 1, 1_000, jitter=0.5).delay_ms(f"task-{at}", 1) for at in range(500)]
+    assert min(drawn) >= 500
+    assert max(drawn) <= 1_000
+    assert max(drawn) - min(drawn) > 450, "they spread"
+
+
+async def test_a_node_may_ask_for_its_time_but_not_for_more_attempts(bench: Bench) -> None:
+    attempt = await begun(bench, RetryPolicy(attempts=2, initial_ms=5, jitter=0))
+    assert (await fail(bench, attempt, RetryWish(70_000))).due_in == 70_000
+    bench.clock.advance(70_000)
+    (attempt,) = await bench.take()
+    await fail(bench, attempt, RetryWish(0))
+    assert (await only(bench)).status is NodeTaskStatus.FAILED
+
+
+async def test_at_once_is_the_next_millisecond(bench: Bench) -> None:
+    assert (await fail(bench, await begun(bench, TWICE), RetryWish(0))).due_in == 1
+
+
+async def test_a_node_may_ask_for_no_further_attempt(bench: Bench) -> None:
+    await fail(bench, await begun(bench, TWICE), RetryWish(none=True))
+    error = (await only(bench)).error
+    assert error is not None
+    assert error.final == "the node asked for no further attempt"
+
+
+async def test_types_and_codes_that_are_not_retried(bench: Bench) -> None:
+    await fail(bench, await begun(bench, RetryPolicy(3, non_retryable=("KeyError", "IOError"))))
+    failed = await only(bench)
+    assert (failed.status, failed.failures) == (NodeTaskStatus.FAILED, 1)
+    assert failed.error is not None
+    assert failed.error.final == "IOError is not retried"
+
+
+async def test_an_attempt_that_took_too_long_is_followed_by_another(bench: Bench) -> None:
+    late = await begun(bench, TWICE, start_to_close_ms=5_000)
+    bench.clock.advance(15_000)
+    assert (await bench.shard.reap()).results == (late.task_id,)
+    waiting = await only(bench)
+    assert (waiting.status, waiting.failures, waiting.lost) == (NodeTaskStatus.PENDING, 1, 0)
+    assert waiting.error is not None
+    assert waiting.error.code == "TIMEOUT"
+    assert (await bench.complete(late)).startswith("the lease lapsed"), "what comes late is refused"
+
+
+async def test_lost_workers_do_not_count_against_the_attempts(bench: Bench) -> None:
+    attempt = await begun(bench, RetryPolicy(attempts=2, initial_ms=5, jitter=0))
+    for _ in range(2):
+        bench.clock.advance(31_000)
+        await bench.shard.reap()
+        (attempt,) = await bench.take()
+    assert (await fail(bench, attempt)).due_in == 5
+    waiting = await only(bench)
+    assert (waiting.status, waiting.attempt, waiting.failures, waiting.lost) == (NodeTaskStatus.PENDING, 3, 1, 2)
+
+
+async def test_a_failure_reported_again_changes_nothing_and_is_no_fault(bench: Bench) -> None:
+    first = await begun(bench, TWICE)
+    await fail(bench, first)
+    assert (await fail(bench, first)).results == ("",)
+    assert (await only(bench)).failures == 1
+    assert (await bench.complete(first)).startswith("the lease lapsed"), "but it has not completed"
+    bench.clock.advance(1_000)
+    await bench.take()
+    assert (await fail(bench, first)).results == ("",)
+    renewal = await bench.shard.renew("w1", 0, [Held(first.task_id, first.attempt, first.nonce)])
+    assert renewal.lost == ()
+    assert (await only(bench)).status is NodeTaskStatus.RUNNING
+
+
+async def test_what_stops_a_node_task_that_waits_for_its_next_attempt_skips_it(bench: Bench) -> None:
+    for cycle, stop in enumerate(("run", "node task")):
+        plan = plan_of("a>b", retry=TWICE)
+        await bench.submit(plan, cycle=cycle)
+        (attempt,) = await bench.take()
+        await fail(bench, attempt)
+        if stop == "run":
+            await bench.shard.stop(RunName("flow", cycle, 0), "r0", "", "enough", "ann", 1_000)
+        else:
+            await bench.shard.terminate(f"flow:{cycle}:0:a", "0", 0, "enough", "ann")
+        assert await bench.statuses(plan, cycle=cycle) == {"a": "skipped", "b": "skipped"}
+        bench.clock.advance(10_000)
+        assert await bench.take() == []
+        assert (await bench.shard.claim()).due_in == -1
+
+
+async def test_an_attempt_that_was_asked_to_stop_is_not_followed_by_another(bench: Bench) -> None:
+    first = await begun(bench, TWICE)
+    await bench.shard.terminate(first.task_id, "0", 0, "enough", "ann")
+    await fail(bench, first)
+    assert (await only(bench)).status is NodeTaskStatus.FAILED
+
+
+async def test_a_flow_that_is_removed_leaves_nothing_that_waits(bench: Bench) -> None:
+    await fail(bench, await begun(bench, TWICE))
+    await bench.shard.purge("flow")
+    bench.clock.advance(10_000)
+    assert (await bench.shard.claim()).due_in == -1
+    assert await bench.take() == []
+
+
+async def test_what_is_due_goes_to_room_at_hand_in_the_same_step(bench: Bench) -> None:
+    await fail(bench, await begun(bench, TWICE))
+    bench.clock.advance(1_000)
+    effects = await bench.shard.complete([], [Vacancy("w2", 0, 1, ("noop",))])
+    assert [assignment.attempt for assignment in effects.assignments] == [2]
+
+
+async def test_what_is_due_without_room_stands_in_the_queue(bench: Bench) -> None:
+    await fail(bench, await begun(bench, TWICE))
+    bench.clock.advance(1_000)
+    assert (await bench.shard.claim()).due_in == -1
+    queued = await only(bench)
+    assert (queued.status, queued.retry_at, queued.ready_at) == (NodeTaskStatus.PENDING, 0, bench.clock())
+    assert [each.attempt for each in await bench.take()] == [2]
+
+
+async def test_a_flow_has_ten_further_attempts_a_minute_or_a_fifth_of_those_that_began(bench: Bench) -> None:
+    names = " ".join(f"n{at}" for at in range(14))
+    plan = plan_of(names, retry=TWICE)
+    await bench.submit(plan)
+    for attempt in await bench.take():
+        await fail(bench, attempt)
+    statuses = list((await bench.statuses(plan)).values())
+    assert (statuses.count("pending"), statuses.count("failed")) == (10, 4)
+    tasks = await bench.shard.tasks([f"flow:0:0:n{at}" for at in range(14)])
+    refused = next(task for task in tasks if task is not None and task.status is NodeTaskStatus.FAILED)
+    assert refused.error is not None
+    assert refused.error.final == 'RETRY_BUDGET_EXHAUSTED: flow "flow" has had its 10 further attempts of this minute'
+
+    other = plan_of("a", retry=TWICE)
+    await bench.submit(other, flow_id="other")
+    bench.clock.advance(500)
+    (attempt,) = await bench.take()
+    assert (await fail(bench, attempt)).due_in > 0, "each flow has a budget of its own"
+
+    bench.clock.advance(65_000)
+    for attempt in await bench.take():
+        await fail(bench, attempt)
+    statuses = list((await bench.statuses(plan)).values())
+    assert (statuses.count("pending"), statuses.count("failed")) == (10, 4), "a minute later there are as many again"
+
+
+async def test_a_fifth_of_many_attempts_is_more_than_ten(bench: Bench) -> None:
+    plan = plan_of(" ".join(f"n{at}" for at in range(100)), retry=TWICE)
+    await bench.submit(plan)
+    taken = []
+    while more := await bench.take():
+        taken += more
+    assert len(taken) == 100
+    for attempt in taken[:30]:
+        await fail(bench, attempt)
+    statuses = list((await bench.statuses(plan)).values())
+    assert (statuses.count("pending"), statuses.count("failed")) == (20, 10)
+
+
+async def test_nodes_without_further_attempts_neither_use_nor_raise_the_budget(bench: Bench) -> None:
+    await bench.submit(plan_of(" ".join(f"n{at}" for at in range(100))))
+    while await bench.take():
+        pass
+    plan = plan_of(" ".join(f"m{at}" for at in range(14)), retry=TWICE)
+    await bench.submit(plan, cycle=1)
+    for attempt in await bench.take():
+        await fail(bench, attempt)
+    assert list((await bench.statuses(plan, cycle=1)).values()).count("pending") == 10

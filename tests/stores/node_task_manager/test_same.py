@@ -1,0 +1,85 @@
+"""Memory is the specification: the same random operations on memory and Redis must come to the same.
+
+`python -m tests.stores.node_task_manager.test_same FIRST COUNT [embedded|cluster|system]` goes on with more seeds.
+"""
+
+import asyncio
+import random
+import sys
+
+import pytest
+
+from tests.servers import RedisServer, RedisServers, redis_kinds
+from tests.stores.node_task_manager.invariants import check_invariants, nothing_is_left
+from tests.stores.node_task_manager.shards import memory_shard, redis_shard
+from tests.stores.node_task_manager.world import ALONE, RETRIES, World, random_plan
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.server.clock import ManualClock
+
+STEPS = 40
+WHOLE = Limits(retries=RETRIES)
+CUT = Limits(records_per_script=3, retries=RETRIES)
+SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
+CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
+
+
+async def live(server: RedisServer, seed: int, limits: Limits) -> None:
+    """Do random things to both stores and compare after each, in some lives the raw keys too, and let all end."""
+    await server.flush()
+    rng, clock = random.Random(seed), ManualClock()
+    redis = redis_shard(server, clock, limits)
+    drawn = (random_plan(rng, at, limits=limits is WHOLE) for at in range(4))
+    plans = {plan.digest: plan for plan in (*drawn, ALONE)}
+    world = World(rng, clock, memory_shard(clock, limits), redis, plans, cut=limits is CUT)
+    try:
+        for plan in plans.values():
+            await world.memory.save(plan)
+            await world.redis.save(plan)
+        for step in range(STEPS):
+            await world.act()
+            await world.compare()
+            if step % 10 == 9:
+                await world.compare_the_rest()
+            if seed % 5 == 0:
+                await check_invariants(server)
+        await world.wind_down()
+        await check_invariants(server)
+        await nothing_is_left(server)
+    finally:
+        await server.close_clients()
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer:
+    return redis_servers.get(request.param)
+
+
+@pytest.mark.parametrize(("server", "first"), CHUNKS, indirect=["server"])
+async def test_redis_does_what_memory_says(server: RedisServer, first: int) -> None:
+    for seed in range(first, first + 5):
+        await live(server, seed, WHOLE)
+
+
+@pytest.mark.parametrize(("server", "first"), CHUNKS, indirect=["server"])
+async def test_work_cut_into_pieces_comes_to_the_same(server: RedisServer, first: int) -> None:
+    """With at most three records a script everything goes through `todo`."""
+    for seed in range(1000 + first, 1005 + first):
+        await live(server, seed, CUT)
+
+
+async def _go_on(server: RedisServer, first: int, count: int) -> None:
+    for seed in range(first, first + count):
+        for limits in (WHOLE, CUT):
+            try:
+                await live(server, seed, limits)
+            except BaseException:
+                print("seed", seed, "whole" if limits is WHOLE else "cut")
+                raise
+
+
+if __name__ == "__main__":
+    _servers = RedisServers()
+    try:
+        asyncio.run(_go_on(_servers.get(sys.argv[3] if len(sys.argv) > 3 else "embedded"), *map(int, sys.argv[1:3])))
+    finally:
+        _servers.stop()

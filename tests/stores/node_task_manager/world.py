@@ -1,0 +1,510 @@
+"""A random actor that does the same to memory and Redis and compares what comes of it and all that can be seen."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.stores.node_task_manager.shards import RedisShard, Whole
+from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome
+from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
+from tradewind.node_task_manager.domain.rates import Rate
+from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.work import (
+    Assignment,
+    Effects,
+    Held,
+    Outcome,
+    OutcomeKind,
+    Termination,
+    Vacancy,
+)
+from tradewind.node_task_manager.ports import Line, Progress
+from tradewind.server.clock import ManualClock
+
+TYPES = ("t1", "t2")
+WORKERS = ("w1", "w2", "w3")
+USERS = ("ann", "bob")
+FLOWS = ("f", "g")
+LARGE = '"' + "v" * 5000 + '"'
+VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
+RETRIES = 3
+"""Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
+VERBS |= {"terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An attempt as both stores know it: nonces differ, all else must not."""
+
+    memory: Assignment
+    redis: Assignment
+
+
+@dataclass
+class World:
+    """Both stores, and what the random actor knows.
+
+    With `cut` Redis does what memory does at once in many scripts. Then only claims hand out node tasks, of one user
+    and one type at a time: whose turn it is depends on whether a queue was empty between two scripts. Nor are there
+    limits on single node tasks then: which of them is let in first depends on what the script had done by then.
+    """
+
+    rng: random.Random
+    clock: ManualClock
+    memory: Whole
+    redis: RedisShard
+    plans: dict[str, Plan]
+    cut: bool
+    pairs: list[Pair] = field(default_factory=list)
+    runs: dict[str, RunSubmission] = field(default_factory=dict)
+    sessions: dict[str, int] = field(default_factory=dict)
+    cycle: int = 0
+    forgotten: int = 0
+    config: SystemConfig = field(default_factory=SystemConfig)
+    waits: dict[str, int] = field(default_factory=dict)
+    """Until when node tasks must not begin again, as Redis last told."""
+    begun: list[tuple[int, str]] = field(default_factory=list)
+    """When attempts of nodes that may be tried again began, and on whose budget."""
+    granted: list[tuple[int, str]] = field(default_factory=list)
+    """When further attempts were granted, and on whose budget, as far as they were seen."""
+    ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """How node tasks have ended, as Redis first told."""
+
+    async def act(self) -> None:
+        """Do something."""
+        verb = self.rng.choices(list(VERBS), list(VERBS.values()))[0]
+        await getattr(self, verb)()
+
+    async def both(self, verb: str, memory_args: Sequence[Any], redis_args: Sequence[Any] | None = None) -> Any:
+        """Do the same to both; let Redis do what it put off, then compare what came of it."""
+        of_memory = await getattr(self.memory, verb)(*memory_args)
+        of_redis = await getattr(self.redis, verb)(*(memory_args if redis_args is None else redis_args))
+        if isinstance(of_memory, Effects):
+            of_redis = await self._drained(of_redis)
+            self._compare(verb, of_memory, of_redis)
+        else:
+            self._compare(verb, of_memory.effects, await self._drained(of_redis.effects))
+        return of_memory, of_redis
+
+    async def _drained(self, effects: Effects) -> Effects:
+        terminations, partitions, todo = list(effects.terminations), list(effects.partitions), effects.todo
+        due_in = effects.due_in
+        while todo:
+            more = await self.redis.claim()
+            terminations += more.terminations
+            partitions += more.partitions
+            todo, due_in = more.todo, more.due_in
+        drained = replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
+        return replace(drained, todo=0, due_in=due_in)
+
+    def _compare(self, verb: str, memory: Effects, redis: Effects) -> None:
+        assert [_public(a) for a in memory.assignments] == [_public(a) for a in redis.assignments], verb
+        stops = [
+            sorted((t.worker_id, t.task_id, t.attempt, t.stop) for t in each.terminations) for each in (memory, redis)
+        ]
+        assert stops[0] == stops[1], verb
+        assert sorted(memory.partitions) == sorted(redis.partitions), verb
+        assert sorted(memory.stale_workers) == sorted(redis.stale_workers), verb
+        assert sorted(memory.ready_types) == sorted(redis.ready_types), verb
+        # Redis may tell of one that the same script took out, which wakes somebody early, but never late.
+        assert memory.due_in < 0 or 0 <= redis.due_in <= memory.due_in, verb
+        for assignment in redis.assignments:
+            assert self.waits.pop(assignment.task_id, 0) <= self.clock(), f"{assignment.task_id} began before its time"
+            retry = self.plans[assignment.plan].nodes[assignment.index].retry
+            if retry and retry.attempts > 1 and verb != "renew":
+                self.begun.append((self.clock(), _spender(assignment.task_id, assignment.user_id)))
+        # A stop tells of what its own script did.
+        if verb != "stop" or not self.cut:
+            assert memory.results == redis.results, verb
+        self.pairs += [Pair(m, r) for m, r in zip(memory.assignments, redis.assignments, strict=True)]
+
+    def vacancies(self) -> list[Vacancy]:
+        """Draw workers with room, some with a session, some of them stale."""
+        one_type = self.rng.choice(TYPES)
+        return [
+            Vacancy(
+                worker,
+                max(0, self.sessions.get(worker, 0) - (self.rng.random() < 0.1)),
+                self.rng.randint(0, 4),
+                (one_type,) if self.cut else tuple(self.rng.sample(TYPES, self.rng.randint(1, 2))),
+            )
+            for worker in self.rng.sample(WORKERS, self.rng.randint(0, 3))
+        ]
+
+    def _also(self) -> list[Vacancy]:
+        return [] if self.cut else self.vacancies()
+
+    async def submit(self) -> None:
+        runs = [
+            self._again() if self.runs and self.rng.random() < 0.15 else self._run()
+            for _ in range(self.rng.randint(1, 3))
+        ]
+        if self.rng.random() < 0.1:
+            await self._stop(self.rng.choice(runs))
+        of_memory, of_redis = await self.both("submit", (runs, self._also()))
+        assert of_memory.results == of_redis.results
+        for run, result in zip(runs, of_memory.results, strict=True):
+            if result.outcome is SubmitOutcome.ACCEPTED:
+                self.runs[str(run.run)] = run
+
+    def _run(self) -> RunSubmission:
+        self.cycle += 1
+        if self.rng.random() < 0.2:
+            return self._ad_hoc()
+        chosen = self.rng.sample(
+            [each for each in self.plans if each != ALONE.digest], self.rng.choice((1, 1, 1, 2, 3))
+        )
+        if self.rng.random() < 0.03:
+            chosen[-1] = "unknown"
+        return RunSubmission(
+            RunName(self.rng.choice(FLOWS), self.cycle, 0),
+            f"r{self.cycle}",
+            USERS[0] if self.cut else self.rng.choice(USERS),
+            tuple((str(at), digest) for at, digest in enumerate(chosen)),
+            partition=self.rng.randint(0, 1),
+            inputs_json=self.rng.choice(("", '{"x":1}')),
+            traceparent=self.rng.choice(("", "00-1-2-01")),
+            planned_ms=self.rng.choice((0, 5)),
+            begun_ms=self.clock(),
+        )
+
+    def _ad_hoc(self) -> RunSubmission:
+        """A task, or a batch; nothing forbids a batch with edges."""
+        task = self.rng.random() < 0.5
+        return RunSubmission(
+            RunName.of_task(f"t{self.cycle}") if task else RunName.of_batch(f"b{self.cycle}"),
+            f"r{self.cycle}",
+            USERS[0] if self.cut else self.rng.choice(USERS),
+            (("0", ALONE.digest if task else self.rng.choice([each for each in self.plans if each != ALONE.digest])),),
+            partition=-1,
+            node_type="t1",
+        )
+
+    def _again(self) -> RunSubmission:
+        run = self.rng.choice(list(self.runs.values()))
+        return run if self.rng.random() < 0.7 else replace(run, run_id="other")
+
+    async def claim(self) -> None:
+        await self.both("claim", (self.vacancies(),))
+
+    async def end(self) -> None:
+        outcomes: list[tuple[Outcome, Outcome]] = []
+        for _ in range(self.rng.randint(0, 5) if self.pairs else 0):
+            # New attempts for the most part, some that ended or were lost long ago, now and then one twice.
+            recent = self.pairs[-8:] if self.rng.random() < 0.8 else self.pairs
+            outcomes.append(self._outcome(self.rng.choice(recent)))
+            if self.rng.random() < 0.1:
+                outcomes.append(outcomes[-1])
+        args = [[outcome[at] for outcome in outcomes] for at in (0, 1)]
+        vacancies = self._also()
+        await self.both("complete", (args[0], vacancies), (args[1], vacancies))
+
+    def _outcome(self, pair: Pair) -> tuple[Outcome, Outcome]:
+        retry = self.plans[pair.memory.plan].nodes[pair.memory.index].retry
+        # What may be tried again fails for the most part, so that waits and budgets come into play.
+        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1) if retry is None else (3, 8, 1))[0]
+        error = None
+        if kind is not OutcomeKind.COMPLETED:
+            error = TaskError("NODE_ERROR", "broke", self.rng.choice(("IOError", "IOError", "ValueError")))
+        wish = None
+        if kind is OutcomeKind.FAILED and self.rng.random() < 0.3:
+            wish = RetryWish(self.rng.choice((None, 0, 3_000, 90_000)), none=self.rng.random() < 0.2)
+        handles = [handle for handle in ("x", "y") if error is None and self.rng.random() < 0.7]
+        outputs = tuple((handle, self.rng.choice(("1", "null", LARGE))) for handle in handles)
+        if self.rng.random() < 0.05:
+            # The store lost its last second and with it a newer attempt.
+            self.forgotten += 1
+            given = replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
+            pair = Pair(given, given)
+        of_memory, of_redis = (
+            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish) for a in (pair.memory, pair.redis)
+        )
+        return of_memory, of_redis
+
+    async def lapse(self) -> None:
+        self.clock.advance(self.rng.choice((1, 500, 2_000, 11_000, 31_000, 70_000)))
+        await self.both("reap", (self._also(),))
+
+    def _some_held(self, worker: str) -> tuple[list[Held], list[Held]]:
+        """Draw tokens of a worker, now and then one of another's."""
+        chance = {True: 0.5, False: 0.03}
+        mine = [pair for pair in self.pairs if self.rng.random() < chance[pair.memory.worker_id == worker]]
+        return [_held(pair.memory) for pair in mine], [_held(pair.redis) for pair in mine]
+
+    async def renew(self) -> None:
+        worker = self.rng.choice(WORKERS)
+        of_memory, of_redis = self._some_held(worker)
+        session = self.sessions.get(worker, 0)
+        before = len(self.pairs)
+        a, b = await self.both("renew", (worker, session, of_memory), (worker, session, of_redis))
+        del self.pairs[before:]
+        assert (a.session_current, a.lease_deadline) == (b.session_current, b.lease_deadline)
+        index = {m.nonce: r.nonce for m, r in zip(of_memory, of_redis, strict=True)}
+        assert [(index[nonce], why) for nonce, why in a.lost] == list(b.lost)
+
+    async def reconnect(self) -> None:
+        worker = self.rng.choice(WORKERS)
+        of_memory, of_redis = self._some_held(worker)
+        incarnation, vacancies = self.rng.choice(("i1", "i2")), self._also()
+        a, b = await self.both(
+            "open_session",
+            (worker, incarnation, of_memory, vacancies),
+            (worker, incarnation, of_redis, vacancies),
+        )
+        index = {m.nonce: r.nonce for m, r in zip(of_memory, of_redis, strict=True)}
+        assert (a.session, [index[nonce] for nonce in a.lost]) == (b.session, list(b.lost))
+        self.sessions[worker] = a.session
+
+    async def give_back(self) -> None:
+        worker = self.rng.choice(WORKERS)
+        session, vacancies = self.sessions.get(worker, 0), self._also()
+        if self.rng.random() < 0.5:
+            await self.both("give_back", (worker, session, None, vacancies))
+        else:
+            of_memory, of_redis = self._some_held(worker)
+            await self.both(
+                "give_back", (worker, session, of_memory, vacancies), (worker, session, of_redis, vacancies)
+            )
+
+    async def stop(self) -> None:
+        if self.runs:
+            await self._stop(self.rng.choice(list(self.runs.values())))
+
+    async def _stop(self, run: RunSubmission) -> None:
+        component_id = self.rng.choice(("", self.rng.choice(run.components)[0]))
+        run_id = run.run_id if self.rng.random() < 0.9 else "other"
+        await self.both("stop", (run.run, run_id, component_id, "enough", "ann", 10**9))
+
+    async def terminate(self) -> None:
+        if self.runs:
+            run = self.rng.choice(list(self.runs.values()))
+            component_id, digest = self.rng.choice(run.components)
+            nodes = self.plans[digest].nodes
+            place = self.rng.randrange(len(nodes))
+            await self.both("terminate", (run.run.task_id(nodes[place].node_id), component_id, place, "no", "bob"))
+
+    async def note(self) -> None:
+        for pair in self.rng.sample(self.pairs, min(3, len(self.pairs))):
+            at = self.rng.randint(0, 100)
+            kept = []
+            for shard, a in ((self.memory, pair.memory), (self.redis, pair.redis)):
+                line = Line(a.task_id, a.nonce, "INFO", "node", f"at {at}", self.clock())
+                kept.append(await shard.record([Progress(a.task_id, a.nonce, at, "so far")], [line]))
+            assert kept[0] == kept[1]
+
+    async def purge(self) -> None:
+        flow = self.rng.choice(FLOWS)
+        of_memory = await self.memory.purge(flow)
+        terminations: list[Termination] = []
+        removed, done = 0, False
+        while not done:
+            of_redis = await self.redis.purge(flow)
+            terminations += of_redis.effects.terminations
+            removed += of_redis.removed
+            done = of_redis.done
+            late = [run for run in self.runs.values() if run.run.flow_id == flow]
+            if late:
+                # What was begun before is refused from the first call on, though it may be there in part.
+                submitted = await self.redis.submit([self.rng.choice(late)])
+                assert submitted.results[0].outcome in (SubmitOutcome.FLOW_PURGED, SubmitOutcome.DUPLICATE)
+        assert of_memory.removed == removed
+        assert sorted(t.task_id for t in of_memory.effects.terminations) == sorted(t.task_id for t in terminations)
+        self.runs = {name: run for name, run in self.runs.items() if run.run.flow_id != flow}
+        self.clock.advance(1)
+
+    async def configure(self) -> None:
+        """Set other limits, now and then none."""
+        self.config = SystemConfig(
+            max_running=self.rng.choice((0, 0, 3, 8)),
+            max_running_per_user=self.rng.choice((0, 0, 1, 2, 5)),
+            max_running_per_flow=0 if self.cut else self.rng.choice((0, 0, 2)),
+            max_concurrent_tasks=0 if self.cut else self.rng.choice((0, 1, 2)),
+            max_running_per_node_type={} if self.rng.random() < 0.5 else {TYPES[0]: self.rng.randint(1, 3)},
+            rates={}
+            if self.rng.random() < 0.7
+            else {TYPES[1]: Rate(self.rng.randint(1, 4), self.rng.choice((1_000, 60_000)))},
+            user_weights={} if self.rng.random() < 0.5 else {"ann": self.rng.choice((3.0, 0.3))},
+            version=self.config.version + 1,
+        )
+        await self.redis.save_config(self.config)
+        for shard in (self.memory, self.redis):
+            shard.configure(self.config)
+        await self.both("reopen", (self._also(),))
+
+    async def wind_down(self) -> None:
+        """Let everything end: work that is done, leases and waits that run out."""
+        for _ in range(100):
+            before = len(self.pairs)
+            for node_type in TYPES:
+                await self.both(
+                    "claim", ([Vacancy(each, self.sessions.get(each, 0), 50, (node_type,)) for each in WORKERS],)
+                )
+            outcomes = [self._outcome(pair) for pair in self.pairs[before:]]
+            await self.both("complete", ([m for m, _ in outcomes], ()), ([r for _, r in outcomes], ()))
+            self.clock.advance(100_000)
+            await self.both("reap", ())
+            await self.compare()
+            components = await self.memory.components(
+                [(run.run, component_id) for run in self.runs.values() for component_id, _ in run.components]
+            )
+            if all(component is None or not component.open for component in components):
+                break
+        else:
+            raise AssertionError("runs did not end")
+        for shard in (self.memory, self.redis):
+            events = await shard.read({0: "0", 1: "0"}, 10_000)
+            await shard.acknowledge({event.partition: event.event_id for event in events})
+        self.clock.advance(24 * 3600 * 1000 + 1)
+        await self.both("reap", ())
+
+    async def compare(self) -> None:
+        """Everything that can be seen of both stores is the same."""
+        names = [(run.run, component_id) for run in self.runs.values() for component_id, _ in run.components]
+        ids = sorted(
+            {
+                run.run.task_id(node.node_id)
+                for run in self.runs.values()
+                for _, digest in run.components
+                for node in self.plans[digest].nodes
+            }
+        )
+        seen = []
+        for shard in (self.memory, self.redis):
+            events = await shard.read({0: "0", 1: "0"}, 10_000)
+            seen.append(
+                {
+                    "tasks": [_record(task) for task in await shard.tasks(ids, inputs=True, outputs=True)],
+                    "components": await shard.components(names),
+                    "held": [sorted(await shard.held_by(worker)) for worker in WORKERS],
+                    "events": sorted(
+                        (replace(event, event_id="") for event in events), key=lambda e: (e.run, e.component)
+                    ),
+                }
+            )
+        for what, of_memory in seen[0].items():
+            assert of_memory == seen[1][what], what
+        for component in seen[0]["components"]:
+            running = sum(task["status"] == "running" for task in seen[0]["tasks"] if _is_of(task, component))
+            assert component is None or component.running == (running if component.run.ad_hoc else 0), component
+        for task in await self.redis.tasks(ids):
+            if task is not None and task.status.terminal:
+                end = (task.status, task.ended_at, task.attempt, task.failures)
+                assert self.ended.setdefault(task.task_id, end) == end, f"{task.task_id} ended twice"
+            elif task is not None and task.retry_at:
+                if self.waits.get(task.task_id) != task.retry_at:
+                    user_id = self.runs[str(TaskName.parse(task.task_id).run)].user_id
+                    self._grant(_spender(task.task_id, user_id))
+                self.waits[task.task_id] = task.retry_at
+
+    def _grant(self, spender: str) -> None:
+        """Note a further attempt: within a minute a flow has no more of them than its budget."""
+        now = self.clock()
+        self.granted.append((now, spender))
+        granted = sum(at > now - 60_000 and whose == spender for at, whose in self.granted)
+        begun = sum(at > now - 65_000 and whose == spender for at, whose in self.begun)
+        assert granted <= max(RETRIES, begun * 20 // 100), f"{granted} further attempts of {spender} in a minute"
+
+    async def _dead_letters(self, shard: Whole, user: str) -> list[tuple[int, str]]:
+        """Read them in pages of two."""
+        found: list[tuple[int, str]] = []
+        while page := await shard.dead_letters(user, found[-1] if found else None, 2):
+            found += page
+        return found
+
+    async def compare_the_rest(self) -> None:
+        """What few operations change is the same."""
+        seen = []
+        for shard in (self.memory, self.redis):
+            ids = [await shard.component_ids(run.run) for run in self.runs.values()]
+            cycles = range(max(0, self.cycle - 8), self.cycle + 1)
+            letters = [await self._dead_letters(shard, user) for user in USERS]
+            lines = [await shard.lines(flow, cycle, "", 1000) for flow in FLOWS for cycle in cycles]
+            lines += [await shard.run_lines(run.run, "", 1000) for run in self.runs.values() if run.run.ad_hoc]
+            listed = [await self._listed(shard, user, kind) for user in USERS for kind in ("task", "batch")]
+            seen.append((ids, letters, [replace(line, log_id="") for each in lines for line in each], listed))
+        assert seen[0] == seen[1]
+        assert await self.memory.queues() == await self.redis.queues()
+        assert await self.memory.running(10_000) == await self.redis.running(10_000)
+        assert await self.memory.totals() == await self.redis.totals()
+
+    async def _listed(self, shard: Whole, user: str, kind: str) -> list[tuple[int, str]]:
+        """List in pages of 1 to 3."""
+        listed: list[tuple[int, str]] = []
+        size = self.cycle % 3 + 1
+        while page := await shard.runs_of(user, kind, listed[-1] if listed else None, size):
+            listed += page
+        return listed
+
+
+ALONE = Plan("alone", (PlanNode("", "t1", start_to_close_ms=5_000),), ())
+
+
+def _spender(task_id: str, user_id: str) -> str:
+    """Whose budget the further attempts of a node task are on."""
+    return TaskName.parse(task_id).run.flow_id or f"user {user_id}"
+
+
+def _is_of(task: Any, component: Any) -> bool:
+    return bool(task and component and str(TaskName.parse(task["task_id"]).run) == str(component.run))
+
+
+def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
+    """Draw a graph of up to 7 nodes whose edges go forward; its nodes' names are its own."""
+    count = rng.randint(1, 7)
+    nodes = tuple(
+        PlanNode(
+            f"n{number}-{at}",
+            rng.choice(TYPES),
+            run_if=rng.choices(list(RunIf), (5, 2, 1))[0],
+            schedule_to_start_ms=rng.choice((0, 1_000, 60_000)),
+            start_to_close_ms=rng.choice((0, 5_000, 300_000)),
+            retry=_random_policy(rng) if rng.random() < 0.6 else None,
+            heartbeat_ms=rng.choice((0, 0, 3_000, 40_000)),
+            total_ms=rng.choice((0, 0, 0, 10_000, 120_000)),
+            priority=rng.choice((0, 0, -1, 2)),
+            concurrency=Concurrency(rng.choice("kl"), rng.randint(1, 2), rng.choice(list(WhenFull)))
+            if limits and rng.random() < 0.3
+            else None,
+        )
+        for at in range(count)
+    )
+    edges = tuple(
+        PlanEdge(source, rng.choice("xy"), target, "in")
+        for source in range(count)
+        for target in range(source + 1, count)
+        if rng.random() < 0.4
+    )
+    policy = rng.choices(list(FailurePolicy), (4, 2, 2))[0]
+    return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)) if limits else 0)
+
+
+def _random_policy(rng: random.Random) -> RetryPolicy:
+    return RetryPolicy(
+        attempts=rng.choice((1, 2, 2, 3)),
+        initial_ms=rng.choice((0, 1, 700, 20_000)),
+        factor=rng.choice((1.0, 1.5, 3.0)),
+        max_ms=rng.choice((20_000, 60_000)),
+        jitter=rng.choice((0.0, 0.3, 1.0)),
+        non_retryable=rng.choice(((), ("ValueError",), ("Unheard", "TIMEOUT"))),
+    )
+
+
+def _held(assignment: Assignment) -> Held:
+    return Held(assignment.task_id, assignment.attempt, assignment.nonce)
+
+
+def _public(assignment: Assignment) -> tuple[Any, ...]:
+    return tuple(getattr(assignment, name) for name in Assignment.__slots__ if name != "nonce")
+
+
+def _record(task: Any) -> Any:
+    """A node task but for what differs: nonces, and the counts of signals that a single edge needs not."""
+    if task is None:
+        return None
+    seen = {name: getattr(task, name) for name in task.__slots__ if name not in {"nonce", "waiting", "live"}}
+    return seen | {"updated_at": task.updated_at, "held": bool(task.nonce)}

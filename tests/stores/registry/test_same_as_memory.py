@@ -1,0 +1,130 @@
+"""The same random operations drive memory and Redis, which must answer alike all the time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from tests.servers import RedisServer, no_leaked_keys
+from tests.stores.registry.bench import LASTING_KEYS, LIFETIMES, Bench, a_type, a_worker, memory_bench, redis_bench
+from tradewind.registry.domain.limits import Limits
+from tradewind.registry.domain.worker import Worker
+from tradewind.server.clock import ManualClock
+
+LIMITS = Limits(workers=2, node_types=4, replaced_incarnations=2, records_per_script=3)
+
+TYPES = ["average", "report", "b.c", "d-e", "f"]
+# Few names, so that the same worker is met again and again.
+ids = st.sampled_from(["a", "a", "a", "a.b", "c-1"])
+types = st.lists(st.sampled_from(TYPES), unique=True, max_size=4)
+incarnations = st.sampled_from(["i1", "i1", "i2", "i3", "i4"])
+workers = st.builds(
+    lambda worker_id, names, incarnation, capacity, running: replace(
+        a_worker(worker_id, *names), incarnation=incarnation, capacity=capacity, running=running
+    ),
+    ids,
+    types,
+    incarnations,
+    st.sampled_from([1, 3, 10]),
+    st.integers(0, 4),
+)
+spans = st.sampled_from(
+    [
+        1,
+        20_000,
+        LIFETIMES.time_to_live - 1,
+        LIFETIMES.time_to_live,
+        LIFETIMES.retention - 1,
+        LIFETIMES.retention,
+        LIFETIMES.retention + LIFETIMES.time_to_live,
+    ]
+)
+
+
+class Twins(RuleBasedStateMachine):
+    """Memory and one Redis under one clock."""
+
+    server: RedisServer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.clock = ManualClock()
+        self.run(self.server.flush())
+        self.memory, self.redis = memory_bench(self.clock, LIMITS), redis_bench(self.server, self.clock, LIMITS)
+
+    def run(self, awaitable: Awaitable[Any]) -> Any:
+        async def waiting() -> Any:
+            return await awaitable
+
+        return self.runner.run(waiting())
+
+    def teardown(self) -> None:
+        self.run(self.server.close_clients())
+        self.run(no_leaked_keys(self.server, LASTING_KEYS))
+        self.runner.close()
+
+    def both(self, call: Callable[[Bench], Awaitable[Any]]) -> None:
+        assert self.run(call(self.redis)) == self.run(call(self.memory))
+
+    @rule(worker=workers, description=st.sampled_from(["", "ü"]))
+    def register(self, worker: Worker, description: str) -> None:
+        declared = [a_type(name, description) for name in worker.node_types]
+        self.both(lambda bench: bench.workers.register(worker, declared))
+
+    @rule(worker=workers)
+    def heartbeat(self, worker: Worker) -> None:
+        self.both(lambda bench: bench.workers.heartbeat(worker))
+
+    @rule(worker_id=ids)
+    def drain(self, worker_id: str) -> None:
+        self.both(lambda bench: bench.workers.drain(worker_id))
+
+    @rule(worker_id=ids, incarnation=st.one_of(st.just(""), incarnations))
+    def deregister(self, worker_id: str, incarnation: str) -> None:
+        self.both(lambda bench: bench.workers.deregister(worker_id, incarnation))
+
+    @rule(span=spans)
+    def advance(self, span: int) -> None:
+        self.clock.advance(span)
+
+    @rule()
+    def sweep(self) -> None:
+        # How many it takes is each store's own affair: Redis takes a few at a time.
+        for bench in (self.memory, self.redis):
+            self.run(bench.sweeper.sweep())
+
+    @rule(after=st.one_of(st.just(""), ids), limit=st.integers(1, 3), include_offline=st.booleans())
+    def page(self, after: str, limit: int, include_offline: bool) -> None:
+        self.both(lambda bench: bench.workers.list(after, limit, include_offline=include_offline))
+        self.both(lambda bench: bench.node_types.list(after, limit))
+
+    @rule(name=st.sampled_from(TYPES), limit=st.integers(1, 3))
+    def available(self, name: str, limit: int) -> None:
+        self.both(lambda bench: bench.workers.available(name, limit))
+
+    @rule(worker_id=ids, names=types)
+    def find(self, worker_id: str, names: list[str]) -> None:
+        self.both(lambda bench: bench.workers.find(worker_id))
+        self.both(lambda bench: bench.node_types.find(names))
+
+    @invariant()
+    def they_hold_the_same(self) -> None:
+        self.both(lambda bench: bench.workers.list("", 100, include_offline=True))
+        self.both(lambda bench: bench.node_types.list("", 100))
+
+
+def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
+    class TwinsHere(Twins):
+        server = running_redis
+
+    run_state_machine_as_test(
+        TwinsHere,
+        settings=settings(
+            max_examples=80, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

@@ -1,0 +1,216 @@
+"""The scheduler's stores under test, the clock they go by, and what tests put into them."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tests.servers import RedisServer
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape
+from tradewind.scheduler.domain.chain_state import (
+    REASON,
+    STATUS,
+    ChainState,
+    ComponentEnd,
+    CycleOrigin,
+    UpdateResult,
+    component_field,
+)
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_record import (
+    FlowRecord,
+    FlowRegistration,
+    RegisterOutcome,
+    RememberedRequest,
+    StatusAnswer,
+    StatusChange,
+)
+from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.ports import (
+    ChainStateRepository,
+    ChangeFeed,
+    CycleRecords,
+    FlowRecords,
+    LogLines,
+    OpenRuns,
+    Outbox,
+    Partitions,
+)
+from tradewind.scheduler.stores.keys import ACL, Keys
+from tradewind.scheduler.stores.memory import MemoryStores
+from tradewind.scheduler.stores.redis import RedisStores
+from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import partition_of
+from tradewind.server.redis.subscriber import Subscriber
+
+SECOND = 1000
+MINUTE = 60 * SECOND
+CHECK_IN = 5 * SECOND
+
+LASTING_KEYS = (
+    "trading_flow:{f*}:flow:*",
+    "trading_flow:{f*}:flows",
+    "trading_flow:{f*}:open",
+    "trading_flow:{f*}:outbox",
+    "trading_flow:{f*}:owner",
+)
+"""What may stay for ever: flows until they are deleted, and indexes with one entry per flow or open run."""
+
+
+class Stores(Protocol):
+    """All stores over the same data."""
+
+    @property
+    def flows(self) -> FlowRecords: ...
+    @property
+    def cycles(self) -> CycleRecords: ...
+    @property
+    def states(self) -> ChainStateRepository: ...
+    @property
+    def open_runs(self) -> OpenRuns: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def logs(self) -> LogLines: ...
+    @property
+    def partitions(self) -> Partitions: ...
+    @property
+    def changes(self) -> ChangeFeed: ...
+
+
+def memory_stores(clock: Callable[[], int], lease_ms: int = 10_000) -> Stores:
+    return MemoryStores(clock, lease_ms=lease_ms)
+
+
+def redis_stores(server: RedisServer, clock: Callable[[], int], lease_ms: int = 10_000) -> RedisStores:
+    """Stores logged in as the service's own user."""
+    client = server.connect(ACL.name, max_connections=64)
+    return RedisStores(client, Keys(), clock, Subscriber(server.url(ACL.name)), replica="here", lease_ms=lease_ms)
+
+
+def shape(flow_id: str = "f", revision: int = 1, nodes: int = 2, **changes: object) -> CycleShape:
+    made = CycleShape(
+        flow_id=flow_id,
+        user_id="default",
+        revision=revision,
+        node_ids=tuple(f"n{place}" for place in range(nodes)),
+        component_count=2,
+        failure_policy=FailurePolicy.SKIP_DOWNSTREAM,
+        timeout_ms=0,
+        keep_cycles=100,
+        runs_once=False,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def registration(flow_id: str = "f", **changes: object) -> FlowRegistration:
+    made = FlowRegistration(
+        flow_id=flow_id,
+        user_id="",
+        config_json='{"interval":60}',
+        structure_json="{}",
+        labels=(("team", "a"),),
+        digest="d1",
+        interval_ms=MINUTE,
+        overlap=OverlapPolicy.ALLOW,
+        keep_cycles=100,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class Bench:
+    """The stores, seen by a scheduler that owns nothing unless a test says otherwise."""
+
+    stores: Stores
+    clock: ManualClock
+    _names: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms()
+
+    async def register(self, flow_id: str = "f", **changes: object) -> tuple[RegisterOutcome, int]:
+        return await self.stores.flows.register(registration(flow_id, **changes))
+
+    async def flow(self, flow_id: str = "f") -> FlowRecord:
+        (found,) = await self.stores.flows.find([flow_id])
+        assert found is not None, flow_id
+        return found
+
+    async def move(self, status: FlowStatus, flow_id: str = "f", **more: object) -> StatusAnswer:
+        allowed = tuple(current for current in FlowStatus if status in MOVES[current])
+        change = StatusChange(flow_id, status, allowed, **more)  # type: ignore[arg-type]
+        return await self.stores.flows.change_status(change)
+
+    def request(self, flow_id: str = "f", **changes: object) -> BeginRequest:
+        shaped = changes.pop("shape", None) or shape(flow_id)
+        assert isinstance(shaped, CycleShape)
+        made = BeginRequest(shaped, f"run{next(self._names)}", CycleOrigin.RUN_FLOW, CHECK_IN)
+        return replace(made, **changes)  # type: ignore[arg-type]
+
+    async def scheduled(self, planned_ms: int, flow_id: str = "f", **changes: object) -> BeginRequest:
+        """A request of the flow's own schedule."""
+        changes.setdefault("schedule_epoch", (await self.flow(flow_id)).schedule_epoch)
+        return self.request(flow_id, origin=CycleOrigin.SCHEDULE, planned_ms=planned_ms, **changes)
+
+    async def begin(self, request: BeginRequest | None = None, epoch: int = 0) -> BeginAnswer:
+        request = request or self.request()
+        (answer,) = await self.stores.cycles.begin([request], epochs(request.shape.flow_id, epoch))
+        return answer
+
+    async def begun(self, request: BeginRequest | None = None) -> ChainState:
+        """Begin a cycle and return its state on record."""
+        answer = await self.begin(request)
+        assert answer.outcome is BeginOutcome.BEGUN, answer
+        assert answer.run is not None
+        return await self.state(answer.run)
+
+    async def state(self, run: RunName) -> ChainState:
+        found = await self.stores.states.load(run)
+        assert found is not None, run
+        return found
+
+    async def end(
+        self, state: ChainState, status: CycleStatus = CycleStatus.COMPLETED, log: str = "", epoch: int = 0
+    ) -> UpdateResult:
+        text = LogText(LogLevel.INFO, log) if log else None
+        update = RunUpdate(replace(state, status=status), {STATUS}, log=text)
+        (result,) = await self.stores.states.update_many([update], epochs(state.name.flow_id, epoch))
+        return result
+
+    async def write(self, state: ChainState, reason: str) -> UpdateResult:
+        return await self.stores.states.try_update(replace(state, reason=reason), {REASON})
+
+    async def fold(self, state: ChainState, ends: Mapping[str, ComponentEnd]) -> UpdateResult:
+        fields = [component_field(component_id) for component_id in ends]
+        return await self.stores.states.try_update(state.with_components(ends), fields)
+
+    async def lines(self, cycle: int, flow_id: str = "f") -> list[str]:
+        return [line.text for line in await self.stores.logs.read(flow_id, cycle)]
+
+    async def remove(self, flow_id: str = "f", cycles: int = 100) -> int:
+        """Delete a flow in steps and return how many it took."""
+        await self.move(FlowStatus.DELETING, flow_id)
+        steps = 1
+        while not await self.stores.flows.remove_step(flow_id, cycles):
+            steps += 1
+        return steps
+
+
+def epochs(flow_id: str, epoch: int) -> dict[int, int]:
+    """The epochs of an owner of the flow's partition; none when `epoch` is 0."""
+    return {partition_of(flow_id): epoch} if epoch else {}
+
+
+def request_of(name: str, payload: str = "p", user_id: str = "default") -> RememberedRequest:
+    return RememberedRequest(user_id, name, payload)
+
+
+def names(states: Sequence[ChainState]) -> list[int]:
+    return [state.name.cycle for state in states]

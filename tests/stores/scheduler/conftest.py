@@ -1,0 +1,33 @@
+"""The scheduler's stores under test: memory and every kind of Redis."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer, RedisServers, no_leaked_keys, redis_kinds
+from tests.stores.scheduler.bench import LASTING_KEYS, Bench, memory_stores, redis_stores
+from tradewind.server.clock import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["memory", *redis_kinds()])
+def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer | None:
+    """The Redis under test, None for memory."""
+    return None if request.param == "memory" else redis_servers.get(request.param)
+
+
+@pytest_asyncio.fixture
+async def bench(server: RedisServer | None, clock: ManualClock) -> AsyncIterator[Bench]:
+    """Empty stores; afterwards every key has a TTL or an owner."""
+    if server is None:
+        yield Bench(memory_stores(clock), clock)
+        return
+    await server.flush()
+    yield Bench(redis_stores(server, clock), clock)
+    await server.close_clients()
+    await no_leaked_keys(server, LASTING_KEYS)

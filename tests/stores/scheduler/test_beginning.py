@@ -1,0 +1,324 @@
+"""Beginning cycles: numbers, overlap, idempotence per planned time and request, fencing."""
+
+import pytest
+
+from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import CycleOrigin, UpdateOutcome
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.server.partitions import partition_of
+
+
+async def test_the_first_cycle_is_number_0_at_version_1(bench: Bench) -> None:
+    await bench.register()
+    wish = bench.request(
+        shape=shape(nodes=3, timeout_ms=MINUTE, failure_policy=FailurePolicy.CONTINUE, user_id="ada"),
+        inputs_json='{"a":1}',
+        traceparent="00-1-2-01",
+    )
+    answer = await bench.begin(wish)
+    assert (answer.outcome, answer.run, answer.run_id) == (BeginOutcome.BEGUN, RunName("f", 0), wish.run_id)
+    state = await bench.state(RunName("f", 0))
+    assert state == answer.state
+    assert (state.version, state.status, state.components) == (1, CycleStatus.RUNNING, {})
+    facts = state.facts
+    assert (facts.start_ms, facts.planned_ms, facts.deadline_ms) == (bench.now, bench.now, bench.now + MINUTE)
+    assert (facts.inputs_json, facts.traceparent, facts.user_id) == ('{"a":1}', "00-1-2-01", "ada")
+    assert (facts.origin, facts.failure_policy) == (CycleOrigin.RUN_FLOW, FailurePolicy.CONTINUE)
+    assert (facts.node_count, facts.component_count, facts.revision) == (3, 2, 1)
+    assert await bench.stores.cycles.node_ids(state.name) == {"n0", "n1", "n2"}
+    assert await bench.lines(0) == ["Starting cycle 0"]
+    assert (await bench.flow()).last_cycle == 0
+    assert (await bench.flow()).running_cycles == 1
+
+
+async def test_numbers_rise_and_are_never_used_again(bench: Bench) -> None:
+    await bench.register()
+    states = [await bench.begun() for _ in range(3)]
+    assert names(states) == [0, 1, 2]
+    for state in states:
+        await bench.end(state)
+    assert names([await bench.begun()]) == [3]
+    assert names(await bench.stores.cycles.newest("f", None, 2)) == [3, 2]
+    assert names(await bench.stores.cycles.newest("f", RunName("f", 2), 9)) == [1, 0]
+    assert await bench.stores.cycles.latest_run("f", 2) == RunName("f", 2)
+    assert await bench.stores.cycles.latest_run("f", 9) is None
+    assert await bench.stores.cycles.newest("none", None, 9) == []
+
+
+async def test_many_begin_in_one_step_each_judged_by_itself(bench: Bench) -> None:
+    twins = [name for name in (f"flow{n}" for n in range(200)) if partition_of(name) == 3][:3]
+    for flow_id in twins[:2]:
+        await bench.register(flow_id, overlap=OverlapPolicy.SKIP)
+    wishes = [bench.request(twins[0]), bench.request(twins[1]), bench.request(twins[0]), bench.request(twins[2])]
+    answers = await bench.stores.cycles.begin(wishes)
+    assert [answer.outcome.value for answer in answers] == ["begun", "begun", "overlap", "not_found"]
+    assert answers[2].run == RunName(twins[0], 0)
+
+
+async def test_many_begin_over_all_partitions_in_order(bench: Bench) -> None:
+    flows = [f"flow{n}" for n in range(30)]
+    for flow_id in flows:
+        await bench.register(flow_id)
+    answers = await bench.stores.cycles.begin([bench.request(flow_id) for _ in range(40) for flow_id in flows])
+    assert [answer.run for answer in answers] == [RunName(flow_id, n) for n in range(40) for flow_id in flows]
+    assert await bench.stores.cycles.begin([]) == []
+
+
+async def test_a_large_flow_keeps_all_its_node_ids(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun(bench.request(shape=shape(nodes=10_000)))
+    assert len(await bench.stores.cycles.node_ids(state.name)) == 10_000
+
+
+async def test_with_overlap_skip_a_cycle_waits_for_the_one_before(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    first = await bench.begun()
+    answer = await bench.begin()
+    assert (answer.outcome, answer.run) == (BeginOutcome.OVERLAP, first.name)
+    await bench.end(first)
+    assert (await bench.begin()).outcome is BeginOutcome.BEGUN
+
+
+async def test_with_overlap_allow_both_run(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.ALLOW)
+    await bench.begun()
+    await bench.begun()
+    assert (await bench.flow()).running_cycles == 2
+
+
+async def test_a_scheduled_cycle_begins_only_in_a_running_flow(bench: Bench) -> None:
+    await bench.register()
+    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.NOT_RUNNING
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.BEGUN
+    await bench.move(FlowStatus.STOPPED)
+    assert (await bench.begin(await bench.scheduled(bench.now + MINUTE))).outcome is BeginOutcome.NOT_RUNNING
+    assert (await bench.begin()).outcome is BeginOutcome.BEGUN
+
+
+async def test_a_trigger_of_an_older_schedule_begins_nothing(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING)
+    old = await bench.scheduled(bench.now)
+    await bench.move(FlowStatus.STOPPED)
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.begin(old)).outcome is BeginOutcome.STALE_EPOCH
+
+
+async def test_the_same_planned_time_gets_the_first_answer(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING)
+    first = await bench.begin(await bench.scheduled(bench.now))
+    again = await bench.begin(await bench.scheduled(bench.now))
+    assert first.run is not None
+    assert (again.outcome, again.run, again.run_id) == (BeginOutcome.DUPLICATE, first.run, first.run_id)
+    assert again.next_ms == first.next_ms == bench.now + MINUTE
+    await bench.end(await bench.state(first.run))
+    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.DUPLICATE
+    assert (await bench.flow()).last_cycle == 0
+
+
+async def test_a_skipped_planned_time_stays_skipped(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    await bench.move(FlowStatus.RUNNING)
+    first = await bench.begun()
+    answer = await bench.begin(await bench.scheduled(bench.now))
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.OVERLAP, bench.now + MINUTE)
+    assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
+    await bench.end(first)
+    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.OVERLAP
+
+
+async def test_the_next_planned_time_lies_on_the_grid_after_now(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING)
+    due = bench.now
+    bench.clock.advance(3 * MINUTE + 5)
+    answer = await bench.begin(await bench.scheduled(due))
+    assert answer.next_ms == due + 4 * MINUTE
+    assert (await bench.flow()).next_execution_ms == due + 4 * MINUTE
+    assert (await bench.state(RunName("f", 0))).facts.planned_ms == due
+    early = await bench.begin(await bench.scheduled(due + 10 * MINUTE))
+    assert early.next_ms == due + 11 * MINUTE
+
+
+async def test_a_flow_that_runs_once_has_no_next_time_and_does_not_give_its_one_cycle_up(bench: Bench) -> None:
+    await bench.register(interval_ms=0, overlap=OverlapPolicy.SKIP)
+    await bench.move(FlowStatus.RUNNING)
+    by_hand = await bench.begun()
+    wish = await bench.scheduled(bench.now, shape=shape(runs_once=True))
+    answer = await bench.begin(wish)
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.OVERLAP, 0)
+    await bench.end(by_hand)
+    answer = await bench.begin(wish)
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.BEGUN, 0)
+    assert answer.state is not None
+    assert answer.state.facts.runs_once
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [(CycleStatus.COMPLETED, FlowStatus.COMPLETED), (CycleStatus.FAILED, FlowStatus.FAILED)]
+)
+async def test_the_end_of_its_one_cycle_ends_a_flow_that_runs_once(
+    bench: Bench, ending: CycleStatus, status: FlowStatus
+) -> None:
+    await bench.register(interval_ms=0)
+    await bench.move(FlowStatus.RUNNING)
+    by_hand = await bench.begun(bench.request(shape=shape(runs_once=True)))
+    await bench.end(by_hand, ending)
+    assert (await bench.flow()).status is FlowStatus.RUNNING
+    state = await bench.begun(await bench.scheduled(bench.now, shape=shape(runs_once=True)))
+    await bench.end(state, ending)
+    assert (await bench.flow()).status is status
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.flow()).status is FlowStatus.RUNNING
+
+
+async def test_a_stopped_flow_that_runs_once_stays_stopped(bench: Bench) -> None:
+    await bench.register(interval_ms=0)
+    await bench.move(FlowStatus.RUNNING)
+    state = await bench.begun(await bench.scheduled(bench.now, shape=shape(runs_once=True)))
+    await bench.move(FlowStatus.STOPPED)
+    await bench.end(await bench.state(state.name), CycleStatus.CANCELLED)
+    assert (await bench.flow()).status is FlowStatus.STOPPED
+
+
+async def test_a_definition_that_is_not_current_begins_nothing(bench: Bench) -> None:
+    await bench.register()
+    await bench.register(digest="d2")
+    answer = await bench.begin(bench.request(shape=shape(revision=1)))
+    assert (answer.outcome, answer.revision) == (BeginOutcome.REVISION_CHANGED, 2)
+    assert (await bench.begin(bench.request(shape=shape(revision=2)))).outcome is BeginOutcome.BEGUN
+
+
+async def test_a_flow_that_is_being_deleted_begins_nothing(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.DELETING)
+    assert (await bench.begin()).outcome is BeginOutcome.DELETING
+
+
+async def test_a_repeated_request_gets_the_first_cycle(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    first = await bench.begin(bench.request(request=request_of("r")))
+    again = await bench.begin(bench.request(request=request_of("r")))
+    assert (again.outcome, again.run, again.run_id) == (BeginOutcome.DUPLICATE, first.run, first.run_id)
+    reused = await bench.begin(bench.request(request=request_of("r", "other payload")))
+    assert reused.outcome is BeginOutcome.REUSED
+    assert (await bench.flow()).last_cycle == 0
+
+
+async def test_a_refused_request_may_be_repeated(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    first = await bench.begun()
+    assert (await bench.begin(bench.request(request=request_of("r")))).outcome is BeginOutcome.OVERLAP
+    await bench.end(first)
+    assert (await bench.begin(bench.request(request=request_of("r")))).outcome is BeginOutcome.BEGUN
+
+
+async def test_a_run_gives_way_to_somebody_elses_under_its_name(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    await bench.move(FlowStatus.RUNNING)
+    wish = await bench.scheduled(bench.now, request=request_of("r"))
+    first = await bench.begun(wish)
+    moved = await bench.scheduled(bench.now, run_id=wish.run_id, replaces=first.name.cycle, at_least=7)
+    second = await bench.begun(moved)
+    assert second.name == RunName("f", 7)
+    assert await bench.stores.states.load(first.name) is None
+    assert await bench.stores.cycles.node_ids(first.name) == frozenset()
+    assert names(await bench.stores.cycles.newest("f", None, 9)) == [7]
+    assert (await bench.flow()).running_cycles == 1
+    again = await bench.begin(await bench.scheduled(bench.now))
+    assert (again.outcome, again.run) == (BeginOutcome.DUPLICATE, second.name)
+    assert (await bench.begin(bench.request(request=request_of("r")))).run == second.name
+
+
+async def test_only_its_own_run_gives_way(bench: Bench) -> None:
+    await bench.register()
+    first = await bench.begun()
+    await bench.begun(bench.request(replaces=first.name.cycle))
+    assert (await bench.state(first.name)).facts.run_id == first.facts.run_id
+
+
+async def test_an_overtaken_owner_begins_and_writes_nothing(bench: Bench) -> None:
+    await bench.register()
+    partition = partition_of("f")
+    old = await bench.stores.partitions.take(partition)
+    assert (await bench.begin(epoch=old)).outcome is BeginOutcome.BEGUN
+    state = await bench.state(RunName("f", 0))
+    new = await bench.stores.partitions.take(partition, force=True)
+    assert (await bench.begin(epoch=old)).outcome is BeginOutcome.OVERTAKEN
+    assert (await bench.end(state, epoch=old)).outcome is UpdateOutcome.OVERTAKEN
+    assert (await bench.flow()).last_cycle == 0
+    assert (await bench.end(state, epoch=new)).ok
+
+
+async def test_only_what_is_of_a_lost_partition_is_refused(bench: Bench) -> None:
+    flows = [f"flow{n}" for n in range(6)]
+    for flow_id in flows:
+        await bench.register(flow_id)
+    lost = partition_of(flows[2])
+    epochs = {partition: await bench.stores.partitions.take(partition) for partition in map(partition_of, flows)}
+    await bench.stores.partitions.take(lost, force=True)
+    answers = await bench.stores.cycles.begin([bench.request(flow_id) for flow_id in flows], epochs)
+    expected = [BeginOutcome.OVERTAKEN if partition_of(flow_id) == lost else BeginOutcome.BEGUN for flow_id in flows]
+    assert [answer.outcome for answer in answers] == expected
+    assert {BeginOutcome.OVERTAKEN, BeginOutcome.BEGUN} == set(expected)
+
+
+async def test_an_open_run_is_looked_after_until_it_ends(bench: Bench) -> None:
+    await bench.register()
+    partition = partition_of("f")
+    state = await bench.begun()
+    check = (await bench.stores.open_runs.check([partition], 9))[partition]
+    assert (check.due, check.next_ms) == ((), bench.now + CHECK_IN)
+    bench.clock.advance(CHECK_IN)
+    assert (await bench.stores.open_runs.check([partition], 9))[partition].due == (state.name,)
+    await bench.stores.open_runs.postpone({state.name: 100})
+    assert (await bench.stores.open_runs.check([partition], 9))[partition].next_ms == bench.now + 100
+    assert await bench.stores.open_runs.of_flow("f", 9) == [state.name]
+    await bench.end(state)
+    await bench.stores.open_runs.postpone({state.name: 100})
+    check = (await bench.stores.open_runs.check([partition], 9))[partition]
+    assert (check.due, check.next_ms) == ((), None)
+    assert await bench.stores.open_runs.of_flow("f", 9) == []
+
+
+async def test_an_open_entry_without_record_can_be_forgotten(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    await bench.stores.open_runs.forget(state.name)
+    partition = partition_of("f")
+    assert (await bench.stores.open_runs.check([partition], 9))[partition].next_ms is None
+    assert (await bench.flow()).running_cycles == 0
+
+
+async def test_the_longest_due_come_first_and_no_more_than_asked_for(bench: Bench) -> None:
+    await bench.register()
+    partition = partition_of("f")
+    runs = []
+    for _ in range(4):
+        runs.append((await bench.begun()).name)
+        bench.clock.advance(10)
+    bench.clock.advance(CHECK_IN)
+    check = (await bench.stores.open_runs.check([partition], 3))[partition]
+    assert check.due == tuple(runs[:3])
+    assert check.next_ms is not None
+    assert check.next_ms <= bench.now
+
+
+async def test_logs_stay_for_the_newest_five_cycles(bench: Bench) -> None:
+    await bench.register()
+    for number in range(7):
+        await bench.end(await bench.begun(), log=f"Cycle {number} completed")
+    kept = [cycle for cycle in range(7) if await bench.lines(cycle)]
+    assert kept == [2, 3, 4, 5, 6]
+    (first, last) = await bench.stores.logs.read("f", 6)
+    assert (first.text, last.text) == ("Starting cycle 6", "Cycle 6 completed")
+    assert (first.level.value, first.source.value, first.at_ms) == ("INFO", "scheduler", bench.now)
+    assert first.log_id != last.log_id
+    assert await bench.stores.logs.read("none", 0) == []

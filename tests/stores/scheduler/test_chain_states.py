@@ -1,0 +1,214 @@
+"""Chain states under compare-and-set: the contract of ChainStateRepository."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.servers import RedisServer
+from tests.stores.scheduler.bench import Bench, names, shape
+from tradewind.scheduler.domain.chain_state import (
+    REASON,
+    STATUS,
+    STOP,
+    SUBMITTED,
+    ChainState,
+    ComponentEnd,
+    StopRequest,
+    UpdateOutcome,
+    component_field,
+)
+from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.use_cases.update_state import update_state
+from tradewind.server.partitions import partition_of
+
+
+async def test_loading_what_is_not_there_makes_nothing(bench: Bench, server: RedisServer | None) -> None:
+    assert await bench.stores.states.load(RunName("f", 0)) is None
+    assert await bench.stores.states.load_many([]) == []
+    if server is not None:
+        assert await server.keys() == []
+
+
+async def test_loading_twice_gives_the_same(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    other = await bench.begun()
+    assert await bench.state(state.name) == state
+    found = await bench.stores.states.load_many([other.name, RunName("f", 77), state.name])
+    assert found == [other, None, state]
+
+
+async def test_the_store_raises_the_version(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    result = await bench.write(state, "one")
+    assert (result.outcome, result.version, result.end_ms) == (UpdateOutcome.OK, 2, 0)
+    assert await bench.state(state.name) == replace(state, version=2, reason="one")
+
+
+@pytest.mark.parametrize("version", [0, 2, 17])
+async def test_another_version_is_a_conflict_and_writes_nothing(bench: Bench, version: int) -> None:
+    await bench.register()
+    state = await bench.begun()
+    result = await bench.write(replace(state, version=version), "stale")
+    assert (result.outcome, result.version) == (UpdateOutcome.CONFLICT, 1)
+    assert await bench.state(state.name) == state
+
+
+@pytest.mark.parametrize("version", [0, 1, 17])
+async def test_no_write_brings_an_absent_record_into_being(
+    bench: Bench, server: RedisServer | None, version: int
+) -> None:
+    await bench.register()
+    state = await bench.begun()
+    ghost = replace(state, name=RunName("f", 5), version=version)
+    assert (await bench.write(ghost, "late")).outcome is UpdateOutcome.MISSING
+    assert (await bench.end(ghost, log="late")).outcome is UpdateOutcome.MISSING
+    assert await bench.stores.states.load(ghost.name) is None
+    assert await bench.lines(5) == []
+
+
+async def test_a_state_of_another_run_under_the_same_name_is_missing(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    other = replace(state, facts=replace(state.facts, run_id="another"))
+    assert (await bench.write(other, "mine")).outcome is UpdateOutcome.MISSING
+
+
+async def test_only_the_named_fields_are_written(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    stop = StopRequest("ada", "why not", bench.now, timeout=True)
+    wished = replace(state, reason="a b", stop=stop, submitted_ms=5, components={"0": ComponentEnd(1, 2, 3, 4, 5)})
+    fields = {REASON: {"reason": "a b"}, STOP: {"stop": stop}, SUBMITTED: {"submitted_ms": 5}}
+    expected = state
+    for version, (field, written) in enumerate(fields.items(), start=1):
+        assert (await bench.stores.states.try_update(replace(wished, version=version), {field})).ok
+        expected = replace(expected, version=version + 1, **written)  # type: ignore[arg-type]
+        assert await bench.state(state.name) == expected
+    result = await bench.stores.states.try_update(replace(wished, version=4), {component_field("0")})
+    assert result.ok
+    assert (await bench.state(state.name)).components == {"0": ComponentEnd(1, 2, 3, 4, 5)}
+
+
+async def test_an_unknown_field_is_a_mistake(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    with pytest.raises(ValueError, match="colour"):
+        await bench.stores.states.try_update(state, {"colour"})
+
+
+async def test_components_come_in_one_by_one(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    await bench.fold(state, {"1": ComponentEnd(completed=3, sinks_completed=1)})
+    state = await bench.state(state.name)
+    assert not state.all_finished
+    await bench.fold(state, {"0": ComponentEnd(failed=1, skipped=2)})
+    state = await bench.state(state.name)
+    assert state.all_finished
+    assert state.counts() == ComponentEnd(3, 1, 0, 2, 1)
+
+
+@pytest.mark.parametrize("status", [status for status in CycleStatus if is_terminal(status)])
+async def test_a_terminal_status_is_never_left(bench: Bench, status: CycleStatus) -> None:
+    await bench.register()
+    state = await bench.begun()
+    bench.clock.advance(9)
+    result = await bench.end(state, status, log="over")
+    assert (result.outcome, result.version, result.end_ms) == (UpdateOutcome.OK, 2, bench.now)
+    ended = await bench.state(state.name)
+    assert (ended.status, ended.end_ms) == (status, bench.now)
+    for version in (0, 1, 2, 3):
+        late = replace(ended, version=version)
+        assert (await bench.write(late, "late")).outcome is UpdateOutcome.TERMINAL
+        assert (await bench.end(late, CycleStatus.COMPLETED)).outcome is UpdateOutcome.TERMINAL
+    assert await bench.state(state.name) == ended
+    assert await bench.lines(0) == ["Starting cycle 0", "over"]
+
+
+async def test_an_ended_run_is_open_no_more_and_its_records_expire(bench: Bench, server: RedisServer | None) -> None:
+    await bench.register()
+    state = await bench.begun()
+    await bench.end(state)
+    assert (await bench.flow()).running_cycles == 0
+    if server is not None:
+        lasting = [key for key in await server.lasting_keys() if ":cycle:" in key or ":logs:" in key]
+        assert lasting == []
+    else:
+        bench.clock.advance(7 * 24 * 3600 * 1000)
+        assert await bench.stores.states.load(state.name) is None
+
+
+async def test_folding_and_ending_are_one_write_and_many_runs_go_together(bench: Bench) -> None:
+    await bench.register()
+    states = [await bench.begun() for _ in range(3)]
+    updates = [
+        RunUpdate(
+            replace(state, components={"0": ComponentEnd(2)}, status=CycleStatus.COMPLETED),
+            (component_field("0"), STATUS),
+            log=LogText(LogLevel.INFO, f"Cycle {state.name.cycle} completed"),
+        )
+        for state in states
+    ]
+    stale = RunUpdate(replace(states[0], version=9, reason="x"), (REASON,))
+    results = await bench.stores.states.update_many([*updates, stale])
+    assert [result.outcome.value for result in results] == ["ok", "ok", "ok", "terminal"]
+    for state in await bench.stores.cycles.newest("f", None, 9):
+        assert state.status is CycleStatus.COMPLETED
+        assert state.components == {"0": ComponentEnd(2)}
+        assert await bench.lines(state.name.cycle) == [
+            f"Starting cycle {state.name.cycle}",
+            f"Cycle {state.name.cycle} completed",
+        ]
+
+
+async def test_a_write_may_say_when_to_look_again(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    update = RunUpdate(replace(state, submitted_ms=bench.now), {SUBMITTED}, check_in_ms=777)
+    await bench.stores.states.update_many([update])
+    check = (await bench.stores.open_runs.check([partition_of("f")], 9))[partition_of("f")]
+    assert check.next_ms == bench.now + 777
+
+
+async def test_the_oldest_ended_cycles_beyond_keep_cycles_go(bench: Bench, server: RedisServer | None) -> None:
+    await bench.register()
+    lasting = await bench.begun(bench.request(shape=shape(keep_cycles=3)))
+    for _ in range(8):
+        await bench.end(await bench.begun(bench.request(shape=shape(keep_cycles=3))))
+    assert names(await bench.stores.cycles.newest("f", None, 99)) == [8, 7, 6, 0]
+    await bench.end(lasting)
+    assert names(await bench.stores.cycles.newest("f", None, 99)) == [8, 7, 6]
+    if server is not None:
+        kept = [key for key in await server.keys() if ":cycle:" in key and not key.endswith(":nodes")]
+        assert len(kept) == 3
+
+
+async def test_more_old_cycles_than_one_step_removes_go_little_by_little(bench: Bench) -> None:
+    await bench.register()
+    for _ in range(30):
+        await bench.end(await bench.begun())
+    for expected in (21, 12, 3, 1):
+        await bench.end(await bench.begun(bench.request(shape=shape(keep_cycles=1))))
+        assert len(await bench.stores.cycles.newest("f", None, 99)) == expected
+
+
+async def test_no_increment_of_fifty_writers_is_lost(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+
+    def one_more(current: ChainState) -> tuple[ChainState, set[str]]:
+        return replace(current, submitted_ms=current.submitted_ms + 1), {SUBMITTED}
+
+    async def increment() -> None:
+        for _ in range(20):
+            await update_state(bench.stores.states, state.name, one_more, deadline_s=60)
+
+    await asyncio.gather(*(increment() for _ in range(50)))
+    state = await bench.state(state.name)
+    assert (state.submitted_ms, state.version) == (1000, 1001)

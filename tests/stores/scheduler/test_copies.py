@@ -1,0 +1,24 @@
+"""What goes into a store and comes out of it is a copy: changing it changes nothing on record."""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import cast
+
+from tests.stores.scheduler.bench import Bench
+from tradewind.scheduler.domain.chain_state import ComponentEnd, component_field
+
+
+async def test_a_state_that_was_written_or_loaded_may_be_changed(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    written = {"0": ComponentEnd(completed=1)}
+    result = await bench.stores.states.try_update(replace(state, components=written), {component_field("0")})
+    assert result.ok
+    written["0"] = ComponentEnd(failed=9)
+    written["1"] = ComponentEnd(failed=9)
+    loaded = cast(dict[str, ComponentEnd], (await bench.state(state.name)).components)
+    assert loaded == {"0": ComponentEnd(completed=1)}
+    # What cannot be changed at all is as good as a copy.
+    with suppress(TypeError):
+        loaded["1"] = ComponentEnd(failed=9)
+    assert (await bench.state(state.name)).components == {"0": ComponentEnd(completed=1)}

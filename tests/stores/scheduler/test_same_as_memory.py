@@ -1,0 +1,296 @@
+"""The same random operations drive memory and Redis, which must answer alike all the time."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+
+from tests.servers import RedisServer
+from tests.stores.scheduler.bench import (
+    CHECK_IN,
+    MINUTE,
+    Stores,
+    memory_stores,
+    redis_stores,
+    registration,
+    request_of,
+    shape,
+)
+from tradewind.scheduler.domain.beginning import BeginRequest
+from tradewind.scheduler.domain.chain_state import (
+    REASON,
+    STATUS,
+    STOP,
+    SUBMITTED,
+    ChainState,
+    ComponentEnd,
+    CycleOrigin,
+    StopRequest,
+    component_field,
+)
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange
+from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import PARTITIONS, partition_of
+
+IDS = ["a", "b", "c.d"]
+EVERYWHERE = range(PARTITIONS)
+LEASE_MS = 10**9
+"""A lease lapses by the store's own clock, not by the test's."""
+
+ids = st.sampled_from(IDS)
+intervals = st.sampled_from([0, 700, MINUTE])
+overlaps = st.sampled_from(list(OverlapPolicy))
+keeps = st.sampled_from([1, 3])
+users = st.sampled_from(["", "u"])
+digests = st.sampled_from(["d1", "d2", "d3"])
+requests = st.sampled_from([None, None, None, ("r1", "p"), ("r2", "p"), ("r1", "q")])
+statuses = st.sampled_from([FlowStatus.RUNNING, FlowStatus.RUNNING, FlowStatus.STOPPED, FlowStatus.DELETING])
+offsets = st.sampled_from([-1, 0, 0, 0, 0, 1])
+endings = st.sampled_from([status for status in CycleStatus if status is not CycleStatus.RUNNING])
+ends = st.builds(ComponentEnd, *(st.integers(0, 3) for _ in range(5)))
+components = st.dictionaries(st.sampled_from(["0", "1"]), ends, min_size=1)
+seldom = st.sampled_from([0, 0, 0, 1])
+picks = st.integers(0, 9)
+
+
+class Twins(RuleBasedStateMachine):
+    """Memory and one Redis under one clock."""
+
+    def __init__(self, server: RedisServer) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.server = server
+        self.clock = ManualClock()
+        self.memory = memory_stores(self.clock, LEASE_MS)
+        self.numbers = itertools.count()
+        self.seen: dict[RunName, ChainState] = {}
+        self.epochs: dict[int, int] = {}
+        self.run(server.flush())
+        self.redis = self.run(self.connected())
+
+    async def connected(self) -> Stores:
+        return redis_stores(self.server, self.clock, LEASE_MS)
+
+    def run(self, awaitable: Awaitable[Any]) -> Any:
+        async def waiting() -> Any:
+            return await awaitable
+
+        return self.runner.run(waiting())
+
+    def teardown(self) -> None:
+        self.run(self.server.close_clients())
+        self.runner.close()
+
+    def both(self, call: Callable[[Stores], Awaitable[Any]]) -> Any:
+        expected = self.run(call(self.memory))
+        found = self.run(call(self.redis))
+        assert found == expected
+        return found
+
+    def flow(self, flow_id: str) -> FlowRecord | None:
+        (found,) = self.run(self.memory.flows.find([flow_id]))
+        return found  # type: ignore[no-any-return]
+
+    def picked(self, pick: int) -> ChainState:
+        return list(self.seen.values())[-1 - pick % len(self.seen)]
+
+    def refresh(self) -> None:
+        """Remember the newest states, without forgetting those of runs that are gone."""
+        for flow_id in IDS:
+            for state in self.run(self.memory.cycles.newest(flow_id, None, 50)):
+                self.seen[state.name] = state
+
+    @initialize(overlap=overlaps)
+    def begin_with_flows(self, overlap: OverlapPolicy) -> None:
+        for flow_id in IDS:
+            made = registration(flow_id, overlap=overlap)
+            self.both(lambda store, made=made: store.flows.register(made))  # type: ignore[misc]
+
+    @rule(flow_id=ids, digest=digests, interval=intervals, overlap=overlaps, keep=keeps, user=users, request=requests)
+    def register(
+        self,
+        flow_id: str,
+        digest: str,
+        interval: int,
+        overlap: OverlapPolicy,
+        keep: int,
+        user: str,
+        request: tuple[str, str] | None,
+    ) -> None:
+        made = registration(
+            flow_id,
+            digest=digest,
+            config_json=f"config {digest}",
+            interval_ms=interval,
+            overlap=overlap,
+            keep_cycles=keep,
+            user_id=user,
+            request=request_of(request[0], f"register-{request[1]}") if request else None,
+        )
+        self.both(lambda store: store.flows.register(made))
+
+    @rule(flow_id=ids, status=statuses, later=st.sampled_from([0, 5000]), reason=st.sampled_from(["", "a ü b"]))
+    def change_status(self, flow_id: str, status: FlowStatus, later: int, reason: str) -> None:
+        allowed = tuple(current for current in FlowStatus if status in MOVES[current])
+        start_at = self.clock.now_ms() + later if later else 0
+        change = StatusChange(flow_id, status, allowed, start_at, "me", reason)
+        self.both(lambda store: self.sorted_answer(store, change))
+        self.refresh()
+
+    @staticmethod
+    async def sorted_answer(store: Stores, change: StatusChange) -> Any:
+        answer = await store.flows.change_status(change)
+        return replace(answer, stopping=tuple(sorted(answer.stopping)))
+
+    @rule(flow_id=ids, steps=st.integers(1, 3))
+    def remove(self, flow_id: str, steps: int) -> None:
+        for _ in range(steps):
+            self.both(lambda store: store.flows.remove_step(flow_id, 2))
+
+    @rule(flow_id=ids)
+    def raise_schedule_epoch(self, flow_id: str) -> None:
+        self.both(lambda store: store.flows.raise_schedule_epoch(flow_id))
+
+    @rule(flow_id=ids, offset=offsets)
+    def settle(self, flow_id: str, offset: int) -> None:
+        flow = self.flow(flow_id)
+        epoch = flow.schedule_epoch + offset if flow else 0
+        self.both(lambda store: store.outbox.settle(flow_id, epoch))
+
+    @rule(flow_id=ids, delay=st.sampled_from([0, 500]))
+    def postpone_outbox(self, flow_id: str, delay: int) -> None:
+        self.both(lambda store: store.outbox.postpone(flow_id, delay))
+
+    def wish(self, flow_id: str, **changes: Any) -> BeginRequest:
+        flow = self.flow(flow_id)
+        revision = flow.revision if flow else 1
+        keep = flow.keep_cycles if flow else 1
+        once = flow is not None and flow.interval_ms == 0
+        made = shape(flow_id, revision, keep_cycles=keep, runs_once=once, timeout_ms=0 if once else 9000)
+        wish = BeginRequest(made, f"run{next(self.numbers)}", CycleOrigin.RUN_FLOW, CHECK_IN)
+        return replace(wish, **changes)
+
+    def begin(self, *wishes: BeginRequest) -> None:
+        epochs = self.epochs
+        self.both(lambda store: store.cycles.begin(wishes, epochs))
+        self.refresh()
+
+    @rule(flow_ids=st.lists(ids, min_size=1, max_size=3), request=requests, inputs=st.sampled_from(["", '{"a":"ü"}']))
+    def begin_now(self, flow_ids: list[str], request: tuple[str, str] | None, inputs: str) -> None:
+        remembered = request_of(*request) if request else None
+        self.begin(*(self.wish(flow_id, request=remembered, inputs_json=inputs) for flow_id in flow_ids))
+
+    @rule(
+        flow_id=ids, tick=st.integers(-3, 1), older=st.sampled_from([0, 0, 0, 1]), stale=st.sampled_from([0, 0, 0, 1])
+    )
+    def begin_on_schedule(self, flow_id: str, tick: int, older: int, stale: int) -> None:
+        flow = self.flow(flow_id)
+        if flow is None:
+            return
+        wish = self.wish(
+            flow_id,
+            origin=CycleOrigin.SCHEDULE,
+            planned_ms=self.clock.now_ms() + tick * max(flow.interval_ms, 1),
+            schedule_epoch=flow.schedule_epoch - older,
+        )
+        self.begin(replace(wish, shape=replace(wish.shape, revision=wish.shape.revision - stale)))
+
+    @precondition(lambda self: self.seen)
+    @rule(pick=st.integers(0, 1), least=st.sampled_from([0, 9]), scheduled=st.booleans())
+    def begin_again(self, pick: int, least: int, scheduled: bool) -> None:
+        state = self.picked(pick)
+        if state.status is not CycleStatus.RUNNING:
+            return
+        changes: dict[str, Any] = {"run_id": state.facts.run_id, "replaces": state.name.cycle, "at_least": least}
+        if scheduled and state.facts.origin is CycleOrigin.SCHEDULE:
+            changes |= {"origin": CycleOrigin.SCHEDULE, "planned_ms": state.facts.planned_ms}
+        self.begin(self.wish(state.name.flow_id, **changes))
+
+    def write(self, *updates: RunUpdate) -> None:
+        epochs = self.epochs
+        self.both(lambda store: store.states.update_many(updates, epochs))
+        self.refresh()
+
+    @precondition(lambda self: self.seen)
+    @rule(pick=picks, offset=offsets, ended=components, check_in=st.sampled_from([-1, 0, 700]), log=st.booleans())
+    def fold(self, pick: int, offset: int, ended: dict[str, ComponentEnd], check_in: int, log: bool) -> None:
+        state = self.picked(pick)
+        new = state.with_components(ended)
+        fields = [component_field(component_id) for component_id in ended]
+        text = LogText(LogLevel.WARNING, "line  with ü") if log else None
+        self.write(RunUpdate(replace(new, version=state.version + offset), fields, check_in, text))
+
+    @precondition(lambda self: self.seen)
+    @rule(pick=picks, offset=offsets, status=endings, reason=st.sampled_from(["", "because"]))
+    def end(self, pick: int, offset: int, status: CycleStatus, reason: str) -> None:
+        state = self.picked(pick)
+        final = replace(state, version=state.version + offset, status=status, reason=reason)
+        self.write(RunUpdate(final, (STATUS, REASON), log=LogText(LogLevel.INFO, f"ended {status}")))
+
+    @precondition(lambda self: self.seen)
+    @rule(first=picks, second=picks, timeout=st.booleans())
+    def write_several(self, first: int, second: int, timeout: bool) -> None:
+        stop = StopRequest("system", "too long", self.clock.now_ms(), timeout)
+        self.write(
+            RunUpdate(replace(self.picked(first), stop=stop), (STOP,), 0),
+            RunUpdate(replace(self.picked(second), submitted_ms=self.clock.now_ms()), (SUBMITTED,), 30_000),
+        )
+
+    @precondition(lambda self: self.seen)
+    @rule(pick=picks, delay=st.sampled_from([0, 100]))
+    def postpone(self, pick: int, delay: int) -> None:
+        run = self.picked(pick).name
+        self.both(lambda store: store.open_runs.postpone({run: delay}))
+
+    @rule(flow_id=ids, force=st.booleans())
+    def own(self, flow_id: str, force: bool) -> None:
+        partition = partition_of(flow_id)
+        epoch = self.both(lambda store: store.partitions.take(partition, force=force))
+        if epoch and not force:
+            self.epochs[partition] = epoch
+
+    @rule(ms=st.sampled_from([1, 100, 699, 700, CHECK_IN, MINUTE - 1, MINUTE]))
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    @invariant()
+    def they_hold_the_same(self) -> None:
+        self.both(everything)
+
+
+async def everything(store: Stores) -> list[Any]:
+    """All that can be read."""
+    view: list[Any] = [
+        await store.flows.find(IDS),
+        await store.flows.list_ids("", 10),
+        await store.open_runs.check(EVERYWHERE, 50),
+        await store.outbox.check(EVERYWHERE, 50),
+    ]
+    for flow_id in IDS:
+        states = await store.cycles.newest(flow_id, None, 50)
+        view += [states, await store.open_runs.of_flow(flow_id, 50)]
+        for state in states:
+            lines = await store.logs.read(flow_id, state.name.cycle)
+            view.append([(line.level, line.source, line.text, line.at_ms) for line in lines])
+    return view
+
+
+def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
+    run_machine(
+        lambda: Twins(running_redis),  # type: ignore[arg-type]
+        settings=settings(
+            max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

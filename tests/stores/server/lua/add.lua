@@ -1,0 +1,3 @@
+local function add(key, amount)
+  return redis.call('INCRBY', key, amount)
+end

@@ -1,0 +1,4 @@
+--!include add
+local function bump(key, amount)
+  return add(key, amount)
+end

@@ -1,0 +1,133 @@
+"""Redis clients: every kind of URL, ACL users, refused policies, and that nothing is repeated."""
+
+import asyncio
+
+import pytest
+from redis.exceptions import ConnectionError as StoreConnectionError
+from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
+from redis.exceptions import TimeoutError as StoreTimeoutError
+
+from tests.servers import RedisServer
+from tradewind.server.redis.client import UnsafeStore, connect, require_reachable, require_safe_policy
+from tradewind.server.redis.embedded import free_port
+
+# Everything that reaches beyond a service's own keys.
+FORBIDDEN = [
+    ("SCRIPT", "FLUSH"),
+    ("FUNCTION", "FLUSH"),
+    ("FLUSHALL",),
+    ("FLUSHDB",),
+    ("CONFIG", "GET", "maxmemory"),
+    ("KEYS", "*"),
+    ("SHUTDOWN",),
+    ("SCAN", "0"),
+    ("SELECT", "0"),
+    ("RANDOMKEY",),
+    ("ACL", "LIST"),
+]
+
+
+async def test_values_come_back_as_bytes(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    await client.hset("trading_flow:{f1}:h", mapping={"a": 1, "b": "zwei"})
+    assert await client.hgetall("trading_flow:{f1}:h") == {b"a": b"1", b"b": b"zwei"}
+    assert await client.hget("trading_flow:{f1}:h", "none") is None
+
+
+async def test_a_service_touches_only_its_own_keys(redis_server: RedisServer) -> None:
+    scheduler, trigger = redis_server.connect("scheduler"), redis_server.connect("trigger")
+    assert await scheduler.set("trading_flow:{f1}:flow:a", "1")
+    assert await trigger.set("trading_flow:{t1}:trigger:a", "1")
+    for client, key in [
+        (scheduler, "trading_flow:{t1}:trigger:a"),
+        (trigger, "trading_flow:{f1}:flow:a"),
+        (redis_server.connect("registry"), "trading_flow:{s0}:node_tasks:a"),
+        (redis_server.connect("node_task_manager"), "other:{s0}:node_tasks:a"),
+    ]:
+        with pytest.raises(NoPermissionError):
+            await client.get(key)
+
+
+@pytest.mark.parametrize("command", FORBIDDEN, ids=" ".join)
+async def test_a_service_cannot_reach_everybodys_keys(redis_server: RedisServer, command: tuple[str, ...]) -> None:
+    address = redis_server.nodes[0].url_for("scheduler")
+    client = connect(address)
+    try:
+        with pytest.raises(NoPermissionError):
+            await client.execute_command(*command)
+    finally:
+        await client.aclose()
+
+
+async def test_a_service_publishes_only_on_its_own_channels(redis_server: RedisServer) -> None:
+    client = redis_server.connect("node_task_manager")
+    assert await client.publish("trading_flow:{s0}:wake", "1") == 0
+    with pytest.raises(NoPermissionError):
+        await client.publish("trading_flow:{f0}:wake", "1")
+
+
+async def test_callers_wait_for_a_connection_when_all_are_in_use(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler", max_connections=2)
+    keys = [f"trading_flow:{{f0}}:{n}" for n in range(50)]
+    assert all(await asyncio.gather(*(client.set(key, "1") for key in keys)))
+
+
+async def test_a_read_may_block_longer_than_a_command_may_take(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler", blocking=True, block_s=30, socket_timeout_s=0.2)
+    assert not await client.xread({"trading_flow:{f0}:stream": "$"}, block=400)
+
+
+async def test_a_slow_command_is_given_up_and_not_sent_again(redis_server: RedisServer) -> None:
+    client = redis_server.connect(socket_timeout_s=0.05)
+    key = "trading_flow:{f0}:slow"
+    # Counts, then keeps the server busy until the answer comes too late.
+    script = "redis.call('INCR', KEYS[1]) for i = 1, 3e7 do end return 1"
+    with pytest.raises(StoreTimeoutError):
+        await client.eval(script, 1, key)
+    patient = redis_server.connect()
+    assert await patient.get(key) == b"1"
+
+
+async def test_a_store_that_evicts_is_refused(redis_server: RedisServer) -> None:
+    admin = redis_server.connect()
+    await require_safe_policy(admin)
+    for node in redis_server.nodes[-1:]:
+        await redis_server.on_node(node, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(UnsafeStore, match=r'maxmemory-policy is "allkeys-lru"\): set it to "noeviction"'):
+            await require_safe_policy(admin)
+        # A service's user may not look; its operator sees to it.
+        await require_safe_policy(redis_server.connect("scheduler"))
+    finally:
+        for node in redis_server.nodes[-1:]:
+            await redis_server.on_node(node, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+async def test_a_wrong_password_is_told_in_a_sentence(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler", password="wrong")
+    with pytest.raises(ConnectionError, match=r"the store does not answer: \w"):
+        await require_reachable(client)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+async def test_nobody_there_is_an_error_at_once(scheme: str) -> None:
+    client = connect(f"{scheme}://127.0.0.1:{free_port()}")
+    try:
+        with pytest.raises((RedisError, RedisClusterException)) as caught:
+            await client.ping()
+        assert isinstance(caught.value, StoreConnectionError | RedisClusterException)
+        with pytest.raises(
+            ConnectionError, match=r"the store does not answer: .*; start it, or set TRADEWIND_STORE_URL"
+        ):
+            await require_reachable(client)
+    finally:
+        await client.aclose()
+
+
+async def test_sentinels_that_are_away_are_an_error_at_once() -> None:
+    client = connect(f"redis+sentinel://127.0.0.1:{free_port()}/primary")
+    try:
+        with pytest.raises(StoreConnectionError, match="No master found for 'primary'"):
+            await client.ping()
+    finally:
+        await client.aclose()

@@ -1,0 +1,167 @@
+"""The embedded store: its files, its lock, its users, and that it dies with its owner."""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from redis.exceptions import AuthenticationError
+
+from tests.waiting import until
+from tradewind.server.redis.acl import AclUser
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError
+
+USER = AclUser("scheduler", ("trading_flow:{f*",), ("trading_flow:{f*",))
+KEY = "trading_flow:{f1}:kept"
+
+OWNER = """
+import asyncio, sys, time
+from tradewind.server.redis.embedded import EmbeddedStore
+
+async def own():
+    store = EmbeddedStore(sys.argv[1])
+    await store.start()
+    print(store.pid, flush=True)
+
+asyncio.run(own())
+time.sleep(600)
+"""
+
+
+async def set_and_get(store: EmbeddedStore, user: str, value: str | None) -> bytes | None:
+    client = connect(store.url_for(user))
+    try:
+        if value is not None:
+            await client.set(KEY, value)
+        return await client.get(KEY)
+    finally:
+        await client.aclose()
+
+
+async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    for value in ("first", None):
+        store = EmbeddedStore(tmp_path / "data", acl_users=[USER])
+        await store.start()
+        assert store.pid is not None
+        try:
+            assert await set_and_get(store, "scheduler", value) == b"first"
+        finally:
+            await store.stop()
+        assert store.pid is None
+
+
+async def test_only_people_of_this_machine_with_a_password_get_in(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path, acl_users=[USER])
+    await store.start()
+    try:
+        assert store.url_for("scheduler").split("@")[1] == f"127.0.0.1:{store.port}"
+        nobody = connect(f"redis://127.0.0.1:{store.port}")
+        with pytest.raises(AuthenticationError):
+            await nobody.ping()
+        await nobody.aclose()
+        for name in ("passwords.json", "users.acl"):
+            assert (tmp_path / name).stat().st_mode & 0o077 == 0
+        passwords = json.loads((tmp_path / "passwords.json").read_text())
+        assert passwords.keys() == {"admin", "scheduler"}
+        assert not any(password in (tmp_path / "users.acl").read_text() for password in passwords.values())
+    finally:
+        await store.stop()
+
+
+async def test_passwords_last_and_new_users_join_them(tmp_path: Path) -> None:
+    first = EmbeddedStore(tmp_path, acl_users=[USER])
+    await first.start()
+    await first.stop()
+    second = EmbeddedStore(tmp_path, acl_users=[USER, AclUser("registry", ("trading_flow:{registry}*",))])
+    await second.start()
+    await second.stop()
+    assert second.password_of("scheduler") == first.password_of("scheduler")
+    assert second.password_of("registry") not in (first.password_of("scheduler"), first.password_of("admin"))
+
+
+async def test_a_unix_socket_in_place_of_a_port(tmp_path: Path) -> None:
+    # Under pytest's own directory the path would be too long on some machines.
+    with tempfile.TemporaryDirectory() as short:
+        store = EmbeddedStore(tmp_path, unix_socket=Path(short) / "store.sock", acl_users=[USER])
+        await store.start()
+        try:
+            assert store.url_for("scheduler").startswith("unix://scheduler:")
+            assert await set_and_get(store, "scheduler", "x") == b"x"
+        finally:
+            await store.stop()
+
+
+def test_a_socket_path_that_no_system_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedStoreError, match="longer than 107 bytes"):
+        EmbeddedStore(tmp_path, unix_socket=tmp_path / ("x" * 108))
+
+
+async def test_a_directory_in_use_names_its_owner(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    try:
+        with pytest.raises(EmbeddedStoreError, match=rf"{tmp_path} is in use by process {os.getpid()}: stop that one"):
+            await EmbeddedStore(tmp_path, lock_wait_s=0.1).start()
+        with pytest.raises(EmbeddedStoreError, match="running already"):
+            await store.start()
+    finally:
+        await store.stop()
+        await store.stop()
+
+
+async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    first = EmbeddedStore(tmp_path / "a")
+    await first.start()
+    try:
+        second = EmbeddedStore(tmp_path / "b", port=first.port)
+        with pytest.raises(EmbeddedStoreError, match=r"(?i)address already in use"):
+            await second.start()
+        # What failed to start has let go of its directory.
+        second.port = 0
+        await second.start()
+        await second.stop()
+    finally:
+        await first.stop()
+
+
+async def test_a_program_that_is_no_store_is_told_with_what_it_said(tmp_path: Path) -> None:
+    program = tmp_path / "not-a-store"
+    program.write_text("#!/bin/sh\necho I am a shell script\nexit 3\n")
+    program.chmod(0o700)
+    with pytest.raises(EmbeddedStoreError, match="I am a shell script"):
+        await EmbeddedStore(tmp_path / "data", binary=program).start()
+
+
+async def test_a_store_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
+    program = tmp_path / "sleeper"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o700)
+    store = EmbeddedStore(tmp_path / "data", binary=program)
+    with pytest.raises(EmbeddedStoreError, match="did not answer in time"):
+        await store.start(timeout_s=0.3)
+    assert store.pid is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
+async def test_the_store_dies_with_a_killed_owner_and_the_next_one_takes_over(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER, str(tmp_path)]
+    owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert owner.stdout is not None
+    server = int(await owner.stdout.readline())
+    owner.kill()
+    await owner.wait()
+    store = EmbeddedStore(tmp_path)
+    await store.start()
+    await store.stop()
+
+    def gone() -> bool:
+        try:
+            return Path(f"/proc/{server}/stat").read_text().split()[2] == "Z"
+        except FileNotFoundError:
+            return True
+
+    await until(gone, "the first owner's server has ended")

@@ -1,0 +1,118 @@
+"""Scripts on one connection, many at once: every call gets its own reply, whatever becomes of the others."""
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisClusterException, ResponseError
+
+from tests.servers import RedisServer
+from tests.waiting import until
+from tradewind.server.redis.script import Script
+
+KEY = "trading_flow:{f1}:wide"
+
+
+class Wide(msgspec.Struct, array_like=True):
+    mark: int
+    text: str
+
+
+wide = Script(__name__, "wide", Wide)
+
+
+def length_of(mark: int) -> int:
+    """Return how long a reply call number `mark` asks for: most are short, some longer than any one read."""
+    return 700_000 if mark % 40 == 0 else mark % 7 * 100
+
+
+async def call(client: Any, mark: int) -> None:
+    """Run the script and check that the reply is the one that this call asked for."""
+    reply = await wide(client, [f"trading_flow:{{f{mark % 5}}}:wide"], (mark, length_of(mark)))
+    assert (reply.mark, len(reply.text)) == (mark, length_of(mark))
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_replies_match_calls_though_others_give_up(redis_server: RedisServer, seed: int) -> None:
+    client = redis_server.connect("scheduler")
+    choice = random.Random(seed)
+    calls = [asyncio.ensure_future(call(client, mark)) for mark in range(200)]
+    for given_up in choice.sample(calls, 60):
+        # Before it is sent, while it waits, and after others have been answered.
+        await asyncio.sleep(0)
+        if choice.random() < 0.2:
+            await call(client, choice.randrange(1000, 2000))
+        given_up.cancel()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(end) for end in ends} <= {type(None), asyncio.CancelledError}
+    assert sum(end is None for end in ends) >= 140
+    await asyncio.gather(*(call(client, mark) for mark in range(200)))
+
+
+async def test_a_call_that_is_given_up_raises_at_once_and_has_run_once_at_most(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    await wide(client, [KEY], (0, 0))
+    given_up = [asyncio.ensure_future(wide(client, [KEY], (mark, 0))) for mark in range(20)]
+    await asyncio.sleep(0)
+    for one in given_up:
+        one.cancel()
+    for one in given_up:
+        with pytest.raises(asyncio.CancelledError):
+            await one
+    await wide(client, [KEY], (0, 0))
+    assert 2 <= int(await client.get(KEY) or 0) <= 22
+
+
+async def test_errors_of_some_calls_are_not_those_of_others(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    ends = await asyncio.gather(
+        *(wide(client, [KEY], (mark, 0) if mark % 2 else ("no length", "x")) for mark in range(20)),
+        return_exceptions=True,
+    )
+    assert [end.mark for end in ends if isinstance(end, Wide)] == list(range(1, 20, 2))
+    assert sum(isinstance(end, ResponseError) for end in ends) == 10
+    with pytest.raises(NoPermissionError):
+        await wide(client, ["trading_flow:{t1}:wide"], (1, 0))
+
+
+async def test_a_script_that_the_server_forgot_meanwhile_runs_once_per_call(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    await wide(client, [KEY], (0, 0))
+    for node in redis_server.nodes:
+        await redis_server.on_node(node, "SCRIPT", "FLUSH")
+    await asyncio.gather(*(wide(client, [KEY], (mark, 0)) for mark in range(30)))
+    assert await client.get(KEY) == b"31"
+
+
+async def test_first_calls_that_come_together_share_one_connection(redis_server: RedisServer) -> None:
+    await wide.load(redis_server.connect())
+    client = redis_server.connect("scheduler")
+    await asyncio.gather(*(call(client, mark) for mark in range(50)))
+    # A cluster's client has asked for the topology besides.
+    assert await connections(redis_server) <= (1 if len(redis_server.nodes) == 1 else 2 * len(redis_server.nodes))
+
+
+async def connections(redis_server: RedisServer) -> int:
+    """Return how many connections the scheduler has."""
+    lists = [await redis_server.on_node(node, "CLIENT", "LIST") for node in redis_server.nodes]
+    return sum(listed.count(b" user=scheduler ") for listed in lists)
+
+
+async def test_a_wrong_password_is_said_to_every_call(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler", password="wrong")
+    ends = await asyncio.gather(*(wide(client, [KEY], (1, 0)) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(end, AuthenticationError | RedisClusterException) for end in ends), ends
+
+
+async def test_a_closed_client_leaves_no_connection_and_may_be_used_again(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    for _ in range(2):
+        await wide(client, [KEY], (1, 0))
+        await client.aclose()
+
+        async def gone() -> bool:
+            return await connections(redis_server) == 0
+
+        await until(gone, "the store sees no connection of the scheduler")

@@ -1,0 +1,174 @@
+"""Scripts on a cluster go to the master of their slot, and follow it when it moves or dies."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from redis.crc import key_slot
+from redis.exceptions import ClusterDownError, RedisClusterException, RedisError
+from redis.exceptions import ConnectionError as StoreConnectionError
+
+from tests.servers import RedisServer, RedisServers
+from tests.waiting import until
+from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.redis.script import Script
+
+KEY = "trading_flow:{f1}:n"
+SLOT = key_slot(KEY.encode())
+
+count = Script(__name__, "count", int)
+
+
+@pytest.fixture(scope="session")
+def running(redis_servers: RedisServers) -> RedisServer:
+    """Three masters; not started by an async fixture, within whose loop no other can run."""
+    return redis_servers.get("cluster")
+
+
+@pytest_asyncio.fixture
+async def cluster(running: RedisServer) -> AsyncIterator[RedisServer]:
+    """Three masters with no keys."""
+    await running.flush()
+    yield running
+    await running.close_clients()
+
+
+async def owner_and_other(cluster: RedisServer) -> tuple[EmbeddedStore, EmbeddedStore]:
+    """Return the master that owns the slot, and one that does not."""
+    owners = {await owns(cluster, node): node for node in cluster.nodes}
+    return owners[True], owners[False]
+
+
+async def owns(cluster: RedisServer, node: EmbeddedStore) -> bool:
+    """Whether a master owns the slot by its own account."""
+    nodes: bytes = await cluster.on_node(node, "CLUSTER", "NODES")
+    return covers(next(line for line in nodes.decode().splitlines() if "myself" in line))
+
+
+def covers(line: str) -> bool:
+    """Whether a line of CLUSTER NODES names the slot."""
+    ranges = [part.partition("-") for part in line.split()[8:] if not part.startswith("[")]
+    return any(int(first) <= SLOT <= int(last or first) for first, _, last in ranges)
+
+
+async def name_of(cluster: RedisServer, node: EmbeddedStore) -> str:
+    """Return the id of a master."""
+    name: bytes = await cluster.on_node(node, "CLUSTER", "MYID")
+    return name.decode()
+
+
+async def give_slot(cluster: RedisServer, to: EmbeddedStore) -> None:
+    """Make a master the owner of the slot, which holds no key, and return when all masters say so."""
+    name = await name_of(cluster, to)
+    others = [node for node in cluster.nodes if node is not to]
+    for node in others:
+        if await owns(cluster, node):
+            # Who has imported a slot gets a newer epoch with it, so that the others do not take it back.
+            importing = ("CLUSTER", "SETSLOT", str(SLOT), "IMPORTING", await name_of(cluster, node))
+            await cluster.on_node(to, *importing)
+    for node in [to, *others]:
+        await cluster.on_node(node, "CLUSTER", "SETSLOT", str(SLOT), "NODE", name)
+
+    async def agreed() -> bool:
+        views = [await cluster.on_node(node, "CLUSTER", "NODES") for node in cluster.nodes]
+        return all(covers(line) == line.startswith(name) for view in views for line in view.decode().splitlines())
+
+    await until(agreed, "all masters name the same owner of the slot")
+
+
+async def runs_on(cluster: RedisServer, node: EmbeddedStore) -> int:
+    """Return how many EVALSHA a master was sent, redirected ones included."""
+    return await calls_of(cluster, node, "evalsha")
+
+
+async def calls_of(cluster: RedisServer, node: EmbeddedStore, command: str) -> int:
+    """Return how often a command was sent to a master, in vain or not."""
+    stats = await cluster.on_node(node, "INFO", "COMMANDSTATS")
+    found = stats.get(f"cmdstat_{command}", {})
+    return int(found.get("calls", 0)) + int(found.get("rejected_calls", 0))
+
+
+async def test_calls_follow_a_slot_that_moved_and_then_go_there_directly(cluster: RedisServer) -> None:
+    client, owner, other = cluster.connect(), *await owner_and_other(cluster)
+    assert await count(client, [KEY], [1]) == 1
+    await client.delete(KEY)
+    await give_slot(cluster, other)
+    try:
+        assert await asyncio.gather(*(count(client, [KEY], [0]) for _ in range(5))) == [0] * 5
+        asked = await runs_on(cluster, owner)
+        assert asked > 0
+        assert [await count(client, [KEY], [1]) for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert await runs_on(cluster, owner) == asked
+        await client.delete(KEY)
+    finally:
+        await give_slot(cluster, owner)
+    assert await count(client, [KEY], [1]) == 1
+
+
+async def test_calls_follow_a_slot_that_is_moving(cluster: RedisServer) -> None:
+    client, owner, other = cluster.connect(), *await owner_and_other(cluster)
+    await count.load(client)
+    assert await count(client, [KEY], [0]) == 0
+    await client.delete(KEY)
+    await cluster.on_node(other, "CLUSTER", "SETSLOT", str(SLOT), "IMPORTING", await name_of(cluster, owner))
+    await cluster.on_node(owner, "CLUSTER", "SETSLOT", str(SLOT), "MIGRATING", await name_of(cluster, other))
+    try:
+        # The key is not with the owner, so it is asked for where the slot goes.
+        assert [await count(client, [KEY], [1]) for _ in range(3)] == [1, 2, 3]
+    finally:
+        for node in (owner, other):
+            await cluster.on_node(node, "CLUSTER", "SETSLOT", str(SLOT), "STABLE")
+        await give_slot(cluster, other)
+        await client.delete(KEY)
+        await give_slot(cluster, owner)
+
+
+async def test_first_commands_that_come_together_find_their_masters(cluster: RedisServer) -> None:
+    for _ in range(5):
+        client = cluster.connect("scheduler")
+        keys = [f"trading_flow:{{f{partition}}}:n" for partition in range(12)]
+        assert await asyncio.gather(*(client.get(key) for key in keys)) == [None] * 12
+
+
+async def test_calls_to_other_masters_go_on_while_one_is_away(cluster: RedisServer) -> None:
+    client, owner = cluster.connect(socket_timeout_s=0.5, connect_timeout_s=0.5), (await owner_and_other(cluster))[0]
+    keys = [f"trading_flow:{{f{partition}}}:n" for partition in range(12)]
+    assert await asyncio.gather(*(count(client, [key], [1]) for key in keys)) == [1] * 12
+    asked = [await calls_of(cluster, node, "cluster|slots") for node in cluster.nodes]
+    assert owner.pid is not None
+    os.kill(owner.pid, signal.SIGSTOP)
+    try:
+        ends = await asyncio.gather(*(count(client, [key], [1]) for key in keys), return_exceptions=True)
+    finally:
+        os.kill(owner.pid, signal.SIGCONT)
+    assert 2 in ends
+    assert isinstance(ends[keys.index(KEY)], RedisError)
+
+    async def answers() -> bool:
+        try:
+            return await count(client, [KEY], [0]) in (1, 2)
+        except (RedisError, RedisClusterException, ClusterDownError):
+            return False
+
+    await until(answers, "the cluster is whole again", timeout=20)
+    # By then another one might have been master.
+    assert [await calls_of(cluster, node, "cluster|slots") for node in cluster.nodes] != asked
+
+
+async def test_a_lost_connection_is_not_taken_for_a_redirection(cluster: RedisServer) -> None:
+    client, owner = cluster.connect(), (await owner_and_other(cluster))[0]
+    assert await count(client, [KEY], [1]) == 1
+    assert owner.pid is not None
+    os.kill(owner.pid, signal.SIGSTOP)
+    try:
+        calls = [asyncio.ensure_future(count(client, [KEY], [1])) for _ in range(10)]
+        await asyncio.sleep(0)
+        await client.aclose()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        os.kill(owner.pid, signal.SIGCONT)
+    assert [type(end) for end in ends] == [StoreConnectionError] * 10
+    assert 1 <= await count(client, [KEY], [0]) <= 11

@@ -1,0 +1,240 @@
+"""What becomes of calls that are under way when the store dies, hangs, is demoted or talks nonsense."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import hiredis
+import pytest
+import pytest_asyncio
+from redis.exceptions import ConnectionError as StoreConnectionError
+from redis.exceptions import ReadOnlyError
+from redis.exceptions import TimeoutError as StoreTimeoutError
+
+from tests.waiting import until
+from tradewind.server.redis.client import Client, connect
+from tradewind.server.redis.embedded import EmbeddedStore, free_port
+from tradewind.server.redis.script import Script
+
+KEY = "n"
+
+count = Script(__name__, "count", int)
+
+
+@pytest_asyncio.fixture(params=["tcp", "unix"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
+    """A store of the test's own, to be stopped and killed."""
+    one = EmbeddedStore(tmp_path, unix_socket=tmp_path / "s" if request.param == "unix" else None)
+    await one.start()
+    yield one
+    await one.stop()
+
+
+@asynccontextmanager
+async def connected(url: str, **options: Any) -> AsyncIterator[Client]:
+    """A client for as long as the block runs."""
+    client = connect(url, **options)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+def under_way(client: Client, calls: int) -> list[asyncio.Task[int]]:
+    """Begin calls of a script that counts."""
+    return [asyncio.ensure_future(count(client, [KEY], [1])) for _ in range(calls)]
+
+
+def send_signal(store: EmbeddedStore, number: signal.Signals) -> None:
+    """Stop, continue or kill the store's process."""
+    assert store.pid is not None
+    os.kill(store.pid, number)
+
+
+async def test_calls_under_way_when_the_store_dies_fail_and_later_ones_connect_anew(store: EmbeddedStore) -> None:
+    async with connected(store.url_for()) as client:
+        assert await count(client, [KEY], [1]) == 1
+        send_signal(store, signal.SIGSTOP)
+        calls = under_way(client, 30)
+        await asyncio.sleep(0)
+        send_signal(store, signal.SIGKILL)
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(end) for end in ends] == [StoreConnectionError] * 30
+        await until(lambda: store.pid is None, "the store is dead")
+        with pytest.raises(StoreConnectionError, match=r"Error .* connecting to"):
+            await count(client, [KEY], [1])
+        await store.stop()
+        await store.start()
+        # It may have been killed before the first run reached its file.
+        assert await count(client, [KEY], [1]) in (1, 2)
+
+
+async def test_calls_to_a_store_that_hangs_time_out_and_run_once_at_most(store: EmbeddedStore) -> None:
+    async with connected(store.url_for(), socket_timeout_s=0.3, connect_timeout_s=0.3) as client:
+        assert await count(client, [KEY], [1]) == 1
+        send_signal(store, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            ends = await asyncio.gather(*under_way(client, 20), return_exceptions=True)
+            assert [type(end) for end in ends] == [StoreTimeoutError] * 20
+            assert 0.25 < time.monotonic() - begun < 0.3 + 1.0
+            # Now there is no connection any more, and none can be had: over a socket redis-py calls that a lost one.
+            begun = time.monotonic()
+            ends = await asyncio.gather(*under_way(client, 20), return_exceptions=True)
+            assert all(isinstance(end, StoreTimeoutError | StoreConnectionError) for end in ends), ends
+            assert 0.25 < time.monotonic() - begun < 0.3 + 0.3 + 1.0
+        finally:
+            send_signal(store, signal.SIGCONT)
+        await works(client)
+        # Those of the first time were sent, those of the second never were.
+        assert 2 <= int(await client.get(KEY) or 0) <= 1 + 20 + 1
+
+
+async def works(client: Client) -> None:
+    """Wait until a script runs again, as it does once the store has taken up what was left to it."""
+
+    async def answered() -> bool:
+        try:
+            return await count(client, [KEY], [1]) > 0
+        except (StoreTimeoutError, StoreConnectionError):
+            return False
+
+    await until(answered, "the store answers again")
+
+
+async def test_each_call_has_the_whole_timeout_to_itself(store: EmbeddedStore) -> None:
+    async with connected(store.url_for(), socket_timeout_s=1.0) as client:
+        begun = time.monotonic()
+        while time.monotonic() - begun < 0.6:
+            await count(client, [KEY], [1])
+        send_signal(store, signal.SIGSTOP)
+        asyncio.get_running_loop().call_later(0.7, send_signal, store, signal.SIGCONT)
+        assert await count(client, [KEY], [1]) > 1
+        assert time.monotonic() - begun > 1.0
+
+
+async def test_a_client_that_is_closed_ends_the_calls_under_way(store: EmbeddedStore) -> None:
+    client = connect(store.url_for())
+    await count(client, [KEY], [1])
+    send_signal(store, signal.SIGSTOP)
+    try:
+        calls = under_way(client, 3)
+        await asyncio.sleep(0)
+        await client.aclose()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        # Now the calls wait for a connection.
+        calls = under_way(client, 3)
+        await asyncio.sleep(0)
+        await client.aclose()
+        ends += await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        send_signal(store, signal.SIGCONT)
+    assert [type(end) for end in ends] == [StoreConnectionError] * 6
+    assert {str(end) for end in ends} == {"the client was closed"}
+
+
+async def test_the_first_caller_may_give_up_while_others_wait_for_its_connection(store: EmbeddedStore) -> None:
+    async with connected(store.url_for()) as client:
+        calls = under_way(client, 10)
+        await asyncio.sleep(0)
+        calls[0].cancel()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(ends[0], asyncio.CancelledError)
+        assert sorted(end for end in ends if isinstance(end, int)) == list(range(1, 10))
+
+
+async def test_a_connection_to_a_demoted_master_is_given_up(store: EmbeddedStore) -> None:
+    async with connected(store.url_for()) as client, connected(store.url_for()) as admin:
+        await count(client, [KEY], [1])
+        await admin.execute_command("REPLICAOF", "127.0.0.1", free_port())
+        names = await own_connections(admin)
+        with pytest.raises(ReadOnlyError):
+            await count(client, [KEY], [1])
+        with pytest.raises(ReadOnlyError):
+            await count(client, [KEY], [1])
+        assert not names & await own_connections(admin)
+        await admin.execute_command("REPLICAOF", "NO", "ONE")
+        assert await count(client, [KEY], [1]) == 2
+
+
+async def own_connections(admin: Client) -> set[str]:
+    """Return the ids of the connections whose last command was a script."""
+    listed: str = (await admin.execute_command("CLIENT", "LIST")).decode()
+    return {line.split()[0] for line in listed.splitlines() if " cmd=evalsha " in line}
+
+
+Answer = Callable[[asyncio.StreamWriter, int], None]
+
+
+@asynccontextmanager
+async def fake_store(answer: Answer) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that agrees to all, but lets `answer` see to the n-th script.
+
+    Yields its URL, and what it saw: `connected`, and the last argument of every script.
+    """
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(b"connected")
+        parser = hiredis.Reader()
+        while data := await reader.read(65536):
+            parser.feed(data)
+            while (command := parser.gets()) is not False:
+                if command[0] == b"EVALSHA":
+                    seen.append(command[-1])
+                    answer(writer, len(seen) - seen.count(b"connected"))
+                else:
+                    writer.write(b"+PONG\r\n" if command[0] == b"PING" else b"+OK\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
+
+
+def hang_up(writer: asyncio.StreamWriter, number: int) -> None:
+    """End the connection instead of answering the first script."""
+    if number == 1:
+        writer.close()
+    else:
+        writer.write(b":7\r\n")
+
+
+def say_too_much(writer: asyncio.StreamWriter, number: int) -> None:
+    """Answer the first script twice."""
+    writer.write(b":5\r\n:6\r\n" if number == 1 else b":7\r\n")
+
+
+def talk_nonsense(writer: asyncio.StreamWriter, number: int) -> None:
+    """Answer the second script with what is no reply."""
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" if number == 2 else b":7\r\n")
+
+
+async def test_a_script_whose_reply_is_lost_is_not_sent_again() -> None:
+    async with fake_store(hang_up) as (url, seen), connected(url) as client:
+        with pytest.raises(StoreConnectionError, match="the store has closed the connection"):
+            await client.evalsha("sha", 1, KEY, b"first")
+        assert seen == [b"connected", b"first"]
+        assert await client.evalsha("sha", 1, KEY, b"second") == 7
+        assert seen == [b"connected", b"first", b"connected", b"second"]
+
+
+async def test_a_reply_too_many_is_nobodys_and_ends_the_connection() -> None:
+    async with fake_store(say_too_much) as (url, seen), connected(url) as client:
+        assert await client.evalsha("sha", 1, KEY, b"first") == 5
+        assert await client.evalsha("sha", 1, KEY, b"second") == 7
+        assert seen == [b"connected", b"first", b"connected", b"second"]
+
+
+async def test_what_is_no_reply_ends_the_connection() -> None:
+    async with fake_store(talk_nonsense) as (url, seen), connected(url) as client:
+        assert await client.evalsha("sha", 1, KEY, b"first") == 7
+        with pytest.raises(StoreConnectionError, match="makes no sense"):
+            await client.evalsha("sha", 1, KEY, b"second")
+        assert await client.evalsha("sha", 1, KEY, b"third") == 7
+        assert seen == [b"connected", b"first", b"second", b"connected", b"third"]

@@ -1,0 +1,117 @@
+"""Typed Lua scripts, on every kind of store."""
+
+import msgspec
+import pytest
+from redis.exceptions import ResponseError
+
+from tests.servers import RedisServer
+from tests.waiting import until
+from tradewind.server.redis.script import Script
+
+KEY = "trading_flow:{f1}:flow:momentum"
+
+
+class Echo(msgspec.Struct, array_like=True):
+    value: list[int | str | float | dict[str, bool]]
+    now_ms: int
+    key: str
+
+
+class Shapes(msgspec.Struct):
+    name: str
+    ratio: float
+    empty: list[str]
+    nested: list[dict[str, int | str]]
+
+
+echo = Script(__name__, "echo", Echo)
+count = Script(__name__, "count", int)
+shapes = Script(__name__, "shapes", Shapes)
+
+
+class Arguments(msgspec.Struct, array_like=True):
+    now_ms: int
+    value: list[int | str | float | dict[str, bool]]
+
+
+async def test_arguments_and_reply_keep_their_types(redis_server: RedisServer) -> None:
+    value: list[int | str | float | dict[str, bool]] = [2**52, -1, "naïve \x00 text", 0.5, {"yes": True}]
+    reply = await echo(redis_server.connect("scheduler"), [KEY], Arguments(1234, value))
+    assert reply == Echo(value, 1234, KEY)
+
+
+async def test_now_is_the_callers_time_or_the_stores_own(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    assert (await echo(client, [KEY], (99, []))).now_ms == 99
+    first = (await echo(client, [KEY], (0, []))).now_ms
+    assert first > 1_700_000_000_000
+
+    async def later() -> bool:
+        return (await echo(client, [KEY], (0, []))).now_ms > first
+
+    await until(later, "the store's time goes on by a millisecond")
+
+
+async def test_floats_empty_tables_and_nesting_decode_to_the_declared_types(redis_server: RedisServer) -> None:
+    reply = await shapes(redis_server.connect("scheduler"), [KEY], ())
+    assert reply == Shapes("flow", 2.0, [], [{"id": "a", "at": 1_700_000_000_000}])
+
+
+async def test_an_included_file_stands_once_however_often_it_is_named(redis_server: RedisServer) -> None:
+    assert count.text.count("local function add(") == 1
+    client = redis_server.connect("scheduler")
+    assert await count(client, [KEY], [2]) == 2
+    assert await count(client, [KEY], [3]) == 5
+
+
+async def test_a_script_the_server_forgot_is_made_known_and_runs_once(redis_server: RedisServer) -> None:
+    client = redis_server.connect()
+    for amount in range(1, 4):
+        for node in redis_server.nodes:
+            await redis_server.on_node(node, "SCRIPT", "FLUSH")
+        assert await count(client, [KEY], [1]) == amount
+
+
+async def test_a_pipeline_of_loaded_scripts(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    await count.load(client)
+    pipeline = client.pipeline(transaction=False)
+    for amount in (1, 2, 3):
+        count.queue(pipeline, [KEY], [amount])
+    assert [count.decode(raw) for raw in await pipeline.execute()] == [1, 3, 6]
+
+
+async def test_many_runs_in_one_round_trip_even_when_the_server_forgot_the_script(redis_server: RedisServer) -> None:
+    for node in redis_server.nodes:
+        await redis_server.on_node(node, "SCRIPT", "FLUSH")
+    client = redis_server.connect("scheduler")
+    keys = [f"trading_flow:{{f{partition}}}:n" for partition in range(8)]
+    assert await count.many(client, [([key], [7]) for key in keys]) == [7] * 8
+    assert await count.many(client, [([key], [1]) for key in keys]) == [8] * 8
+    assert await count.many(client, []) == []
+
+
+async def test_an_error_of_the_script_is_raised_and_the_others_have_run(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    await client.set(KEY, "not a number")
+    other = "trading_flow:{f1}:other"
+    with pytest.raises(ResponseError, match="not an integer"):
+        await count.many(client, [([KEY], [1]), ([other], [5])])
+    assert await client.get(other) == b"5"
+    with pytest.raises(ResponseError, match="WRONG on purpose"):
+        await Script(__name__, "lines", int)(client, [KEY], ())
+
+
+async def test_a_script_may_touch_only_its_users_keys(redis_server: RedisServer) -> None:
+    with pytest.raises(ResponseError, match=r"(?i)acl|permission"):
+        await count(redis_server.connect("trigger"), [KEY], [1])
+
+
+def test_a_reply_of_another_type_names_the_script() -> None:
+    with pytest.raises(msgspec.ValidationError, match="script count: Expected `int`"):
+        count.decode(msgspec.msgpack.encode("text"))
+
+
+def test_a_missing_file_is_named_with_who_wanted_it() -> None:
+    with pytest.raises(FileNotFoundError, match=r"lua/nothing\.lua \(wanted by nothing\)"):
+        Script(__name__, "nothing", int)

@@ -1,0 +1,29 @@
+"""The stores that tests run on: a fresh key space each time, and keys that leak are found."""
+
+import pytest
+
+from tests.servers import ACL_USERS, RedisServer, no_leaked_keys
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_every_test_begins_without_keys(redis_server: RedisServer, turn: int) -> None:
+    assert await redis_server.keys() == []
+    await redis_server.connect().set(f"trading_flow:{{f{turn}}}:left", "behind")
+    assert await redis_server.keys() == [f"trading_flow:{{f{turn}}}:left"]
+
+
+async def test_a_key_without_ttl_that_nobody_owns_is_found_on_whichever_node(redis_server: RedisServer) -> None:
+    client = redis_server.connect()
+    await client.set("trading_flow:{f0}:flow:a", "owned")
+    await client.set("trading_flow:{s0}:request:1", "bounded", px=60_000)
+    await no_leaked_keys(redis_server, allowed=["trading_flow:{f*}:flow:*"])
+    for slot in ("f1", "s1", "t1"):
+        await client.set(f"trading_flow:{{{slot}}}:lost", "leaked")
+    with pytest.raises(AssertionError, match=r"keys without TTL that nobody owns: .*\{f1\}.*\{s1\}.*\{t1\}"):
+        await no_leaked_keys(redis_server, allowed=["trading_flow:{f*}:flow:*"])
+
+
+async def test_each_service_can_log_in(redis_server: RedisServer) -> None:
+    assert [user.name for user in ACL_USERS] == ["scheduler", "node_task_manager", "registry", "trigger"]
+    for user in ACL_USERS:
+        assert await redis_server.connect(user.name).ping()

@@ -1,0 +1,107 @@
+"""The shared pub/sub connection: fan-out, patterns, and what happens when the connection breaks."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.servers import RedisServer
+from tests.waiting import until
+from tradewind.server.redis.subscriber import Subscriber
+
+CHANNEL = "trading_flow:{s0}:wake"
+PATTERN = "trading_flow:{s*"
+
+
+@pytest.fixture
+async def subscriber(redis_server: RedisServer) -> AsyncIterator[Subscriber]:
+    subscriber = Subscriber(redis_server.url("node_task_manager"))
+    subscriber.start()
+    yield subscriber
+    await subscriber.stop()
+
+
+class Heard:
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self.gaps = 0
+
+    def __call__(self, channel: str, message: bytes) -> None:
+        self.messages.append((channel, message))
+
+    def on_gap(self) -> None:
+        self.gaps += 1
+
+
+async def connections(server: RedisServer) -> int:
+    clients = [await server.on_node(node, "CLIENT", "LIST", "TYPE", "pubsub") for node in server.nodes]
+    return sum(len(each.decode().splitlines()) for each in clients)
+
+
+async def test_every_subscriber_of_a_channel_hears_it_over_one_connection(
+    redis_server: RedisServer, subscriber: Subscriber
+) -> None:
+    first, second, pattern, other = Heard(), Heard(), Heard(), Heard()
+    await asyncio.gather(
+        subscriber.subscribe(CHANNEL, first),
+        subscriber.subscribe(CHANNEL, second),
+        subscriber.subscribe(PATTERN, pattern),
+        subscriber.subscribe("trading_flow:{s0}:other", other),
+    )
+    assert await connections(redis_server) == 1
+    await redis_server.connect("node_task_manager").publish(CHANNEL, "ready")
+    await until(lambda: first.messages and second.messages and pattern.messages, "all three heard it")
+    assert first.messages == second.messages == pattern.messages == [(CHANNEL, b"ready")]
+    assert not other.messages
+
+
+async def test_what_was_subscribed_may_end(redis_server: RedisServer, subscriber: Subscriber) -> None:
+    gone, there = Heard(), Heard()
+    end = await subscriber.subscribe(CHANNEL, gone)
+    await subscriber.subscribe(CHANNEL, there)
+    end()
+    end()
+    await redis_server.connect("node_task_manager").publish(CHANNEL, "1")
+    await until(lambda: there.messages, "the other one heard it")
+    assert not gone.messages
+
+
+async def test_a_callback_that_fails_harms_nobody(redis_server: RedisServer, subscriber: Subscriber) -> None:
+    def fail(_channel: str, _message: bytes) -> None:
+        raise RuntimeError("on purpose")
+
+    heard = Heard()
+    await subscriber.subscribe(CHANNEL, fail)
+    await subscriber.subscribe(CHANNEL, heard)
+    client = redis_server.connect("node_task_manager")
+    await client.publish(CHANNEL, "1")
+    await client.publish(CHANNEL, "2")
+    await until(lambda: len(heard.messages) == 2, "both messages were heard")
+
+
+async def test_a_broken_connection_mends_and_the_gap_is_told_once_it_is_closed(
+    redis_server: RedisServer, subscriber: Subscriber
+) -> None:
+    heard = Heard()
+    await subscriber.subscribe(CHANNEL, heard, heard.on_gap)
+    await subscriber.subscribe(PATTERN, heard)
+    assert heard.gaps == 0
+    for node in redis_server.nodes:
+        await redis_server.on_node(node, "CLIENT", "KILL", "TYPE", "pubsub")
+    await until(lambda: heard.gaps == 1, "the gap was told")
+    # From the moment the gap is told nothing is missed.
+    await redis_server.connect("node_task_manager").publish(CHANNEL, "after")
+    await until(lambda: len(heard.messages) == 2, "channel and pattern are both subscribed again")
+
+
+async def test_subscribing_waits_for_a_store_that_is_away(redis_server: RedisServer) -> None:
+    early = Subscriber(redis_server.url("node_task_manager"), password="wrong")
+    early.start()
+    waiting = asyncio.ensure_future(early.subscribe(CHANNEL, Heard()))
+    await asyncio.wait([waiting], timeout=0.3)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await early.stop()

@@ -1,0 +1,352 @@
+"""Every sentence of the ClaimStore's contract, over every store."""
+
+import asyncio
+
+from tests.stores.trigger.bench import HOUR, PARTITION, Bench, ids, token
+from tradewind.trigger.domain.claim import Firing
+from tradewind.trigger.domain.schedule import LAST_MS, Schedule
+from tradewind.trigger.domain.trigger import TriggerStatus
+from tradewind.trigger.ports import DeadLetter, Heads, Survey
+
+
+async def test_two_claimers_get_a_thousand_triggers_disjoint_and_oldest_first(bench: Bench) -> None:
+    await asyncio.gather(*(bench.save(f"t{index:04}", index) for index in range(1000)))
+    bench.clock.advance(HOUR)
+
+    async def claim_all() -> list[str]:
+        mine: list[str] = []
+        while due := await bench.claim(37):
+            mine += ids(due)
+        return mine
+
+    first, second = await asyncio.gather(claim_all(), claim_all())
+
+    assert first == sorted(first)
+    assert second == sorted(second)
+    assert sorted(first + second) == [f"t{index:04}" for index in range(1000)]
+
+
+async def test_only_what_is_due_is_claimed_and_the_survey_says_when_to_come_again(bench: Bench) -> None:
+    await bench.save("now", 0)
+    await bench.save("later", 5000)
+
+    claims = await bench.order()
+
+    assert ids(claims.due) == ["now"]
+    assert claims.due[0].deadline_ms == bench.now + 30_000
+    assert claims.survey == Survey(Heads(bench.now + 5000, bench.now + 30_000), bench.now * 1000)
+
+
+async def test_a_claimed_trigger_is_not_claimed_again_while_its_lease_runs(bench: Bench) -> None:
+    await bench.save("tick", 0)
+    await bench.claim_one()
+
+    bench.clock.advance(29_999)
+
+    assert await bench.claim() == []
+    assert (await bench.found("tick")).status is TriggerStatus.CLAIMED
+
+
+async def test_a_lapsed_claim_is_delivered_again_under_a_new_token_with_its_planned_time(bench: Bench) -> None:
+    saved = await bench.save("tick", Schedule.every(1000, bench.now))
+    first = await bench.claim_one()
+    bench.clock.advance(30_000)
+
+    second = await bench.claim_one()
+
+    assert second.trigger.planned_ms == saved.planned_ms
+    assert (second.trigger.failures, second.trigger.last_error) == (1, "the lease lapsed before an answer came")
+    assert first.token != second.token
+    assert (token(first.token).partition, token(first.token).trigger_id) == (PARTITION, "tick")
+
+
+async def test_a_late_token_changes_nothing_and_is_listed_as_lost(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    late = await bench.claim_one()
+    bench.clock.advance(30_000)
+    second = await bench.claim_one()
+    before = await bench.find("tick")
+
+    assert (await bench.ack(late)).lost == {late.token}
+    assert (await bench.nack(late)).lost == {late.token}
+    assert (await bench.extend(late, lease_ms=HOUR)).lost == {late.token}
+    assert (await bench.give_back(late)).lost == {late.token}
+    assert await bench.find("tick") == before
+    assert (await bench.ack(second)).lost == frozenset()
+    assert (await bench.ack(second)).lost == {second.token}
+
+
+async def test_a_lapsed_claim_that_nobody_took_can_still_be_acknowledged(bench: Bench) -> None:
+    await bench.save("report", 0)
+    due = await bench.claim_one()
+    bench.clock.advance(HOUR)
+
+    assert (await bench.ack(due)).lost == frozenset()
+    assert await bench.claim() == []
+
+
+async def test_repeated_lapses_wait_longer_each_time_and_end_dead(bench: Bench) -> None:
+    await bench.save("poison", 0)
+    for failures, delay in ((0, 0), (1, 0), (2, 1000), (3, 2000)):
+        if delay:
+            assert await bench.claim() == []
+            bench.clock.advance(delay)
+        assert (await bench.claim_one()).trigger.failures == failures
+        bench.clock.advance(30_000)
+
+    claims = await bench.order()
+
+    assert claims.due == ()
+    assert claims.dead == (DeadLetter("poison", 4, "the lease lapsed before an answer came"),)
+    poison = await bench.found("poison")
+    assert (poison.status, poison.next_fire_ms) == (TriggerStatus.DEAD, None)
+
+
+async def test_a_claim_order_takes_no_more_than_its_limit_and_a_mebibyte(bench: Bench) -> None:
+    payload = '"' + "x" * 400_000 + '"'
+    for index in range(5):
+        await bench.save(f"t{index}", 0, payload=payload)
+
+    assert ids(await bench.claim(1)) == ["t0"]
+    assert ids(await bench.claim(10)) == ["t1", "t2", "t3"]
+    assert ids(await bench.claim(10)) == ["t4"]
+
+
+async def test_ack_plans_an_interval_on_its_grid(bench: Bench) -> None:
+    anchor = bench.now
+    await bench.save("tick", Schedule.every(1000, anchor))
+    bench.clock.advance(40)
+
+    settled = await bench.ack(await bench.claim_one())
+
+    assert (settled.lost, settled.heads) == (frozenset(), {PARTITION: Heads(anchor + 1000, None)})
+    tick = await bench.found("tick")
+    assert (tick.status, tick.planned_ms, tick.revision) == (TriggerStatus.SCHEDULED, anchor + 1000, 1)
+
+
+async def test_ticks_missed_while_nobody_received_are_one_delivery_and_the_grid_holds(bench: Bench) -> None:
+    anchor = bench.now
+    await bench.save("tick", Schedule.every(1000, anchor))
+    bench.clock.advance(7300)
+
+    due = await bench.claim_one()
+    assert due.trigger.planned_ms == anchor
+    assert await bench.claim() == []
+    await bench.ack(due)
+
+    assert (await bench.found("tick")).planned_ms == anchor + 8000
+
+
+async def test_a_tick_that_is_exactly_now_is_not_after_now(bench: Bench) -> None:
+    anchor = bench.now
+    await bench.save("tick", Schedule.every(1000, anchor))
+    bench.clock.advance(3000)
+
+    await bench.ack(await bench.claim_one())
+
+    assert (await bench.found("tick")).planned_ms == anchor + 4000
+
+
+async def test_the_receiver_may_name_the_next_planned_time(bench: Bench) -> None:
+    anchor = bench.now
+    await bench.save("tick", Schedule.every(1000, anchor))
+    bench.clock.advance(5500)
+
+    await bench.ack(await bench.claim_one(), next_ms=anchor + 1000)
+
+    due = await bench.claim_one()
+    assert due.trigger.planned_ms == anchor + 1000
+    await bench.ack(due, next_ms=anchor + 1000)
+    assert (await bench.found("tick")).planned_ms == anchor + 6000
+
+
+async def test_what_fires_no_more_is_completed(bench: Bench) -> None:
+    await bench.save("once", 0)
+    await bench.save("stopped", Schedule.every(1000, bench.now))
+    await bench.save("outlasted", Schedule.every(LAST_MS, bench.now))
+    once, outlasted, stopped = await bench.claim()
+
+    await bench.ack(once, next_ms=bench.now + 1000)
+    await bench.ack(outlasted)
+    await bench.ack(stopped, finished=True)
+
+    for id in ("once", "outlasted", "stopped"):
+        trigger = await bench.found(id)
+        assert (trigger.status, trigger.next_fire_ms) == (TriggerStatus.COMPLETED, None)
+    bench.clock.advance(HOUR)
+    assert await bench.claim() == []
+
+
+async def test_an_ack_clears_failures(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    await bench.nack(await bench.claim_one(), retry_after_ms=0, error="busy")
+
+    await bench.ack(await bench.claim_one())
+
+    tick = await bench.found("tick")
+    assert (tick.failures, tick.last_error) == (0, "")
+
+
+async def test_a_nack_delays_by_backoff_and_keeps_the_planned_time(bench: Bench) -> None:
+    saved = await bench.save("tick", Schedule.every(1000, bench.now))
+    for failures, delay in ((1, 1000), (2, 2000), (3, 4000)):
+        settled = await bench.nack(await bench.claim_one(), error=f"busy {failures}")
+        assert settled.heads == {PARTITION: Heads(bench.now + delay, None)}
+        tick = await bench.found("tick")
+        assert (tick.failures, tick.last_error) == (failures, f"busy {failures}")
+        assert (tick.status, tick.planned_ms) == (TriggerStatus.SCHEDULED, saved.planned_ms)
+        bench.clock.advance(delay - 1)
+        assert await bench.claim() == []
+        bench.clock.advance(1)
+
+
+async def test_a_nack_may_name_its_own_delay(bench: Bench) -> None:
+    await bench.save("tick", 0)
+
+    await bench.nack(await bench.claim_one(), retry_after_ms=70)
+
+    bench.clock.advance(69)
+    assert await bench.claim() == []
+    bench.clock.advance(1)
+    assert ids(await bench.claim()) == ["tick"]
+
+
+async def test_with_the_last_permitted_failure_a_trigger_is_dead(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    for _ in range(3):
+        assert (await bench.nack(await bench.claim_one(), retry_after_ms=0)).dead == ()
+
+    settled = await bench.nack(await bench.claim_one(), retry_after_ms=0, error="hopeless")
+
+    assert settled.dead == (DeadLetter("tick", 4, "hopeless"),)
+    assert settled.heads == {PARTITION: Heads()}
+    tick = await bench.found("tick")
+    assert (tick.status, tick.failures, tick.last_error) == (TriggerStatus.DEAD, 4, "hopeless")
+    bench.clock.advance(HOUR)
+    assert await bench.claim() == []
+
+
+async def test_only_the_newest_dead_letters_are_kept(bench: Bench) -> None:
+    for name in ("a", "b", "c", "d"):
+        await bench.save(name, 0)
+        for _ in range(4):
+            await bench.nack(await bench.claim_one(), retry_after_ms=0)
+        bench.clock.advance(1)
+
+    assert await bench.find("a") is None
+    for name in ("b", "c", "d"):
+        assert (await bench.found(name)).status is TriggerStatus.DEAD
+
+
+async def test_an_extension_moves_the_deadline(bench: Bench) -> None:
+    await bench.save("tick", 0)
+    due = await bench.claim_one()
+    bench.clock.advance(20_000)
+
+    settled = await bench.extend(due, lease_ms=60_000)
+
+    assert (settled.lost, settled.heads) == (frozenset(), {PARTITION: Heads(None, bench.now + 60_000)})
+    bench.clock.advance(59_999)
+    assert await bench.claim() == []
+    bench.clock.advance(1)
+    assert ids(await bench.claim()) == ["tick"]
+
+
+async def test_what_is_given_back_is_due_at_once_without_a_failure(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    first = await bench.claim_one()
+
+    settled = await bench.give_back(first)
+
+    assert (settled.lost, settled.heads) == (frozenset(), {PARTITION: Heads(bench.now, None)})
+    second = await bench.claim_one()
+    assert (second.trigger.failures, second.trigger.planned_ms) == (0, first.trigger.planned_ms)
+    assert (await bench.ack(first)).lost == {first.token}
+
+
+async def test_overdue_triggers_wait_for_the_first_receiver(bench: Bench) -> None:
+    await asyncio.gather(*(bench.save(f"t{index:03}", index) for index in range(300)))
+    bench.clock.advance(24 * HOUR)
+
+    assert isinstance(await bench.subscribe(), Survey)
+    claimed: list[str] = []
+    while due := await bench.claim(100):
+        claimed += ids(due)
+
+    assert claimed == [f"t{index:03}" for index in range(300)]
+
+
+async def test_a_higher_epoch_takes_the_partition_and_a_lower_one_is_refused(bench: Bench) -> None:
+    await bench.save("tick", 0)
+    assert await bench.subscribe(5, "old") == Survey(Heads(bench.now, None), bench.now * 1000)
+    assert isinstance(await bench.subscribe(6, "new"), Survey)
+
+    assert await bench.subscribe(5, "old") == 6
+    assert (await bench.order(epoch=5, session="old")).survey is None
+    assert (await bench.found("tick")).status is TriggerStatus.SCHEDULED
+    assert ids(await bench.claim(epoch=6, session="new")) == ["tick"]
+
+
+async def test_a_new_session_of_the_same_epoch_takes_the_partition(bench: Bench) -> None:
+    await bench.save("tick", 0)
+    await bench.subscribe(5, "before")
+    await bench.subscribe(5, "after")
+
+    assert (await bench.order(epoch=5, session="before")).survey is None
+    assert ids(await bench.claim(epoch=5, session="after")) == ["tick"]
+
+
+async def test_a_claim_of_a_higher_epoch_than_known_takes_the_partition(bench: Bench) -> None:
+    await bench.save("tick", 0)
+    await bench.subscribe(5, "old")
+
+    assert ids(await bench.claim(epoch=6, session="new")) == ["tick"]
+    assert await bench.subscribe(5, "old") == 6
+
+
+async def test_claims_of_the_receiver_before_can_still_be_settled(bench: Bench) -> None:
+    await bench.save("tick", Schedule.every(1000, bench.now))
+    await bench.subscribe(1, "old")
+    due = await bench.claim_one_of("old")
+    await bench.subscribe(2, "new")
+
+    assert (await bench.ack(due, session="old")).lost == frozenset()
+
+
+async def test_partitions_do_not_meet(bench: Bench) -> None:
+    await bench.save("tick", 0, partition=3)
+    await bench.save("tick", 50, partition=4)
+
+    due, survey = await bench.store.look([3, 4, 5], survey=4)
+
+    assert due == {3: bench.now, 4: bench.now + 50, 5: None}
+    assert survey == Survey(Heads(bench.now + 50, None), bench.now * 1000)
+    assert ids(await bench.claim(partition=4)) == []
+    assert ids(await bench.claim(partition=3)) == ["tick"]
+    _, survey = await bench.store.look([4], survey=3)
+    assert survey.heads == Heads(None, bench.now + 30_000)
+
+
+async def test_answers_for_many_partitions_go_in_one_call(bench: Bench) -> None:
+    for partition in (0, 7, 15):
+        await bench.save(f"p{partition}", 0, partition=partition)
+    due = [await bench.claim(partition=partition) for partition in (0, 7, 15)]
+
+    settled = await bench.ack(*(one for (one,) in due))
+
+    assert settled.heads == {0: Heads(), 7: Heads(), 15: Heads()}
+
+
+async def test_the_fire_history_tells_how_claims_ended_and_is_capped(bench: Bench) -> None:
+    anchor = bench.now
+    await bench.save("tick", Schedule.every(1000, anchor))
+    for _ in range(7):
+        await bench.ack(await bench.claim_one())
+        bench.clock.advance(1000)
+
+    firings = await bench.store.recent_firings(PARTITION, 10)
+
+    assert list(firings) == [
+        Firing("tick", anchor + 1000 * tick, tick + 1, "fired", anchor + 1000 * tick) for tick in (6, 5, 4, 3, 2)
+    ]
+    assert len(await bench.store.recent_firings(PARTITION, 2)) == 2

@@ -1,0 +1,120 @@
+"""What only Redis has: lifetimes of keys, damaged data, forgotten scripts, limits of one script."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.servers import RedisServer, no_leaked_keys
+from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, redis_store
+from tradewind.server.clock import ManualClock, ScriptTime
+from tradewind.server.redis.client import Client
+from tradewind.trigger.domain.schedule import Schedule
+from tradewind.trigger.stores.keys import ACL, Keys
+from tradewind.trigger.stores.redis import RedisTriggerStore
+
+KEYS = Keys()
+
+
+@pytest_asyncio.fixture
+async def redis_bench(redis_server: RedisServer, clock: ManualClock) -> AsyncIterator[Bench]:
+    """A store in Redis."""
+    yield Bench(redis_store(redis_server, clock), clock)
+    await no_leaked_keys(redis_server, LASTING_KEYS)
+
+
+@pytest_asyncio.fixture
+async def client(redis_server: RedisServer) -> Client:
+    """The service's own user."""
+    return redis_server.connect(ACL.name)
+
+
+async def ttl(client: Client, key: str) -> int:
+    return await client.pttl(key)
+
+
+async def test_what_will_fire_has_no_lifetime_and_what_ended_has(redis_bench: Bench, client: Client) -> None:
+    await redis_bench.save("far", 30 * DAY)
+    await redis_bench.save("held", 0)
+    await redis_bench.claim()
+    await redis_bench.save("done", 0)
+    await redis_bench.ack(*await redis_bench.claim())
+    await redis_bench.save("dead", 0)
+    for _ in range(4):
+        await redis_bench.nack(await redis_bench.claim_one(), retry_after_ms=0)
+    await redis_bench.save("gone", 0)
+    await redis_bench.store.remove(PARTITION, "gone", 1)
+
+    assert await ttl(client, KEYS.trigger(PARTITION, "far")) == -1
+    assert await ttl(client, KEYS.trigger(PARTITION, "held")) == -1
+    for name in ("done", "dead"):
+        assert 6 * DAY < await ttl(client, KEYS.trigger(PARTITION, name)) <= 7 * DAY
+    assert await ttl(client, KEYS.trigger(PARTITION, "gone")) == -2
+    assert HOUR - 60_000 < await ttl(client, KEYS.removed(PARTITION, "gone")) <= HOUR
+
+
+async def test_a_trigger_that_begins_again_has_no_lifetime_any_more(redis_bench: Bench, client: Client) -> None:
+    schedule = Schedule.once(redis_bench.now)
+    await redis_bench.save("again", schedule)
+    await redis_bench.ack(await redis_bench.claim_one())
+
+    await redis_bench.save("again", schedule, epoch=2)
+
+    assert await ttl(client, KEYS.trigger(PARTITION, "again")) == -1
+
+
+async def test_index_entries_without_a_trigger_are_taken_out_and_told(redis_bench: Bench, client: Client) -> None:
+    for name in ("lost", "sound", "strange", "held"):
+        await redis_bench.save(name, 0)
+    await client.delete(KEYS.trigger(PARTITION, "lost"), KEYS.trigger(PARTITION, "strange"))
+    await client.set(KEYS.trigger(PARTITION, "strange"), "no hash", px=60_000)
+
+    claims = await redis_bench.order()
+    assert ids(claims.due) == ["held", "sound"]
+    assert claims.orphans == ("lost", "strange")
+    await client.delete(KEYS.trigger(PARTITION, "held"))
+    redis_bench.clock.advance(30_000)
+    again = await redis_bench.order()
+
+    assert ids(again.due) == ["sound"]
+    assert again.orphans == ("held",)
+    assert (await redis_bench.order()).orphans == ()
+
+
+async def test_scripts_that_the_server_has_forgotten_are_sent_again(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    await redis_bench.save("tick", Schedule.every(1000, redis_bench.now))
+    for _ in range(2):
+        due, survey = await redis_bench.store.look([PARTITION], survey=PARTITION)
+        assert due == {PARTITION: survey.heads.due_ms}
+        await redis_bench.ack(await redis_bench.claim_one())
+        redis_bench.clock.advance(1000)
+        for node in redis_server.nodes:
+            await redis_server.on_node(node, "SCRIPT", "FLUSH")
+
+
+async def test_answers_for_more_claims_than_a_script_takes_go_in_several(redis_bench: Bench) -> None:
+    await asyncio.gather(
+        *(redis_bench.save(f"t{index:03}", Schedule.every(1000, redis_bench.now)) for index in range(600))
+    )
+    due = [*await redis_bench.claim(1000), *await redis_bench.claim(1000), *await redis_bench.claim(1000)]
+    assert len(due) == 600
+
+    settled = await redis_bench.ack(*due, due[0])
+
+    assert settled.lost == {due[0].token}
+    assert settled.heads[PARTITION].lapse_ms is None
+    page = await redis_bench.scheduled(limit=1000)
+    assert {trigger.planned_ms for trigger in page.triggers} == {redis_bench.now + 1000}
+
+
+async def test_production_goes_by_the_servers_own_clock_to_the_microsecond(redis_server: RedisServer) -> None:
+    store = RedisTriggerStore(redis_server.connect(ACL.name), KEYS, ScriptTime())
+    asked_us = time.time_ns() // 1000
+
+    _, survey = await store.look([PARTITION], survey=PARTITION)
+
+    assert asked_us - 1000 <= survey.now_us <= time.time_ns() // 1000 + 1000
+    assert survey.now_us % 1000 or (await store.look([], survey=PARTITION))[1].now_us % 1000

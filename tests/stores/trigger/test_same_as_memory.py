@@ -1,0 +1,195 @@
+"""The same random operations drive memory and Redis, which must answer alike all the time."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.servers import RedisServer
+from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, redis_store, token
+from tradewind.server.clock import ManualClock
+from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
+from tradewind.trigger.domain.errors import StaleEpoch
+from tradewind.trigger.domain.policy import Policy
+from tradewind.trigger.domain.schedule import LAST_MS, Schedule
+from tradewind.trigger.domain.trigger import TriggerDraft
+from tradewind.trigger.ports import ClaimOrder, Position, Survey
+
+POLICY = Policy(max_failures=3, dead_kept=2, firings_kept=4, backoff_most_ms=3000)
+START = ManualClock().now_ms()
+
+IDS = ["a", "b", "c.d", "e-f"]
+ids = st.sampled_from(IDS)
+partitions = st.sampled_from([0, 0, 0, 1])
+epochs = st.sampled_from([1, 1, 1, 0, 2, 3])
+sessions = st.sampled_from(["s1", "s2"])
+times = st.integers(0, 20).map(lambda tick: START + 500 * tick)
+schedules = st.builds(Schedule, times, st.sampled_from([0, 0, 1, 700, 1000, LAST_MS]))
+payloads = st.sampled_from(["", "{}", '"ü"'])
+delays = st.sampled_from([0, 1, 499, 1000, 30_000])
+picks = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)
+
+
+class Twins(RuleBasedStateMachine):
+    """Memory and one Redis under one clock."""
+
+    def __init__(self, server: RedisServer) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.server = server
+        self.clock = ManualClock()
+        self.memory = memory_store(self.clock, POLICY)
+        self.nonces = itertools.count()
+        self.tokens: list[str] = []
+        self.receivers = {partition: Subscription(partition, 0, "s1") for partition in (0, 1)}
+        self.run(server.flush())
+        self.redis = redis_store(server, self.clock, POLICY)
+
+    def run(self, awaitable: Awaitable[Any]) -> Any:
+        async def waiting() -> Any:
+            return await awaitable
+
+        return self.runner.run(waiting())
+
+    def teardown(self) -> None:
+        self.run(self.server.close_clients())
+        self.runner.close()
+
+    def both(self, call: Callable[[BothPorts], Awaitable[Any]]) -> Any:
+        expected, found = self.outcome(call, self.memory), self.outcome(call, self.redis)
+        assert found == expected
+        return found
+
+    def outcome(self, call: Callable[[BothPorts], Awaitable[Any]], store: BothPorts) -> Any:
+        try:
+            return self.run(call(store))
+        except StaleEpoch as refusal:
+            return str(refusal)
+
+    def picked(self, picks: list[int]) -> list[str]:
+        return list(dict.fromkeys(self.tokens[-1 - pick % len(self.tokens)] for pick in picks))
+
+    @rule(partition=partitions, id=ids, schedule=schedules, payload=payloads, epoch=epochs)
+    def save(self, partition: int, id: str, schedule: Schedule, payload: str, epoch: int) -> None:
+        self.both(lambda store: store.save(partition, TriggerDraft(id, "flow", schedule, payload, epoch)))
+
+    @rule(id=ids, raised=st.sampled_from([0, 1, 1]), payload=payloads)
+    def save_again(self, id: str, raised: int, payload: str) -> None:
+        known = self.run(self.memory.find(0, id))
+        if known is not None:
+            self.save(0, id, known.schedule, payload, known.epoch + raised)
+
+    @rule(id=ids)
+    def remove_known(self, id: str) -> None:
+        known = self.run(self.memory.find(0, id))
+        if known is not None:
+            self.remove(0, id, known.epoch)
+
+    @rule(partition=partitions, id=ids, epoch=epochs)
+    def remove(self, partition: int, id: str, epoch: int) -> None:
+        self.both(lambda store: store.remove(partition, id, epoch))
+
+    @initialize(schedules=st.lists(schedules, min_size=4, max_size=4))
+    def begin(self, schedules: list[Schedule]) -> None:
+        for id, schedule in zip(IDS, schedules, strict=True):
+            self.save(0, id, schedule, "{}", 1)
+
+    @rule(ms=st.sampled_from([1, 499, 500, 5000, 30_000, HOUR - 1, HOUR, 7 * DAY]))
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    @rule(early=st.sampled_from([0, 0, 0, 1]))
+    def advance_to_the_next_event(self, early: int) -> None:
+        _, survey = self.run(self.memory.look([], survey=0))
+        events = [ms for ms in (survey.heads.due_ms, survey.heads.lapse_ms) if ms is not None]
+        if events:
+            self.clock.advance(max(0, min(events) - early - self.clock.now_ms()))
+
+    @rule(partition=partitions, epoch=epochs, session=sessions)
+    def subscribe(self, partition: int, epoch: int, session: str) -> None:
+        subscription = Subscription(partition, epoch, session)
+        (answer,) = self.both(lambda store: store.subscribe([subscription]))
+        if isinstance(answer, Survey):
+            self.receivers[partition] = subscription
+
+    @rule(partition=partitions, limit=st.integers(1, 4), lease_ms=delays)
+    def claim(self, partition: int, limit: int, lease_ms: int) -> None:
+        self.claim_as(self.receivers[partition], limit, lease_ms)
+
+    @rule(limit=st.integers(1, 4), lease_ms=delays)
+    def claim_once_more(self, limit: int, lease_ms: int) -> None:
+        self.claim_as(self.receivers[0], limit, lease_ms)
+
+    @rule(partition=partitions, epoch=epochs, session=sessions)
+    def claim_as_anybody(self, partition: int, epoch: int, session: str) -> None:
+        self.claim_as(Subscription(partition, epoch, session), 4, 1000)
+
+    def claim_as(self, subscription: Subscription, limit: int, lease_ms: int) -> None:
+        order = ClaimOrder(subscription, limit, lease_ms, f"n{next(self.nonces)}")
+        (claims,) = self.both(lambda store: store.claim_due([order]))
+        if claims.survey is not None:
+            self.receivers[subscription.partition] = subscription
+        self.tokens += [due.token for due in claims.due]
+
+    @precondition(lambda self: self.tokens)
+    @rule(picks=picks, later=st.none() | delays, finished=st.booleans(), session=sessions)
+    def ack(self, picks: list[int], later: int | None, finished: bool, session: str) -> None:
+        acks = [Ack(name, self.later(name, later), finished) for name in map(token, self.picked(picks))]
+        self.both(lambda store: store.ack(acks, session))
+
+    def later(self, name: Token, later: int | None) -> int | None:
+        known = self.run(self.memory.find(name.partition, name.trigger_id))
+        return None if known is None or later is None else known.planned_ms + later
+
+    @precondition(lambda self: self.tokens)
+    @rule(picks=picks, retry_after_ms=st.none() | delays, session=sessions)
+    def nack(self, picks: list[int], retry_after_ms: int | None, session: str) -> None:
+        nacks = [Nack(token(text), retry_after_ms, "später") for text in self.picked(picks)]
+        self.both(lambda store: store.nack(nacks, session))
+
+    @precondition(lambda self: self.tokens)
+    @rule(picks=picks, lease_ms=delays)
+    def extend(self, picks: list[int], lease_ms: int) -> None:
+        self.both(lambda store: store.extend([Extension(token(text), lease_ms) for text in self.picked(picks)]))
+
+    @precondition(lambda self: self.tokens)
+    @rule(picks=picks, session=sessions)
+    def give_back(self, picks: list[int], session: str) -> None:
+        self.both(lambda store: store.give_back([token(text) for text in self.picked(picks)], session))
+
+    @rule(partition=partitions, up_to=st.none() | st.just(0) | times, score=times, id=ids, limit=st.integers(1, 3))
+    def page(self, partition: int, up_to: int | None, score: int, id: str, limit: int) -> None:
+        self.both(lambda store: store.page_scheduled(partition, up_to, Position(score, id), limit))
+        self.both(lambda store: store.page_claimed(partition, Position(score, id), limit))
+
+    @rule(partition=partitions, id=ids)
+    def find(self, partition: int, id: str) -> None:
+        self.both(lambda store: store.find(partition, id))
+
+    @invariant()
+    def they_hold_the_same(self) -> None:
+        self.both(lambda store: store.look([0, 1], survey=0))
+        for partition in (0, 1):
+            self.both(lambda store, p=partition: store.page_scheduled(p, None, None, 100))  # type: ignore[misc]
+            self.both(lambda store, p=partition: store.page_claimed(p, None, 100))  # type: ignore[misc]
+            self.both(lambda store, p=partition: store.recent_firings(p, 100))  # type: ignore[misc]
+
+
+def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
+    run_state_machine_as_test(
+        lambda: Twins(running_redis),  # type: ignore[arg-type]
+        settings=settings(
+            max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

@@ -1,0 +1,119 @@
+"""When a store wakes receivers, and when it leaves them alone, over every store."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.servers import RedisServer
+from tests.stores.trigger.bench import HOUR, PARTITION, Bench
+from tests.waiting import until
+from tradewind.server.redis.subscriber import Subscriber
+from tradewind.trigger.domain.claim import Subscription
+from tradewind.trigger.domain.schedule import Schedule
+from tradewind.trigger.ports import EarlierDue, NewReceiver, Wake, WakeChannel
+from tradewind.trigger.stores.keys import ACL, Keys
+from tradewind.trigger.stores.memory import MemoryTriggerStore
+from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
+
+
+class Heard(list[Wake]):
+    """The wakes that came, in order."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self._bench = bench
+        self._marks = 0
+
+    async def so_far(self) -> list[Wake]:
+        """Return what came since the last call; a wake of our own making tells that nothing more is on its way."""
+        self._marks += 1
+        mark = Subscription(15, self._marks, "mark")
+        await self._bench.store.subscribe([mark])
+        await until(lambda: NewReceiver(mark) in self, "the mark is heard")
+        came = [wake for wake in self if wake != NewReceiver(mark)]
+        self.clear()
+        return came
+
+
+@pytest_asyncio.fixture
+async def heard(bench: Bench, server: RedisServer | None) -> AsyncIterator[Heard]:
+    """Hears every wake of the store."""
+    heard = Heard(bench)
+    subscriber: Subscriber | None = None
+    channel: WakeChannel
+    if server is None:
+        assert isinstance(bench.store, MemoryTriggerStore)
+        channel = bench.store
+    else:
+        subscriber = Subscriber(server.url(ACL.name))
+        subscriber.start()
+        channel = RedisWakeChannel(subscriber, Keys())
+    end = await channel.listen(heard.append, lambda: None)
+    yield heard
+    end()
+    if subscriber is not None:
+        await subscriber.stop()
+
+
+async def test_only_a_save_that_comes_before_all_else_wakes(bench: Bench, heard: Heard) -> None:
+    await bench.save("first", 5000)
+    await bench.save("later", 6000)
+    await bench.save("as-early", 5000)
+    await bench.save("elsewhere", 7000, partition=4)
+    await bench.save("earlier", 4000)
+    await bench.save("earlier", 4000)
+
+    assert await heard.so_far() == [
+        EarlierDue(PARTITION, bench.now + 5000),
+        EarlierDue(4, bench.now + 7000),
+        EarlierDue(PARTITION, bench.now + 4000),
+    ]
+
+
+async def test_a_subscription_tells_who_receives_and_a_refused_one_nothing(bench: Bench, heard: Heard) -> None:
+    await bench.subscribe(5, "s5")
+    await bench.subscribe(4, "s4")
+
+    assert await heard.so_far() == [NewReceiver(Subscription(PARTITION, 5, "s5"))]
+
+
+async def test_answers_of_the_receiver_itself_wake_nobody(bench: Bench, heard: Heard) -> None:
+    await bench.subscribe()
+    for name in ("a", "b", "c"):
+        await bench.save(name, Schedule.every(1000, bench.now))
+    a, b, c = await bench.claim()
+    await heard.so_far()
+
+    await bench.ack(a)
+    await bench.nack(b, retry_after_ms=10)
+    await bench.give_back(c)
+    await bench.extend(*await bench.claim(), lease_ms=10)
+
+    assert await heard.so_far() == []
+
+
+async def test_answers_of_somebody_else_wake_the_receiver_when_something_is_due_earlier(
+    bench: Bench, heard: Heard
+) -> None:
+    await bench.save("a", Schedule.every(HOUR, bench.now))
+    await bench.save("b", 0)
+    a, b = await bench.claim(session="old")
+    await bench.subscribe(2, "new")
+    await bench.save("c", 2 * HOUR)
+    await heard.so_far()
+
+    await bench.ack(a, session="old")
+    await bench.give_back(b, session="old")
+
+    assert await heard.so_far() == [EarlierDue(PARTITION, bench.now + HOUR), EarlierDue(PARTITION, bench.now)]
+
+
+async def test_an_answer_that_leaves_the_earliest_as_it_was_wakes_nobody(bench: Bench, heard: Heard) -> None:
+    await bench.save("a", Schedule.every(HOUR, bench.now))
+    (a,) = await bench.claim(session="old")
+    await bench.save("c", 5000)
+    await heard.so_far()
+
+    await bench.ack(a, session="old")
+
+    assert await heard.so_far() == []

@@ -1,0 +1,59 @@
+"""Nodes that write into a ledger what they do: `<idempotency key> <attempt> begun` and `... done`, a line each."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from tradewind.worker import Context, node
+
+LEDGER = "TRADEWIND_TEST_LEDGER"
+
+
+def note(ctx: Context, what: str) -> None:
+    """Append a line; one write to a file opened for appending is never torn."""
+    with open(os.environ[LEDGER], "a", buffering=1, encoding="utf-8") as ledger:
+        ledger.write(f"{ctx.idempotency_key} {ctx.attempt} {what}\n")
+
+
+@node("step")
+async def step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
+    """Take `seconds`, and count how many steps there were before."""
+    note(ctx, "begun")
+    await asyncio.sleep(seconds)
+    note(ctx, "done")
+    return value + 1
+
+
+@node("shaky")
+async def shaky(ctx: Context, failures: int) -> int:
+    """Fail so many times, then say which attempt it was."""
+    note(ctx, "begun")
+    if ctx.attempt <= failures:
+        raise OSError(f"attempt {ctx.attempt} fails")
+    note(ctx, "done")
+    return ctx.attempt
+
+
+@node("silent")
+async def silent(ctx: Context) -> int:
+    """In the first attempt say nothing until it is stopped; in the next be heard of for long."""
+    note(ctx, "begun")
+    try:
+        while ctx.attempt == 1:
+            await asyncio.sleep(3600)
+    finally:
+        note(ctx, "done")
+    for _ in range(30):
+        await ctx.heartbeat()
+        await asyncio.sleep(0.1)
+    return ctx.attempt
+
+
+@node("gated")
+async def gated(ctx: Context, gate: str) -> int:
+    """In the first attempt wait for a file; say which attempt it was."""
+    note(ctx, "begun")
+    while ctx.attempt == 1 and not Path(gate).exists():
+        await asyncio.sleep(0.01)
+    note(ctx, "done")
+    return ctx.attempt

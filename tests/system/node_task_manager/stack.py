@@ -1,0 +1,169 @@
+"""Node task managers and workers as processes of their own over a store, to be killed one by one."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tests.system.node_task_manager.nodes import LEDGER
+from tests.waiting import until
+from tradewind.node_task_manager.stores.keys import ACL
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.embedded import ADMIN, EmbeddedStore, free_port
+
+PATIENCE_S = 30
+"""How long a step may take on a machine that is busy with other things."""
+ROOT = Path(__file__).parents[3]
+PATHS = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+NODES = "tests.system.node_task_manager.nodes"
+
+
+class Process:
+    """A Python process whose output goes to a file."""
+
+    def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": PATHS, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to this very process."""
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait until it has ended and return its exit code."""
+        await until(lambda: self._process.poll() is not None, f"{self.log.name} has ended", timeout=PATIENCE_S)
+        return self._process.returncode
+
+    async def kill(self) -> None:
+        """Kill it, as a crash does."""
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    async def says(self, text: str) -> None:
+        """Wait until it has printed a text."""
+        await until(
+            lambda: text in self.printed() or self._process.poll() is not None,
+            f"{self.log.name} says {text!r}",
+            timeout=PATIENCE_S,
+        )
+        assert text in self.printed(), f"ended with {self._process.poll()}:\n{self.printed()}"
+
+    def printed(self) -> str:
+        """Return what it has printed so far."""
+        return self.log.read_text(encoding="utf-8")
+
+    def close(self) -> None:
+        """End it however it stands."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(timeout=10)
+
+
+class Stack:
+    """One store, and whatever else a test starts. `registry` is where workers register."""
+
+    def __init__(self, home: Path, registry: str) -> None:
+        self.home = home
+        self.store = EmbeddedStore(home / "store", acl_users=[ACL])
+        self.ledger = home / "ledger"
+        self._registry = registry
+        self._processes: list[Process] = []
+
+    async def node_task_manager(self, *, port: int = 0, **settings: object) -> tuple[Process, str]:
+        """Start a node task manager and return it with its address; leases last 10 s unless `settings` say else."""
+        port = port or free_port()
+        environment = {
+            "TRADEWIND_STORE_URL": self.store.url_for(ACL.name),
+            "TRADEWIND_PORT": str(port),
+            "TRADEWIND_REGISTRY_ADDRESS": self._registry,
+            "TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS": "10",
+            "TRADEWIND_NODE_TASK_MANAGER_STREAM_GRACE_SECONDS": "0.5",
+            **{f"TRADEWIND_NODE_TASK_MANAGER_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+        process = self._start(f"node-task-manager-{port}", "tradewind.node_task_manager", **environment)
+        await process.says("serving")
+        return process, f"127.0.0.1:{port}"
+
+    async def worker(self, name: str, address: str, capacity: int = 20) -> Process:
+        """Start a worker; returns once it is connected."""
+        process = self.start_worker(name, address, capacity)
+        await process.says("connected as")
+        return process
+
+    def start_worker(self, name: str, address: str, capacity: int = 20) -> Process:
+        """Start a worker and do not wait."""
+        # fmt: off
+        return self._start(
+            name, "tradewind.worker", NODES, "--worker-id", name, "--capacity", str(capacity), "--grace", "5",
+            "--address", address, "--registry-address", self._registry, **{LEDGER: str(self.ledger)},
+        )
+        # fmt: on
+
+    async def kill_store(self) -> None:
+        """Kill the store, as a crash does."""
+        pid = self.store.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await self.store.stop()
+
+    async def restart_store(self) -> None:
+        """Start the store again on the same port over what it had written."""
+        self.store = EmbeddedStore(self.store.directory, port=self.store.port, acl_users=[ACL])
+        await self.store.start()
+
+    async def as_admin(self, *command: str) -> Any:
+        """Run a command of the store."""
+        client = connect(self.store.url_for(ADMIN), max_connections=1)
+        try:
+            return await client.execute_command(*command)
+        finally:
+            await client.aclose()
+
+    def noted(self, what: str) -> Counter[tuple[str, int]]:
+        """Return how often each (node task, attempt) was noted in the ledger as `begun` or `done`."""
+        if not self.ledger.exists():
+            return Counter()
+        lines = (line.split() for line in self.ledger.read_text(encoding="utf-8").splitlines())
+        return Counter((key, int(attempt)) for key, attempt, noted in lines if noted == what)
+
+    async def close(self) -> None:
+        """End everything."""
+        for process in self._processes:
+            process.close()
+        await self.store.stop()
+
+    def _start(self, name: str, *arguments: str, **environment: str) -> Process:
+        process = Process(self.home / f"{name}.log", *arguments, **environment)
+        self._processes.append(process)
+        return process
+
+
+async def patiently(call: Any, timeout: float = PATIENCE_S) -> Any:
+    """Make a call until it gets through; `call()` returns what to await."""
+    answers: list[Any] = []
+
+    async def answered() -> bool:
+        try:
+            answers.append(await call())
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                raise
+            await asyncio.sleep(0.05)
+        return bool(answers)
+
+    await until(answered, "the call gets through", timeout=timeout)
+    return answers[0]

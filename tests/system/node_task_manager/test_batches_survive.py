@@ -1,0 +1,79 @@
+"""Batches whose workers, or whose node task manager, are killed in the middle end exactly."""
+
+from tests.system.node_task_manager.stack import PATIENCE_S, Stack
+from tests.waiting import until
+from tradewind.client import Addresses, BatchHandle, BatchStatus, Client
+
+ITEMS = 150
+
+
+def client_of(address: str) -> Client:
+    """A client of a node task manager alone."""
+    return Client(addresses=Addresses(address, address, address), patience=PATIENCE_S)
+
+
+async def under_way(handle: BatchHandle, share: float) -> None:
+    """Wait until so large a share of the items has ended."""
+
+    async def is_so_far() -> bool:
+        progress = await handle.progress()
+        counted = progress.queued + progress.running + progress.ended
+        assert counted == progress.total == ITEMS
+        return progress.ended >= share * ITEMS
+
+    await until(is_so_far, f"{share:.0%} of the batch have ended", timeout=PATIENCE_S)
+
+
+async def ended_exactly(stack: Stack, handle: BatchHandle) -> None:
+    """Wait for the end: every item completed, counted once, with its own result."""
+    batch = await handle.wait(PATIENCE_S)
+    progress = batch.progress
+    assert (batch.status, progress.completed, progress.failed, progress.cancelled) == (
+        BatchStatus.COMPLETED,
+        ITEMS,
+        0,
+        0,
+    )
+    assert [list(item.values()) for item in await handle.result()] == [[at + 1] for at in range(ITEMS)]
+    assert {key for key, _ in stack.noted("done")} == {f"batch:{handle.batch_id}:{at}" for at in range(ITEMS)}
+
+
+def items(seconds: float) -> list[dict[str, float]]:
+    return [{"value": at, "seconds": seconds} for at in range(ITEMS)]
+
+
+async def test_a_worker_that_is_killed(stack: Stack) -> None:
+    _, address = await stack.node_task_manager()
+    killed = await stack.worker("killed", address, capacity=5)
+    await stack.worker("heir", address, capacity=5)
+    async with client_of(address) as client:
+        handle = await client.submit_batch("step", items(0.05))
+        await under_way(handle, 0.2)
+        await killed.kill()
+        await ended_exactly(stack, handle)
+
+
+async def test_a_node_task_manager_that_is_killed(stack: Stack) -> None:
+    replica, address = await stack.node_task_manager()
+    await stack.worker("worker", address, capacity=10)
+    async with client_of(address) as client:
+        handle = await client.submit_batch("step", items(0.05), request_id="once")
+        await under_way(handle, 0.2)
+        await replica.kill()
+        await stack.node_task_manager(port=int(address.rpartition(":")[2]))
+        again = await client.submit_batch("step", items(0.05), request_id="once")
+        assert again.batch_id == handle.batch_id
+        await ended_exactly(stack, handle)
+
+
+async def test_a_node_task_manager_that_is_killed_while_it_takes_the_batch(stack: Stack) -> None:
+    """What was being submitted is there as a whole, or not at all; submitting it again makes it whole."""
+    replica, address = await stack.node_task_manager()
+    async with client_of(address) as client:
+        handle = await client.submit_batch("step", items(0.0), request_id="once")
+        await replica.kill()
+        await stack.node_task_manager(port=int(address.rpartition(":")[2]))
+        handle = await client.submit_batch("step", items(0.0), request_id="once")
+        await stack.worker("worker", address)
+        await ended_exactly(stack, handle)
+        assert [batch.batch_id async for batch in client.list_batches()] == [handle.batch_id]

@@ -1,0 +1,77 @@
+"""Node tasks that fail and are tried again, while the node task manager is killed between their attempts."""
+
+from google.protobuf.duration_pb2 import Duration
+
+from tests.system.node_task_manager.scheduler import Scheduler, single
+from tests.system.node_task_manager.stack import Stack
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, retry_pb2
+
+PENDING = node_task_pb2.NODE_TASK_STATUS_PENDING
+COMPLETED = node_task_pb2.NODE_TASK_STATUS_COMPLETED
+
+
+def shaky(failures: int, initial: Duration) -> component_pb2.Plan:
+    """Return a plan of one node that fails so many times, each wait as long as the first."""
+    plan = single("shaky", f'{{"failures":{failures}}}')
+    plan.nodes[0].retry.CopyFrom(
+        retry_pb2.RetryPolicy(attempts=failures + 1, initial=initial, factor=1, maximum=initial, jitter=0)
+    )
+    return plan
+
+
+async def test_a_node_that_fails_twice_completes_though_its_node_task_manager_is_killed_in_between(
+    stack: Stack,
+) -> None:
+    process, address = await stack.node_task_manager()
+    port = int(address.rpartition(":")[2])
+    await stack.worker("worker", address)
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(shaky(2, Duration(seconds=2)), "shaky")
+        for failures in (1, 2):
+
+            async def waits(failures: int = failures) -> bool:
+                task = await scheduler.node("shaky")
+                return task.status == PENDING and task.failures == failures
+
+            await until(waits, f"attempt {failures} has failed and the next one is waited for", timeout=30)
+            waiting = await scheduler.node("shaky")
+            assert waiting.HasField("retry_at")
+            assert waiting.last_error.message == f"attempt {failures} fails"
+            assert waiting.reason.startswith(f"attempt {failures + 1} of 3 begins at ")
+            await process.kill()
+            process, _ = await stack.node_task_manager(port=port)
+        await scheduler.all_finished("shaky", nodes=1)
+        done = await scheduler.node("shaky")
+        assert (done.status, done.attempt, done.failures) == (COMPLETED, 3, 2)
+    assert stack.noted("begun") == {("shaky:0:0:n0", attempt): 1 for attempt in (1, 2, 3)}
+
+
+async def test_attempts_begin_on_time_though_nobody_else_asks_for_work(stack: Stack) -> None:
+    _, address = await stack.node_task_manager()
+    await stack.worker("worker", address)
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(shaky(10, Duration(nanos=20_000_000)), "shaky")
+        await scheduler.all_finished("shaky", nodes=1)
+        done = await scheduler.node("shaky")
+        assert done.failures == 10
+        took = done.ended_at.ToMilliseconds() - done.registered_at.ToMilliseconds()
+    # By looks every second or so it would take 10 s; so busy no machine should be.
+    assert 10 * 20 <= took < 6_000
+
+
+async def test_a_silent_attempt_is_stopped_and_one_that_is_heard_of_goes_on(stack: Stack) -> None:
+    # Nothing is taken from workers for one lease after a start.
+    _, address = await stack.node_task_manager(lease_seconds=2)
+    await stack.worker("worker", address)
+    plan = single("silent", "{}")
+    plan.nodes[0].heartbeat_timeout.FromSeconds(1)
+    plan.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=2, initial=Duration(nanos=10_000_000)))
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(plan, "silent")
+        await until(lambda: stack.noted("done"), "the worker stops the silent attempt", timeout=30)
+        await scheduler.all_finished("silent", nodes=1)
+        done = await scheduler.node("silent")
+        assert (done.status, done.attempt, done.failures) == (COMPLETED, 2, 1)
+        assert done.last_error.code == "HEARTBEAT_TIMEOUT"
+    assert stack.noted("done") == {("silent:0:0:n0", 1): 1, ("silent:0:0:n0", 2): 1}

@@ -1,0 +1,50 @@
+"""The store is killed, or cuts its connections, while chains run."""
+
+import asyncio
+
+from tests.system.node_task_manager.scheduler import LENGTH, Scheduler, chain
+from tests.system.node_task_manager.stack import Stack
+from tests.waiting import until
+
+FLOWS = [f"f{at}" for at in range(50)]
+ALL_NODES = {f"{flow}:0:0:n{at}" for flow in FLOWS for at in range(LENGTH)}
+
+
+async def test_chains_go_on_when_the_store_was_killed_and_is_back(stack: Stack) -> None:
+    _, address = await stack.node_task_manager()
+    await stack.worker("worker", address, capacity=60)
+    async with Scheduler(address) as scheduler:
+        submitting = [asyncio.create_task(scheduler.submit(chain(0.02), flow)) for flow in FLOWS[:30]]
+        await until(lambda: len(stack.noted("done")) > 60, "the chains are under way")
+        await stack.kill_store()
+        submitting += [asyncio.create_task(scheduler.submit(chain(0.02), flow)) for flow in FLOWS[30:]]
+        await stack.restart_store()
+        await asyncio.gather(*submitting)
+        await scheduler.all_finished(*FLOWS)
+        assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
+    assert {key for key, _ in stack.noted("done")} == ALL_NODES
+
+
+async def test_nothing_is_stranded_and_nothing_runs_twice_when_connections_are_cut_mid_script(stack: Stack) -> None:
+    _, address = await stack.node_task_manager()
+    await stack.worker("worker", address, capacity=60)
+    cuts, enough = 0, asyncio.Event()
+
+    async def cut() -> None:
+        nonlocal cuts
+        while not enough.is_set():
+            for kind in ("normal", "normal", "pubsub"):
+                await stack.as_admin("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+                cuts += 1
+                await asyncio.sleep(0.03)
+
+    async with Scheduler(address) as scheduler:
+        cutting = asyncio.create_task(cut())
+        await asyncio.gather(*(scheduler.submit(chain(0.1), flow) for flow in FLOWS))
+        await until(lambda: len(stack.noted("done")) > 400, "most nodes have run")
+        enough.set()
+        await cutting
+        await scheduler.all_finished(*FLOWS)
+        assert {await scheduler.output(flow, "n9") for flow in FLOWS} == {"10"}
+    done = stack.noted("done")
+    assert (cuts > 10, {key for key, _ in done} == ALL_NODES, done.total()) == (True, True, len(ALL_NODES))

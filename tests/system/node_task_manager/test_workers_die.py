@@ -1,0 +1,76 @@
+"""Workers are killed, stopped, or merely slow."""
+
+import signal
+import time
+
+from tests.system.node_task_manager.scheduler import Scheduler, chain, single
+from tests.system.node_task_manager.stack import Stack
+from tests.waiting import until
+
+
+async def test_the_node_of_a_killed_worker_runs_again_elsewhere_within_the_grace(stack: Stack) -> None:
+    _, address = await stack.node_task_manager()
+    killed = await stack.worker("killed", address)
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(single("gated", f'{{"gate":"{stack.home}/never"}}'), "flow")
+        await until(lambda: stack.noted("begun"), "the node runs")
+        await stack.worker("heir", address)
+        began = time.monotonic()
+        await killed.kill()
+        await scheduler.all_finished("flow", nodes=1)
+        # The lease lasts 10 s: it was the broken stream that told.
+        assert time.monotonic() - began < 5
+        node = await scheduler.node("flow")
+    assert (node.attempt, node.worker_id, node.outputs[0].value_json) == (2, "heir", "2")
+    assert stack.noted("done") == {("flow:0:0:n0", 2): 1}
+
+
+async def test_the_late_result_of_a_worker_that_was_stopped_for_longer_than_its_lease_is_refused(stack: Stack) -> None:
+    _, address = await stack.node_task_manager(lease_seconds=1.5)
+    gate = stack.home / "gate"
+    stopped = await stack.worker("stopped", address)
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(single("gated", f'{{"gate":"{gate}"}}'), "flow")
+        await until(lambda: stack.noted("begun"), "the node runs")
+        await stack.worker("heir", address)
+        stopped.signal(signal.SIGSTOP)
+        await scheduler.all_finished("flow", nodes=1)
+        gate.touch()
+        stopped.signal(signal.SIGCONT)
+        await until(
+            lambda: stack.noted("done")["flow:0:0:n0", 1] or "is lost" in stopped.printed(),
+            "the stopped worker ends its attempt, or hears that it was lost",
+        )
+        stopped.signal(signal.SIGTERM)
+        # It leaves only when what it had to say was heard.
+        assert await stopped.ended() == 0
+        node = await scheduler.node("flow")
+    assert "not acknowledged" not in stopped.printed()
+    assert (node.attempt, node.worker_id, node.outputs[0].value_json) == (2, "heir", "2")
+
+
+async def test_chains_of_which_one_worker_dies_are_finished_by_the_other(stack: Stack) -> None:
+    _, address = await stack.node_task_manager()
+    stack.start_worker("staying", address)
+    killed = await stack.worker("killed", address)
+    flows = [f"f{at}" for at in range(30)]
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(chain(0.02), *flows)
+        await until(lambda: len(stack.noted("done")) > 60, "the chains are under way")
+        await killed.kill()
+        await scheduler.all_finished(*flows)
+        assert {await scheduler.output(flow, "n9") for flow in flows} == {"10"}
+    done = stack.noted("done")
+    again = {key for key, attempt in done if attempt > 1}
+    assert {key for key, _ in done} == {f"{flow}:0:0:n{at}" for flow in flows for at in range(10)}
+    # Only what the killed worker held could be run again, and not everything of that had done its work.
+    assert len(again) <= 20
+
+
+async def test_a_node_that_takes_four_leases_runs_once(stack: Stack) -> None:
+    _, address = await stack.node_task_manager(lease_seconds=1)
+    await stack.worker("slow", address)
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(single("step", '{"seconds":4}'), "flow")
+        await scheduler.all_finished("flow", nodes=1)
+    assert stack.noted("begun") == {("flow:0:0:n0", 1): 1}

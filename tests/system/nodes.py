@@ -1,0 +1,42 @@
+"""Node types for the tests of the whole stack."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from tradewind.worker import Context, Emit, node
+
+
+@node("numbers", outputs=["numbers"])
+async def numbers(ctx: Context, start: int = 1, count: int = 3) -> list[int]:
+    """Emit consecutive numbers."""
+    ctx.log.info("numbers from %s", start)
+    return list(range(start, start + count))
+
+
+@node("total", outputs=["total"])
+def total(numbers: list[int]) -> int:
+    """Add numbers up."""
+    return sum(numbers)
+
+
+@node("parity", outputs=["even", "odd"])
+async def parity(total: int) -> Emit:
+    """Emit on one of two handles."""
+    return Emit(even=total) if total % 2 == 0 else Emit(odd=total)
+
+
+@node("failing", outputs=["nothing"])
+async def failing(total: int) -> None:
+    """Fail."""
+    raise ValueError(f"will not have {total}")
+
+
+@node("gate", outputs=["passed"])
+async def gate(ctx: Context, file: str, total: int = 0) -> int:
+    """Say that it has begun, in `<file>.begun`, and wait until `file` is there."""
+    Path(f"{file}.begun").write_text(f"{os.getpid()} {ctx.attempt}\n", encoding="utf-8")
+    await ctx.progress(50, "at the gate")
+    while not Path(file).exists():
+        await asyncio.sleep(0.01)
+    return total

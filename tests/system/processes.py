@@ -1,0 +1,149 @@
+"""Processes of the real commands; what they print goes to a file, and each is ended by its id."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from tests.waiting import until
+from tradewind.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+TRADEWIND = [sys.executable, "-m", "tradewind.cli"]
+NODES = "tests.system.nodes"
+
+
+class Process:
+    """A command that runs until it is told to end."""
+
+    def __init__(self, log: Path, *arguments: str, address: str = "", cwd: Path = ROOT) -> None:
+        self.log = log
+        environment = dict(os.environ)
+        if address:
+            environment["TRADEWIND_ADDRESS"] = address
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [*TRADEWIND, *arguments],
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def printed(self) -> str:
+        """What it has printed so far."""
+        return self.log.read_text(encoding="utf-8")
+
+    async def says(self, text: str, timeout: float = 30) -> None:
+        """Wait until it has printed a text."""
+        await until(
+            lambda: text in self.printed or self._process.poll() is not None, f"{text!r} is printed", timeout=timeout
+        )
+        assert text in self.printed, f"ended with {self._process.poll()}:\n{self.printed}"
+
+    async def ended(self, timeout: float = 30) -> int:
+        """Wait until it has ended and return its exit code."""
+        await until(
+            lambda: self._process.poll() is not None,
+            f"process {self.pid}, with its output in {self.log}, has ended",
+            timeout=timeout,
+        )
+        return self._process.returncode
+
+    async def interrupt(self, timeout: float = 30) -> int:
+        """Press Ctrl-C and return the exit code."""
+        self._process.send_signal(signal.SIGINT)
+        return await self.ended(timeout)
+
+    async def kill(self) -> None:
+        """Kill it, as a crash does."""
+        self._process.kill()
+        await self.ended()
+
+    def close(self) -> None:
+        """End it however it stands."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(timeout=30)
+
+
+class Processes:
+    """Starts commands in a directory and ends them all."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._started: list[Process] = []
+
+    async def up(self, *arguments: str, port: int = 0) -> tuple[Process, str]:
+        """Run `tradewind up` over the directory; return it, and its address."""
+        process = self.start("up", "--port", str(port), "--data", str(self.home / "data"), *arguments)
+        await process.says("is up at ")
+        address = process.printed.rpartition("is up at ")[2].partition(",")[0]
+        return process, address
+
+    async def worker(self, address: str, *arguments: str) -> Process:
+        """Run `tradewind worker` with the nodes of these tests; returns once it is connected."""
+        process = self.start("worker", NODES, *arguments, address=address)
+        await process.says("connected as")
+        return process
+
+    def start(self, *arguments: str, address: str = "") -> Process:
+        """Run any command."""
+        process = Process(self.home / f"{len(self._started)}.log", *arguments, address=address)
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End them all."""
+        for process in reversed(self._started):
+            process.close()
+
+
+@contextmanager
+def processes(home: Path) -> Iterator[Processes]:
+    """Yield what starts processes, and end them."""
+    started = Processes(home)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+class Shell:
+    """Runs commands against a stack to their end, in this process: a fresh one costs most of a second to start."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    async def __call__(self, *arguments: str, input: str | None = None, ends: int = 0) -> str:
+        """Run a command, which must exit with `ends`, and return what it printed (to stderr, when it failed)."""
+        # A command has an event loop of its own, which cannot run inside that of the test.
+        result = await asyncio.to_thread(
+            CliRunner().invoke,
+            app,
+            ["--address", self.address, *arguments],
+            input=input,
+            prog_name="tradewind",
+            catch_exceptions=False,
+        )
+        assert result.exit_code == ends, f"exit code {result.exit_code}:\n{result.stdout}\n{result.stderr}"
+        return result.stdout if ends in (0, 1) and result.stdout else result.stderr
+
+    async def json(self, *arguments: str, input: str | None = None, ends: int = 0) -> Any:
+        """Run a command with `-o json` and return what it printed."""
+        return json.loads(await self(*arguments, "-o", "json", input=input, ends=ends))

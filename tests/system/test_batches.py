@@ -1,0 +1,223 @@
+"""Ad-hoc tasks and batches over a whole stack: the client and the commands."""
+
+import asyncio
+import json
+import re
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.system.processes import Shell
+from tests.unit.cli.shell import Shell as TerminalShell
+from tests.waiting import until
+from tradewind.client import (
+    BatchFailed,
+    BatchStatus,
+    Client,
+    Conflict,
+    InvalidInput,
+    NodeTaskStatus,
+    NotFound,
+    TaskFailed,
+    TimedOut,
+)
+from tradewind.flow import Retry, Timeouts
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker, node
+
+
+async def test_a_task_gives_what_its_node_emits(client: Client) -> None:
+    handle = await client.submit_task("numbers", {"start": 5, "count": 2})
+    assert handle.warnings == ()
+    assert await handle.result(10) == {"numbers": [5, 6]}
+    assert (await handle.get()).config == {"start": 5, "count": 2}
+    assert await handle.progress() == (100, "")
+
+    async def logged() -> bool:
+        return [line.message async for line in handle.logs()] == ["numbers from 5"]
+
+    await until(logged, "the line is kept")
+    assert [task.node_task_id async for task in client.list_tasks(statuses=["completed"])] == [handle.task_id]
+    assert (await client.get_node_task(handle.task_id)).outputs == {"numbers": [5, 6]}
+
+
+async def test_a_task_that_fails_says_why(client: Client) -> None:
+    failing = await client.submit_task("failing", {"total": 3})
+    with pytest.raises(TaskFailed, match="ended as failed: ValueError: will not have 3") as caught:
+        await failing.result(10)
+    assert caught.value.task.status is NodeTaskStatus.FAILED
+    unknown = await client.submit_task("numbers", {"begin": 5})
+    with pytest.raises(TaskFailed, match=r"config.begin: node type numbers has no such parameter"):
+        await unknown.result(10)
+
+
+async def test_a_running_task_is_watched_and_cancelled(client: Client, tmp_path: Path) -> None:
+    handle = await client.submit_task("gate", {"file": str(tmp_path / "never")})
+    with pytest.raises(TimedOut):
+        await handle.wait(0.01)
+    async for task in handle.watch():
+        if task.progress == 50 and not task.status.ended:
+            assert (task.status, task.message) == (NodeTaskStatus.RUNNING, "at the gate")
+            await handle.cancel(reason="enough")
+    assert (task.status, task.reason) == (NodeTaskStatus.TERMINATED, "enough")
+
+
+async def test_a_batch_gives_what_its_items_emit_in_order(client: Client) -> None:
+    handle = await client.submit_batch("numbers", [{"start": at, "count": 1} for at in range(300)])
+    seen = [batch async for batch in handle.watch()]
+    for batch in seen:
+        at = batch.progress
+        assert at.queued + at.running + at.completed + at.failed + at.cancelled == at.total == 300
+    assert seen[-1].status is BatchStatus.COMPLETED
+    assert await handle.result() == [{"numbers": [at]} for at in range(300)]
+    assert (await handle.progress()).percent == 100
+    assert [batch.batch_id async for batch in client.list_batches()] == [handle.batch_id]
+
+
+@node("uneven", outputs=["out"])
+async def uneven(x: int) -> int:
+    """Fail for every tenth number."""
+    await asyncio.sleep(0.002)
+    if x % 10 == 0:
+        raise ValueError(f"will not have {x}")
+    return x
+
+
+async def test_twenty_workers_add_up_at_every_moment(stack: Standalone) -> None:
+    async with AsyncExitStack() as running:
+        for at in range(20):
+            await running.enter_async_context(Worker([uneven], address=stack.address, worker_id=f"w{at}", capacity=3))
+        client = await running.enter_async_context(Client(stack.address))
+        handle = await client.submit_batch("uneven", [{"x": x} for x in range(2000)])
+        seen = []
+        async for batch in handle.watch():
+            seen += [batch.progress, await handle.progress()]
+        items = [item async for item in handle.items()]
+    for progress in seen:
+        parts = (progress.queued, progress.running, progress.completed, progress.failed, progress.cancelled)
+        assert sum(parts) == progress.total == 2000
+        assert progress.running <= 60
+    assert (batch.status, seen[-1].completed, seen[-1].failed) == (BatchStatus.PARTIAL, 1800, 200)
+    assert len({item.worker_id for item in items}) == 20
+    assert [item.outputs.get("out") for item in items] == [x if x % 10 else None for x in range(2000)]
+
+
+async def test_a_batch_of_which_some_fail_is_partial(client: Client) -> None:
+    handle = await client.submit_batch("total", [{"numbers": [1, 2]}, {"numbers": "x"}, {"numbers": [3]}])
+    with pytest.raises(BatchFailed, match="2 of 3 completed, 1 failed") as caught:
+        await handle.result(10)
+    assert caught.value.batch.status is BatchStatus.PARTIAL
+    assert [item.outputs.get("total") for item in caught.value.items] == [3, None, 3]
+
+
+async def test_a_batch_larger_than_a_message_is_submitted_whole(client: Client) -> None:
+    handle = await client.submit_batch("total", [{"numbers": [7] * 100_000}] * 30)
+    assert await handle.result(30) == [{"total": 700_000}] * 30
+
+
+async def test_items_have_retries_and_time_limits(client: Client, tmp_path: Path) -> None:
+    retry = Retry(2, initial="1ms", jitter=0)
+    handle = await client.submit_batch("failing", [{"total": 1}, {"total": 2}], retry=retry, priority=3)
+    with pytest.raises(BatchFailed) as caught:
+        await handle.result(10)
+    assert [item.attempt for item in caught.value.items] == [2, 2]
+    late = await client.submit_task(
+        "gate", {"file": str(tmp_path / "never")}, timeouts=Timeouts(start_to_close="100ms")
+    )
+    with pytest.raises(TaskFailed, match="ended as failed: TIMEOUT"):
+        await late.result(10)
+    with pytest.raises(ValueError, match='"soon" is no length of time'):
+        await client.submit_task("failing", retry=Retry(2, initial="soon"))
+
+
+async def test_what_nobody_offers_waits_or_is_refused(client: Client) -> None:
+    handle = await client.submit_batch("nobodys", [{}, {}])
+    assert handle.warnings == ('no live worker offers node type "nobodys"; it waits until one does',)
+    assert (await handle.get()).reason == 'no live worker offers node type "nobodys"'
+    assert (await handle.cancel()).status is BatchStatus.CANCELLED
+    with pytest.raises(NotFound, match='no node type "nobodys"'):
+        await client.submit_task("nobodys", require_worker=True)
+    assert [task async for task in client.list_tasks()] == []
+
+
+async def test_a_request_id_is_good_once(client: Client) -> None:
+    first = await client.submit_batch("numbers", [{"start": 1}], request_id="monday")
+    assert (await client.submit_batch("numbers", [{"start": 1}], request_id="monday")).batch_id == first.batch_id
+    with pytest.raises(Conflict):
+        await client.submit_batch("numbers", [{"start": 2}], request_id="monday")
+    with pytest.raises(InvalidInput, match="must be 1 to 10000"):
+        await client.submit_batch("numbers", [])
+
+
+async def test_tasks_as_a_person_types_them(shell: Shell) -> None:
+    shown = await shell("task", "submit", "numbers", "--param", "start=4", "--param", "count=1", "--wait")
+    assert re.search(r"type +numbers\nstatus +completed(.|\n)*output +numbers = \[4\]", shown)
+    (task,) = await shell.json("task", "list", "--status", "completed")
+    assert task["node_task_id"] in await shell("task", "list")
+    assert "completed" in await shell("task", "get", task["node_task_id"])
+    assert await shell("task", "cancel", task["node_task_id"]) == f"{task['node_task_id']} is completed\n"
+    failed = await shell("task", "submit", "failing", "--params-json", '{"total": 1}', "--wait", ends=1)
+    assert "ValueError: will not have 1" in failed
+    again = ("--param", "total=1", "--attempts", "2", "--priority", "-1", "--wait")
+    assert re.search(r"attempt +2", await shell("task", "submit", "failing", *again, ends=1))
+    waiting = await shell.json("task", "submit", "nobodys", "-o", "json")
+    assert waiting["warnings"] == ['no live worker offers node type "nobodys"; it waits until one does']
+    assert "no live worker offers" in await shell("task", "get", waiting["task"]["node_task_id"])
+    assert "no node type" in await shell("task", "submit", "nobodys", "--require-worker", ends=2)
+
+
+async def test_batches_as_a_person_types_them(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "items.jsonl"
+    file.write_text("".join(f'{{"start": {at}, "count": 1}}\n' for at in range(20)), encoding="utf-8")
+    lines = (await shell("batch", "submit", "numbers", str(file), "--watch")).splitlines()
+    assert re.fullmatch(r"batch \w{20} completed in .+: 20 completed of 20", lines[-1])
+    (batch,) = await shell.json("batch", "list")
+    shown = await shell("batch", "show", batch["batch_id"])
+    assert re.search(r"items +20: 0 queued, 0 running, 20 completed, 0 failed, 0 cancelled\ndone +100 %", shown)
+    results = (await shell("batch", "results", batch["batch_id"])).splitlines()
+    assert results[3] == "3  completed  numbers = [3]"
+    assert await shell("batch", "results", batch["batch_id"], "--failed") == ""
+    watched = (await shell("batch", "watch", batch["batch_id"], "-o", "json")).splitlines()
+    assert json.loads(watched[-1])["progress"]["percent"] == 100
+    assert "numbers from 19" in await shell("task", "logs", batch["batch_id"])
+
+    waiting = await shell("batch", "submit", "nobodys", "-", input="{}\n\n{}\n")
+    (waits,) = await shell.json("batch", "list", "--status", "queued")
+    assert f"batch {waits['batch_id']} is submitted: 2 items" in waiting
+    cancelled = await shell("batch", "cancel", waits["batch_id"], "--reason", "enough")
+    assert cancelled == f"batch {waits['batch_id']} is cancelled: 2 cancelled of 2\n"
+    assert "cancelled  enough (by default)" in await shell("batch", "show", waits["batch_id"])
+
+
+async def test_a_batch_at_a_terminal_has_a_bar(
+    client: Client, stack: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second item waits at its gate until the first has ended."""
+    monkeypatch.setenv("TRADEWIND_ADDRESS", stack.address)
+    gates = [tmp_path / name for name in ("open", "shut")]
+    gates[0].touch()
+    file = tmp_path / "items.jsonl"
+    file.write_text("".join(json.dumps({"file": str(gate)}) + "\n" for gate in gates), encoding="utf-8")
+    running = asyncio.create_task(
+        asyncio.to_thread(TerminalShell().at_terminal, "batch", "submit", "gate", str(file), "--watch")
+    )
+
+    async def half_done() -> bool:
+        return [batch.progress.completed async for batch in client.list_batches()] == [1]
+
+    await until(half_done, "one item is done", timeout=20)
+    gates[1].touch()
+    ran = await asyncio.wait_for(running, 30)
+    assert ran.code == 0
+    assert re.search(r"\d/2", ran.out)
+    assert re.search(r"batch \w{20} completed in .+: 2 completed of 2", ran.out)
+
+
+async def test_a_bad_file_is_told_by_line(shell: Shell) -> None:
+    told = await shell("batch", "submit", "numbers", "-", input='{}\n[1]\n{"a"\n', ends=2)
+    assert "line 2: this is JSON, but no object" in told
+    assert "line 3: this is no JSON" in told
+    assert "no items" in await shell("batch", "submit", "numbers", "-", input="\n", ends=2)
+    assert 'error: no batch "missing"' in await shell("batch", "show", "missing", ends=2)
+    assert await shell.json("batch", "list") == []

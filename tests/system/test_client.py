@@ -1,0 +1,193 @@
+"""The client against the whole stack."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tests.system import flows
+from tests.waiting import until
+from tradewind.client import (
+    Client,
+    CycleFailed,
+    CycleHandle,
+    CycleStatus,
+    FlowStatus,
+    InvalidInput,
+    NodeTaskStatus,
+    NotFound,
+    RunRequest,
+    SyncClient,
+)
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker
+
+
+async def test_a_run_gives_its_outputs(client: Client) -> None:
+    registered = await client.register_flow("sums", flows.sums(), labels={"team": "a"})
+    run = await client.run_flow("sums", {"start": 10})
+
+    assert await run.result(10) == {"sort": {"even": 46}, "alone": {"numbers": [10, 11, 12]}}
+    assert registered.changed
+    assert registered.warnings == ()
+    assert [component.nodes for component in registered.flow.components] == [("feed", "add", "sort"), ("alone",)]
+    assert run.record is not None
+    assert run.record.counts.completed == 4
+    assert run.record.inputs == {"start": 10}
+
+
+async def test_the_wait_is_the_schedulers(client: Client) -> None:
+    await client.register_flow("sums", flows.sums())
+    run = await client.run_flow("sums", wait=10)
+
+    assert run.record is not None
+    assert run.record.ended
+    assert await run.result() == {"sort": {"even": 10}, "alone": {"numbers": [7, 8, 9]}}
+
+
+async def test_a_failed_run_says_why(client: Client) -> None:
+    await client.register_flow("failing", flows.failing())
+
+    with pytest.raises(CycleFailed) as caught:
+        await (await client.run_flow("failing")).result(10)
+
+    assert caught.value.cycle.status is CycleStatus.FAILED
+    assert str(caught.value.failures[0]) == "bad (failing) failed: ValueError: will not have 6"
+
+
+async def test_a_bulk(client: Client) -> None:
+    await client.register_flow("sums", flows.sums(overlap="allow"))
+    requests = [RunRequest("sums", {"start": start}) for start in range(20)]
+
+    runs = await client.run_flows([*requests, "nobody"], wait=20)
+
+    handles = [run for run in runs if isinstance(run, CycleHandle)]
+    assert isinstance(runs[-1], NotFound)
+    assert [handle.cycle for handle in handles] == list(range(20))
+    results = [await handle.result() for handle in handles]
+    assert [result["alone"]["numbers"][0] for result in results] == list(range(20))
+
+
+async def test_every_fault_at_once(client: Client) -> None:
+    definition = {
+        "interval": -1,
+        "nodes": [{"id": "a", "type": "numbers"}, {"id": "a", "type": "numbers"}],
+        "edges": [{"source": "a", "source_handle": "numbers", "target": "b", "target_handle": "numbers"}],
+        "colour": "red",
+    }
+
+    with pytest.raises(InvalidInput) as caught:
+        await client.register_flow("bad", definition)
+
+    analysis = await client.analyze_flow(definition)
+    paths = [violation.path for violation in caught.value.violations]
+    assert {"interval", "nodes[1].id", "edges[0].target", "colour"} <= set(paths)
+    assert analysis.violations == caught.value.violations
+    with pytest.raises(NotFound):
+        await client.get_flow("bad")
+
+
+async def test_a_started_flow_is_watched_and_stopped(client: Client) -> None:
+    await client.register_flow("sums", flows.sums("200ms"))
+    flow = client.flow("sums")
+    started = await flow.start()
+    ended: list[int] = []
+    async with aclosing(flow.watch()) as cycles:
+        async for cycle in cycles:
+            if cycle.ended:
+                assert cycle.status is CycleStatus.COMPLETED
+                ended.append(cycle.cycle)
+            if len(ended) == 3:
+                break
+
+    assert started.status is FlowStatus.RUNNING
+    assert ended == [0, 1, 2]
+    assert (await flow.stop(reason="enough")).status is FlowStatus.STOPPED
+    described = await flow.describe()
+    assert described.flow.next_execution is None
+    assert [cycle.cycle async for cycle in flow.cycles()][-3:] == [2, 1, 0]
+
+
+async def test_a_stop_reaches_a_running_node(client: Client, tmp_path: Path) -> None:
+    await client.register_flow("gated", flows.gated(tmp_path / "open"))
+    run = await client.run_flow("gated")
+    await until(lambda: (tmp_path / "open.begun").exists(), "the gate has begun")
+
+    async def told() -> bool:
+        return (await client.get_node_task("gated:0:0:gate")).progress == 50
+
+    await until(told, "the node's progress is known")
+    task = await client.get_node_task("gated:0:0:gate")
+    await client.stop_flow("gated", reason="enough")
+    cycle = await run.wait(20)
+
+    assert (task.status, task.message) == (NodeTaskStatus.RUNNING, "at the gate")
+    assert cycle.status is CycleStatus.CANCELLED
+    described = await run.describe()
+    gate = described.node("gate")
+    assert gate is not None
+    assert gate.status is NodeTaskStatus.TERMINATED
+    assert gate.stop_reason == "enough"
+
+
+async def test_a_node_task_is_terminated(client: Client, tmp_path: Path) -> None:
+    await client.register_flow("gated", flows.gated(tmp_path / "open"))
+    run = await client.run_flow("gated")
+    await until(lambda: (tmp_path / "open.begun").exists(), "the gate has begun")
+
+    await client.terminate_node_task("gated:0:0:gate", reason="not today")
+
+    with pytest.raises(CycleFailed) as caught:
+        await run.result(20)
+    assert [(each.node_id, each.status) for each in caught.value.failures] == [("gate", NodeTaskStatus.TERMINATED)]
+
+
+async def test_logs_come_from_scheduler_and_nodes(client: Client) -> None:
+    await client.register_flow("sums", flows.sums())
+    run = await client.run_flow("sums", wait=10)
+    await run.result()
+
+    async def written() -> bool:
+        lines = [line async for line in client.list_logs("sums")]
+        return {"feed", "alone", ""} <= {line.node_id for line in lines}
+
+    await until(written, "the log has lines of the scheduler and of both nodes")
+    followed = [line.message async for line in client.watch_logs("sums", 0)]
+    assert followed == [line.message async for line in run.logs()]
+    assert "numbers from 7" in followed
+
+
+async def test_nothing_is_left_of_a_deleted_flow(client: Client) -> None:
+    await client.register_flow("sums", flows.sums())
+    await (await client.run_flow("sums")).result(10)
+
+    assert await client.delete_flow("sums", wait=20)
+
+    with pytest.raises(NotFound):
+        await client.get_flow("sums")
+    assert [flow async for flow in client.list_flows()] == []
+    await client.register_flow("sums", flows.sums())
+    assert (await client.run_flow("sums")).cycle == 0
+
+
+async def test_workers_and_node_types(client: Client, worker: Worker) -> None:
+    workers = [each async for each in client.list_workers()]
+    node_types = {each.type: each async for each in client.list_node_types()}
+
+    assert [each.worker_id for each in workers] == [worker.worker_id]
+    assert sorted(workers[0].node_types) == ["failing", "gate", "numbers", "parity", "total"]
+    assert [handle.name for handle in node_types["parity"].outputs] == ["even", "odd"]
+    assert node_types["total"].inputs[0].required
+    assert [each.worker_id for each in await client.available_workers("gate")] == [worker.worker_id]
+    assert (await client.drain_worker(worker.worker_id)).status == "draining"
+
+
+async def test_without_an_event_loop(stack: Standalone, worker: Worker) -> None:
+    def use() -> object:
+        with SyncClient(stack.address) as client:
+            client.wait_ready()
+            client.register_flow("sums", flows.sums())
+            return client.run_flow("sums", {"start": 1}).result(10)
+
+    assert await asyncio.to_thread(use) == {"sort": {"even": 10}, "alone": {"numbers": [1, 2, 3]}}

@@ -1,0 +1,129 @@
+"""Every command against a running stack, as a person types them."""
+
+import json
+import re
+from pathlib import Path
+
+from tests.system import flows
+from tests.system.processes import Processes, Shell
+from tests.waiting import until
+
+
+async def test_a_flow_from_registration_to_deletion(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "sums.json"
+    path.write_text(flows.sums().to_json(), encoding="utf-8")
+
+    assert "0          3      feed" in await shell("flow", "analyze", str(path))
+    assert await shell("flow", "register", "sums", str(path), "--label", "team=a") == (
+        "sums registered: revision 1, 4 nodes in 2 components\n"
+    )
+    assert "unchanged" in await shell("flow", "register", "sums", "-", "--label", "team=a", input=path.read_text())
+    assert (await shell.json("flow", "list"))[0]["labels"] == {"team": "a"}
+
+    outcome = (await shell("flow", "run", "sums", "--wait", "--input", "start=2")).splitlines()
+    assert re.fullmatch(r"sums cycle 0 completed in \d+ ms \(4 completed\)", outcome[0])
+    assert outcome[1:] == ["sort.even = 14", "alone.numbers = [2, 3, 4]"]
+
+    assert re.search(r"last cycle +0 completed", await shell("flow", "status", "sums"))
+    assert (await shell.json("flow", "status", "sums"))["statistics"]["completed_nodes"] == 4
+    assert re.search(r"feed +numbers +completed +1 ", await shell("cycle", "show", "sums"))
+    assert await shell("cycle", "show", "sums", "0", "--output", "sort") == '{\n  "even": 14\n}\n'
+    assert [cycle["status"] for cycle in await shell.json("cycle", "list", "sums")] == ["completed"]
+    assert "numbers from 2" in await shell("flow", "logs", "sums", "--cycle", "0", "-f")
+    assert "feed (numbers)" in await shell("flow", "graph", "sums")
+    assert (await shell("flow", "graph", "sums", "-o", "mermaid")).startswith("flowchart LR")
+    assert re.search(r"type +parity\nstatus +completed", await shell("task", "get", "sums:0:0:sort"))
+
+    assert await shell("flow", "delete", "sums") == "sums deleted\n"
+    assert await shell("flow", "status", "sums", ends=2) == 'error: no flow "sums"\n'
+    assert await shell.json("flow", "list") == []
+
+
+async def test_starting_watching_and_stopping(shell: Shell) -> None:
+    await shell("flow", "register", "sums", "-", input=flows.sums("200ms").to_json())
+    assert (await shell("flow", "start", "sums")).startswith("sums is running")
+
+    lines = (await shell("flow", "watch", "sums", "--cycles", "3")).splitlines()
+    assert [line.split()[3] for line in lines if " in " in line][-3:] == ["completed"] * 3
+    followed = [
+        json.loads(line) for line in (await shell("flow", "watch", "sums", "--cycles", "2", "-o", "json")).splitlines()
+    ]
+    assert followed[-1]["status"] == "completed"
+    assert (await shell.json("flow", "list", "--status", "running"))[0]["flow_id"] == "sums"
+
+    assert await shell("flow", "stop", "sums", "--reason", "enough") == "sums is stopped\n"
+    assert (await shell.json("flow", "status", "sums"))["flow"]["next_execution"] is None
+
+
+async def test_a_failure_is_told_and_exits_with_1(shell: Shell) -> None:
+    await shell("flow", "register", "failing", "-", input=flows.failing().to_json())
+
+    lines = (await shell("flow", "run", "failing", "--wait", ends=1)).splitlines()
+
+    assert lines[0].startswith("failing cycle 0 failed in ")
+    assert lines[1] == "  bad (failing) failed: ValueError: will not have 6"
+    assert "ValueError: will not have 6" in await shell("cycle", "show", "failing")
+    task = await shell.json("task", "get", "failing:0:0:bad")
+    assert 'raise ValueError(f"will not have {total}")' in task["error"]["traceback"]
+    assert (await shell("cycle", "show", "failing", "--output", "bad", ends=1)).startswith("error: bad has no output")
+
+
+async def test_a_node_task_is_terminated(shell: Shell, started: Processes, tmp_path: Path) -> None:
+    await shell("flow", "register", "gated", "-", input=flows.gated(tmp_path / "open").to_json())
+    waiting = started.start("flow", "run", "gated", "--wait", address=shell.address)
+    following = started.start("flow", "logs", "gated", "-f", address=shell.address)
+    await following.says("numbers from 1")
+    await until(lambda: (tmp_path / "open.begun").exists(), "the gate has begun")
+    task = await shell.json("task", "get", "gated:0:0:gate")
+
+    assert task["status"] == "running"
+    await shell("task", "terminate", "gated:0:0:gate", "--reason", "not today")
+    assert await waiting.ended() == 1
+    assert "not today" in waiting.printed
+    assert await following.interrupt() == 130
+
+
+async def test_bad_input_lists_every_fault(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "nodes:\n- {id: feed, type: numbers}\n- {id: add, type: total}\n"
+        "edges:\n- {source: feed, source_handle: numbers, target: ad, target_handle: numbers}\n",
+        encoding="utf-8",
+    )
+
+    told = await shell("flow", "register", "bad", str(path), ends=2)
+
+    assert told.startswith("error: the request has faults:\n")
+    assert "\n  interval: " in told
+    assert re.search(r'edges\[0\].target: .*did you mean "add"', told)
+
+
+async def test_workers(shell: Shell, started: Processes) -> None:
+    second = await started.worker(shell.address, "--id", "second", "--capacity", "7", "--label", "zone=b")
+
+    listed = {worker["worker_id"]: worker for worker in await shell.json("worker", "list")}
+    assert len(listed) == 2
+    assert (listed["second"]["capacity"], listed["second"]["labels"]) == (7, {"zone": "b"})
+    assert "second" in await shell("worker", "list")
+
+    assert await second.interrupt() == 0
+    assert "second" not in await shell("worker", "list")
+
+
+async def test_a_node_type_that_nobody_offers_is_said(shell: Shell) -> None:
+    definition = {"interval": "1h", "nodes": [{"id": "moon", "type": "lunar"}], "edges": []}
+
+    registered = await shell("flow", "register", "moon", "-", input=json.dumps(definition))
+    await shell("flow", "run", "moon")
+
+    assert "lunar" in registered.splitlines()[1]
+    assert re.search(r"moon +lunar +pending +-.*no live worker", await shell("cycle", "show", "moon"))
+
+
+async def test_a_running_stack_is_measured(shell: Shell) -> None:
+    measured = await shell.json("bench", "chain-1", "single-1000", "--scale", "0.02")
+
+    assert [each["workload"] for each in measured] == ["chain-1", "single-1000"]
+    assert all(each["nodes_per_second"] > 1 for each in measured)
+    assert await shell.json("flow", "list") == []
+    assert 'no workload "chain-9"' in await shell("bench", "chain-9", ends=2)

@@ -1,0 +1,117 @@
+"""The real grpcurl and buf against a running stack: no files, no stubs, only reflection."""
+
+import asyncio
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker
+
+BIN = Path(sys.executable).parent
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64",
+    reason="the wheel of grpcurl holds a Linux x86-64 program",
+)
+
+SCHEDULER = "tradewind.api.scheduler.v1.SchedulerService"
+WEATHER = {
+    "interval": 60,
+    "nodes": [
+        {"id": "node_A", "type": "binance_price_node", "config": {"symbol": "BTCUSDT", "interval": "1m"}},
+        {"id": "node_B", "type": "ai_model_node", "config": {"model": "gpt-4"}},
+    ],
+    "edges": [{"source": "node_A", "source_handle": "kline_data", "target": "node_B", "target_handle": "price_input"}],
+}
+"""The Weather Syntax of the specification, as it stands there."""
+
+
+async def run(*command: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def grpcurl(stack: Standalone, method: str, **request: Any) -> tuple[int, Any, str]:
+    """Call a method; return the exit code, the parsed answer and what was printed on stderr."""
+    code, out, err = await run(
+        str(BIN / "grpcurl"), "-plaintext", "-d", json.dumps(request), stack.address, f"{SCHEDULER}/{method}"
+    )
+    return code, json.loads(out) if out else None, err
+
+
+async def test_the_specifications_flow_registers_by_grpcurl(stack: Standalone) -> None:
+    code, answer, err = await grpcurl(stack, "RegisterFlow", flow_id="spec", weather=WEATHER)
+    assert code == 0, err
+    component = answer["flow"]["structure"]["components"]["0"]
+    assert (component["entry_nodes"], component["node_count"], component["is_dag"]) == (["node_A"], 2, True)
+    assert {each["path"] for each in answer["warnings"]} == {"nodes[0].type", "nodes[1].type"}
+    code, answer, _ = await grpcurl(stack, "GetFlow", flow_id="spec")
+    assert (code, answer["flow"]["flow_id"], answer["flow"]["status"]) == (0, "spec", "FLOW_STATUS_REGISTERED")
+
+
+async def test_grpcurl_shows_every_fault_with_its_path(stack: Standalone) -> None:
+    bad = {"nodes": [{"id": "a b", "type": "x"}], "edges": [{"source": "a"}], "colour": "red"}
+    code, _, err = await grpcurl(stack, "RegisterFlow", flow_id="bad", weather=bad)
+    assert code == 64 + 3
+    for path in ("interval", "nodes[0].id", "edges[0]", "colour"):
+        assert path in err
+
+
+async def test_an_unknown_flow_is_not_found_with_its_reason(stack: Standalone) -> None:
+    code, _, err = await grpcurl(stack, "StartFlow", flow_id="nobody")
+    assert (code, "FLOW_NOT_FOUND" in err) == (64 + 5, True)
+
+
+async def test_grpcurl_lists_and_describes_everything_without_files(stack: Standalone) -> None:
+    code, out, _ = await run(str(BIN / "grpcurl"), "-plaintext", stack.address, "list")
+    assert code == 0
+    for name in ("scheduler", "node_task_manager", "registry", "trigger"):
+        assert f"tradewind.api.{name}.v1." in out
+    code, out, _ = await run(str(BIN / "grpcurl"), "-plaintext", stack.address, "describe", SCHEDULER)
+    assert (code, "RunFlowRequest" in out) == (0, True)
+
+
+async def test_grpcurl_runs_a_cycle_and_prints_what_it_emitted(stack: Standalone, worker: Worker) -> None:
+    weather = {"interval": 0, "nodes": [{"id": "only", "type": "numbers", "config": {"count": 2}}]}
+    assert (await grpcurl(stack, "RegisterFlow", flow_id="one", weather=weather))[0] == 0
+    code, answer, err = await grpcurl(stack, "RunFlow", flow_id="one", wait="20s", include_outputs=True)
+    assert code == 0, err
+    assert answer["cycle"]["status"] == "CYCLE_STATUS_COMPLETED"
+    (output,) = answer["outputs"]
+    assert (output["node_id"], output["outputs"]) == ("only", [{"handle": "numbers", "value_json": "[1,2]"}])
+
+
+@pytest.mark.parametrize("health", ["liveness", "readiness", SCHEDULER])
+async def test_buf_curl_asks_for_health(stack: Standalone, health: str) -> None:
+    command = [str(BIN / "buf"), "curl", "--protocol", "grpc", "--http2-prior-knowledge", "--reflect", "-d"]
+    url = f"http://{stack.address}/grpc.health.v1.Health/Check"
+    code, out, err = await run(*command, json.dumps({"service": health}), url)
+    assert code == 0, err
+    assert json.loads(out) == {"status": "SERVING"}
+
+
+async def test_grpcurl_submits_and_follows_a_batch(stack: Standalone, worker: Worker) -> None:
+    """A batch is a stream of messages from the client; a small one is a single message."""
+    service = "tradewind.api.node_task_manager.v1.NodeTaskManagerService"
+
+    async def call(method: str, **request: Any) -> str:
+        command = (str(BIN / "grpcurl"), "-plaintext", "-d", json.dumps(request), stack.address, f"{service}/{method}")
+        code, out, err = await run(*command)
+        assert code == 0, err
+        return out
+
+    head = {"user_id": "ann", "node_type": "total", "total": 2}
+    parameters = ['{"numbers": [1, 2]}', '{"numbers": [3]}']
+    batch = json.loads(await call("SubmitBatch", head=head, parameters_json=parameters))["batch"]
+    watched = await call("WatchBatch", batch_id=batch["batch_id"], user_id="ann")
+    assert '"status": "BATCH_STATUS_COMPLETED"' in watched
+    results = json.loads(await call("ListBatchResults", batch_id=batch["batch_id"], user_id="ann"))["items"]
+    assert [item["outputs"][0]["value_json"] for item in results] == ["3", "3"]

@@ -1,0 +1,108 @@
+"""`Standalone`: all services in this process."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.system import flows
+from tests.waiting import until
+from tradewind.client import Client, Unreachable
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.embedded import free_port
+from tradewind.standalone import Standalone, StandaloneError
+from tradewind.standalone.ports import holder_of, why_taken
+from tradewind.worker import Worker
+
+
+async def test_each_service_logs_in_as_its_own_user(stack: Standalone, client: Client) -> None:
+    await client.register_flow("sums", flows.sums())
+    await (await client.run_flow("sums")).result(10)
+    assert stack._store is not None
+    admin = connect(stack._store.url_for())
+    try:
+        listed = (await admin.execute_command("CLIENT", "LIST")).decode().splitlines()
+    finally:
+        await admin.aclose()
+
+    users = {field.removeprefix("user=") for line in listed for field in line.split() if field.startswith("user=")}
+    assert users == {"admin", "node_task_manager", "registry", "scheduler", "trigger"}
+
+
+async def test_a_store_that_dies_is_started_again(stack: Standalone, client: Client) -> None:
+    await client.register_flow("sums", flows.sums())
+    killed = stack.store_pid
+    assert killed is not None
+
+    os.kill(killed, signal.SIGKILL)
+    await until(lambda: stack.store_pid not in (None, killed), "the store is back")
+
+    run = await client.run_flow("sums")
+    assert await run.result(30) == {"sort": {"even": 10}, "alone": {"numbers": [7, 8, 9]}}
+
+
+async def test_a_stack_may_be_stopped_and_started_over_the_same_data(tmp_path: Path) -> None:
+    port = free_port()
+    for expected in (None, 0):
+        async with Standalone(data=tmp_path, port=port) as stack, Client(stack.address) as client:
+            if expected is None:
+                await client.register_flow("sums", flows.sums())
+                await client.run_flow("sums")
+            assert (await client.get_flow("sums")).flow.last_cycle == 0
+    async with Client(f"127.0.0.1:{port}", patience=0) as client:
+        with pytest.raises(Unreachable):
+            await client.get_flow("sums")
+
+
+async def test_stopping_takes_no_longer_than_it_must(stack: Standalone, worker: Worker) -> None:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+
+    await stack.stop()
+
+    assert loop.time() - begun < 5
+    await stack.stop()
+
+
+async def test_the_number_of_shards_is_fixed_with_the_data(tmp_path: Path) -> None:
+    async with Standalone(data=tmp_path, port=0, node_task_manager_shards=3):
+        pass
+    with pytest.raises(StandaloneError, match="have 3 shards of node tasks, not 2: leave the number out"):
+        await Standalone(data=tmp_path, port=0, node_task_manager_shards=2).start()
+    async with Standalone(data=tmp_path, port=0) as stack, Client(stack.address) as client:
+        await client.wait_ready()
+
+
+async def test_a_store_of_somebody_else(stack: Standalone, tmp_path: Path) -> None:
+    assert stack._store is not None
+    await stack.stop()
+    await stack._store.start()
+    try:
+        other = Standalone(data=tmp_path / "unused", port=0, store_url=stack._store.url_for())
+        async with other, Client(other.address) as client:
+            await client.register_flow("sums", flows.sums())
+        assert not (tmp_path / "unused").exists()
+    finally:
+        await stack._store.stop()
+
+
+async def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StandaloneError, match="the store does not answer"):
+        await Standalone(port=0, store_url=f"redis://127.0.0.1:{free_port()}").start()
+    with pytest.raises(StandaloneError, match='unknown scheme "http"'):
+        await Standalone(port=0, store_url="http://here").start()
+
+
+async def test_who_holds_a_port(stack: Standalone) -> None:
+    port = int(stack.address.rpartition(":")[2])
+
+    assert holder_of(port).startswith(f"process {os.getpid()} (")
+    assert f"port {port} is in use by process {os.getpid()} (" in (why_taken("127.0.0.1", port) or "")
+    assert why_taken("127.0.0.1", 0) is None
+    assert why_taken("127.0.0.1", free_port()) is None
+    assert why_taken("no-such-host.invalid", 7700) == (
+        'cannot listen on "no-such-host.invalid": it is no address of this machine'
+    )
+    assert holder_of(free_port()) == "another process"

@@ -1,0 +1,126 @@
+"""The command as such: help, version, errors, exit codes, a terminal, speed of its start."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from tests.unit.cli.shell import COMMAND, Shell
+from tests.unit.client.fake_stack import FakeStack
+
+HEAVY = (
+    "grpc",
+    "google.protobuf",
+    "rich",
+    "redis",
+    "uvloop",
+    "tradewind.client",
+    "tradewind.server",
+    "tradewind.worker",
+)
+
+
+def test_version(shell: Shell) -> None:
+    assert shell("--version").out == f"tradewind {version('tradewind')}\n"
+
+
+def test_help_names_every_command(shell: Shell) -> None:
+    out = shell("--help").out
+
+    assert all(f"\n  {command} " in out for command in ("up", "worker", "flow", "cycle", "task", "bench"))
+    flow = shell("flow", "--help").out
+    commands = ["register", "start", "stop", "run", "status", "watch", "graph", "logs", "delete", "list", "analyze"]
+    assert all(f"\n  {command} " in flow for command in commands)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Whoever asks for help, or presses Tab, does not want to wait for gRPC."""
+    program = (
+        "import sys\nfrom tradewind.cli import main\nsys.argv = ['tradewind', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print('heavy:', [name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert out.splitlines()[-1] == "heavy: []"
+
+
+def test_help_is_quick() -> None:
+    """In processor time, which other programs on the machine do not lengthen as they do the time on the clock."""
+    seconds = []
+    for _ in range(3):
+        begun = os.times()
+        subprocess.run([*COMMAND, "--help"], capture_output=True, check=True)
+        ended = os.times()
+        seconds.append(ended.children_user + ended.children_system - begun.children_user - begun.children_system)
+
+    assert min(seconds) < 0.4
+
+
+def test_nobody_there(shell: Shell) -> None:
+    ran = shell("--address", "localhost:1", "flow", "list", ends=3)
+
+    assert ran.out == ""
+    assert ran.err == 'error: cannot reach localhost:1: is "tradewind up" running?\n'
+
+
+def test_the_address_option_wins_over_the_environment(
+    shell: Shell, stack: FakeStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_ADDRESS", "localhost:1")
+
+    shell("flow", "list", ends=3)
+    shell("--address", stack.address, "flow", "list")
+
+
+def test_wrong_usage(shell: Shell) -> None:
+    assert "No such command 'flw'" in shell("flw", ends=2).err
+    assert "Missing argument 'NAME'" in shell("flow", "start", ends=2).err
+    assert "Invalid value" in shell("flow", "list", "-o", "xml", ends=2).err
+
+
+def test_a_reader_that_has_enough_is_no_error(stack: FakeStack) -> None:
+    for number in range(3000):
+        stack.scheduler.log("momentum", f"line {number}")
+    command = [*COMMAND, "--address", stack.address, "flow", "logs", "momentum"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+
+        assert process.stderr.read() == b""
+        process.wait(timeout=30)
+
+
+def test_a_table_at_a_terminal(shell: Shell) -> None:
+    shell("flow", "run", "momentum")
+
+    ran = shell.at_terminal("flow", "list")
+
+    assert ran.code == 0
+    assert "\x1b[" in ran.out
+    assert "momentum" in ran.out
+
+
+def test_bars_at_a_terminal(shell: Shell, stack: FakeStack) -> None:
+    """While the cycle runs there is a bar; what stays is the line that says how it ended, and its outputs."""
+    stack.scheduler.ending = None
+    stack.scheduler.end_soon("momentum", 0, after=1.0)
+
+    ran = shell.at_terminal("flow", "run", "momentum", "--wait")
+
+    assert ran.code == 0
+    assert "━" in ran.out
+    assert "momentum cycle 0 completed in 250 ms (2 completed)" in ran.out
+    assert ran.out.rstrip().endswith("model.forecast = 7")
+
+
+def test_red_errors_at_a_terminal(shell: Shell) -> None:
+    ran = shell.at_terminal("flow", "start", "nobody")
+
+    assert ran.code == 2
+    assert ran.out.startswith('\x1b[31merror: no flow "nobody"')

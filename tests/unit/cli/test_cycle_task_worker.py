@@ -1,0 +1,111 @@
+"""`tradewind cycle ...`, `task ...` and `worker ...` as they are piped."""
+
+import pytest
+
+from tests.unit.cli.shell import Shell
+from tests.unit.client.fake_scheduler import Ending
+from tests.unit.client.fake_stack import FakeStack
+
+
+def test_shows_a_cycle(shell: Shell) -> None:
+    shell("flow", "run", "momentum", "--input", "n=1")
+
+    ran = shell("cycle", "show", "momentum")
+
+    assert ran.lines == [
+        "momentum cycle 0 completed in 250 ms (2 completed)",
+        "started 2030-03-17T17:46:40.000Z by run_flow, revision 1",
+        'inputs {"n":1}',
+        "",
+        "NODE   TYPE   STATUS     ATTEMPT  WORKER  TOOK  NOTE",
+        "feed   feed   completed  1        -       -     -",
+        "model  model  completed  1        -       -     -",
+    ]
+
+
+def test_shows_what_failed_in_a_cycle(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
+    shell("flow", "run", "momentum")
+
+    assert shell("cycle", "show", "momentum", "0").lines[-1].split(maxsplit=6)[2:] == [
+        "failed", "1", "-", "-", "ValueError: no prices",
+    ]  # fmt: skip
+    described = shell("cycle", "show", "momentum", "0", "-o", "json").json
+    assert described["nodes"][1]["error"]["type"] == "ValueError"
+    assert described["nodes"][0]["outputs"] == {"prices": [1, 2]}
+    assert described["statistics"]["completed_nodes"] == 1
+
+
+def test_shows_the_output_of_a_node(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = Ending(outputs={"forecast": 7, "spread": [1.5]})
+    shell("flow", "run", "momentum")
+
+    assert shell("cycle", "show", "momentum", "--output", "model").json == {"forecast": 7, "spread": [1.5]}
+    assert shell("cycle", "show", "momentum", "--output", "modle", ends=2).err == (
+        'error: cycle 0 of momentum has no node "modle"; did you mean "model"?\n'
+    )
+
+
+def test_a_failed_node_has_no_output(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
+    shell("flow", "run", "momentum")
+
+    assert shell("cycle", "show", "momentum", "--output", "model", ends=1).err == (
+        "error: model has no output: it is failed: ValueError: no prices\n"
+    )
+
+
+def test_lists_cycles(shell: Shell, stack: FakeStack) -> None:
+    for _ in range(3):
+        shell("flow", "run", "momentum")
+    stack.scheduler.ending = None
+    shell("flow", "run", "momentum")
+
+    lines = shell("cycle", "list", "momentum", "--limit", "2").lines
+    assert lines[0].split() == ["CYCLE", "STATUS", "STARTED", "TOOK", "NODES", "ORIGIN", "REASON"]
+    assert [line.split()[:2] for line in lines[1:]] == [["3", "running"], ["2", "completed"]]
+    listed = shell("cycle", "list", "momentum", "--status", "completed", "-o", "json").json
+    assert [cycle["cycle"] for cycle in listed] == [2, 1, 0]
+    assert 'no status "done"' in shell("cycle", "list", "momentum", "--status", "done", ends=2).err
+
+
+@pytest.mark.parametrize("arguments", [["show", "nobody"], ["list", "nobody"], ["show", "momentum", "9"]])
+def test_an_unknown_cycle_is_named(shell: Shell, arguments: list[str]) -> None:
+    assert shell("cycle", *arguments, ends=2).err.startswith(("error: no flow", "error: momentum has no cycle 9"))
+
+
+def test_gets_a_node_task(shell: Shell) -> None:
+    assert shell("task", "get", "momentum:0:0:model").lines == [
+        "node task  momentum:0:0:model",
+        "type       model",
+        "status     running",
+        "attempt    2",
+        "worker     w1",
+        "progress   40 % fitting",
+        'config     {"window": 20}',
+    ]
+    assert shell("task", "get", "momentum:0:0:model", "-o", "json").json["config"] == {"window": 20}
+    assert shell("task", "get", "momentum:0:0:x", ends=2).err == 'error: no node task "momentum:0:0:x"\n'
+
+
+def test_terminates_a_node_task(shell: Shell, stack: FakeStack) -> None:
+    ran = shell("task", "terminate", "momentum:0:0:model", "--reason", "too slow")
+
+    assert ran.lines == ["momentum:0:0:model is running and was asked to stop"]
+    assert stack.node_task_manager.task.stop.reason == "too slow"
+
+
+def test_lists_workers(shell: Shell) -> None:
+    assert shell("worker", "list").lines == [
+        "WORKER  STATUS  LOAD  LAST BEAT                 PROCESS  NODE TYPES",
+        "w1      active  1/10  2030-03-17T17:46:40.000Z  here:1   feed,model",
+    ]
+    assert [worker["status"] for worker in shell("worker", "list", "--all", "-o", "json").json] == ["active", "offline"]
+
+
+def test_a_worker_says_what_is_wrong_with_its_module(shell: Shell) -> None:
+    ran = shell("worker", "no_such_module", ends=1)
+
+    assert ran.err.startswith("error: there is no module no_such_module; it is looked for in the current directory")
+    assert "list of nodes" not in ran.err
+    assert "has no nodes" in shell("worker", "run", "json", ends=1).err

@@ -1,0 +1,258 @@
+"""`tradewind flow ...` as it is piped."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.shell import Shell
+from tests.unit.client.fake_scheduler import FLOW, Ending
+from tests.unit.client.fake_stack import FakeStack
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+
+
+@pytest.fixture
+def flow_file(tmp_path: Path) -> str:
+    """A definition in a file."""
+    path = tmp_path / "flow.json"
+    path.write_text(json.dumps(FLOW), encoding="utf-8")
+    return str(path)
+
+
+def test_registers_a_file(shell: Shell, stack: FakeStack, flow_file: str) -> None:
+    ran = shell("flow", "register", "prices", flow_file, "--label", "team=a", "--label", "kind=x=y")
+
+    assert ran.lines == [
+        "prices registered: revision 1, 2 nodes in 1 component",
+        '  note: nodes[0].type: no live worker offers "feed"',
+    ]
+    assert dict(stack.scheduler.last(pb.RegisterFlowRequest).labels) == {"team": "a", "kind": "x=y"}
+    assert shell("flow", "register", "prices", flow_file).lines == [
+        "prices is unchanged: revision 1, 2 nodes in 1 component"
+    ]
+
+
+def test_registers_stdin(shell: Shell, stack: FakeStack) -> None:
+    ran = shell("flow", "register", "prices", "-", "-o", "json", input=json.dumps(FLOW))
+
+    assert ran.json["changed"] is True
+    assert ran.json["flow"]["flow_id"] == "prices"
+    assert ran.json["flow"]["status"] == "registered"
+    assert ran.json["flow"]["config"] == FLOW
+    assert ran.json["flow"]["created_at"] == "2030-03-17T17:46:40.000Z"
+
+
+def test_lists_every_fault_of_a_definition(shell: Shell, stack: FakeStack, flow_file: str) -> None:
+    stack.scheduler.violations = [
+        flow_pb2.Violation(path="interval", message="is missing"),
+        flow_pb2.Violation(path="edges[3].target", message='no node "modle"; did you mean "model"?'),
+    ]
+
+    ran = shell("flow", "register", "prices", flow_file, ends=2)
+
+    assert ran.out == ""
+    assert ran.err.splitlines() == [
+        "error: the request has faults:",
+        "  interval: is missing",
+        '  edges[3].target: no node "modle"; did you mean "model"?',
+    ]
+
+
+def test_analyzes_a_file(shell: Shell, stack: FakeStack, flow_file: str) -> None:
+    assert shell("flow", "analyze", flow_file).lines == [
+        "COMPONENT  NODES  ENTRY NODES  CYCLE",
+        "0          2      feed         -",
+    ]
+    stack.scheduler.violations = [flow_pb2.Violation(path="interval", message="is missing")]
+    ran = shell("flow", "analyze", flow_file, "-o", "json", ends=2)
+    assert ran.json["violations"] == [{"path": "interval", "message": "is missing"}]
+    assert "interval: is missing" in ran.err
+
+
+def test_starts_and_stops(shell: Shell, stack: FakeStack) -> None:
+    assert shell("flow", "start", "momentum").lines[0].startswith("momentum is running")
+    assert shell("flow", "stop", "momentum", "--reason", "closed").lines == ["momentum is stopped"]
+    assert stack.scheduler.last(pb.StopFlowRequest).reason == "closed"
+    assert shell("flow", "stop", "momentum", "-o", "json").json["status"] == "stopped"
+
+
+def test_runs_a_cycle_and_leaves_it(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+
+    assert shell("flow", "run", "momentum").lines == ["cycle 0 of momentum has begun"]
+    assert shell("flow", "run", "momentum", "-o", "json").json["status"] == "running"
+
+
+def test_runs_a_cycle_and_waits(shell: Shell, stack: FakeStack) -> None:
+    ran = shell(
+        "flow", "run", "momentum", "--wait", "--input", "window=3", "--input", "name=AAPL", "--input", 'l=["a"]'
+    )
+
+    assert ran.lines == ["momentum cycle 0 completed in 250 ms (2 completed)", "model.forecast = 7"]
+    inputs = json.loads(stack.scheduler.last(pb.RunFlowRequest).inputs_json)
+    assert inputs == {"window": 3, "name": "AAPL", "l": ["a"]}
+
+
+def test_inputs_may_be_one_object(shell: Shell, stack: FakeStack) -> None:
+    shell("flow", "run", "momentum", "--inputs-json", '{"a": 1, "b": 2}', "--input", "b=3")
+    assert json.loads(stack.scheduler.last(pb.RunFlowRequest).inputs_json) == {"a": 1, "b": 3}
+
+    shell("flow", "run", "momentum", "--inputs-json", "-", input='{"c": 4}')
+    assert json.loads(stack.scheduler.last(pb.RunFlowRequest).inputs_json) == {"c": 4}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input", "window"], '"window" is not KEY=VALUE'),
+        (["--inputs-json", "{"], "this is no JSON"),
+        (["--inputs-json", "[1]"], "this is JSON, but no object"),
+    ],
+)
+def test_wrong_inputs_are_wrong_usage(shell: Shell, arguments: list[str], message: str) -> None:
+    assert message in shell("flow", "run", "momentum", *arguments, ends=2).err
+
+
+def test_a_failed_cycle_exits_with_1(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
+
+    assert shell("flow", "run", "momentum", "--wait", ends=1).lines == [
+        "momentum cycle 0 failed in 250 ms (1 completed, 1 failed)",
+        "  model (model) failed: ValueError: no prices",
+    ]
+    ran = shell("flow", "run", "momentum", "--wait", "-o", "json", ends=1)
+    assert ran.json["cycle"]["status"] == "failed"
+    assert ran.json["outputs"] == {}
+    assert ran.json["failures"][0]["error"]["message"] == "no prices"
+
+
+def test_waiting_has_an_end(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+
+    ran = shell("flow", "run", "momentum", "--wait", "--timeout", "0.1", ends=1)
+
+    assert ran.err == "error: cycle 0 of momentum still runs after 0.1 s; it goes on\n"
+
+
+def test_status(shell: Shell) -> None:
+    shell("flow", "run", "momentum")
+
+    assert shell("flow", "status", "momentum").lines == [
+        "flow        momentum",
+        "status      registered",
+        "interval    every 5m",
+        "nodes       2 in 1 component",
+        "revision    1",
+        "last cycle  0 completed in 250 ms (2 completed)",
+    ]
+    described = shell("flow", "status", "momentum", "-o", "json").json
+    assert described["flow"]["flow_id"] == "momentum"
+    assert described["current_cycle"]["counts"]["completed"] == 2
+    assert described["statistics"]["total_nodes"] == 2
+
+
+def test_watches_until_so_many_cycles_have_ended(shell: Shell, stack: FakeStack) -> None:
+    shell("flow", "run", "momentum")
+    stack.scheduler.ending = None
+    shell("flow", "run", "momentum")
+    stack.scheduler.end_soon("momentum", 1)
+
+    ran = shell("flow", "watch", "momentum", "--cycles", "1")
+
+    assert ran.lines == [
+        "momentum cycle 1 running",
+        "momentum cycle 1 completed in 250 ms (2 completed)",
+    ]
+
+
+def test_watches_in_json_lines(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    shell("flow", "run", "momentum")
+    stack.scheduler.end_soon("momentum", 0)
+
+    ran = shell("flow", "watch", "momentum", "--cycles", "1", "-o", "json")
+
+    assert [json.loads(line)["status"] for line in ran.lines] == ["running", "completed"]
+
+
+def test_logs(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.log("momentum", "begun")
+    stack.scheduler.log("momentum", "odd prices", node_id="feed", level="WARNING")
+
+    assert shell("flow", "logs", "momentum").lines == [
+        "2030-03-17T17:46:40.000Z  0  INFO     scheduler: begun",
+        "2030-03-17T17:46:41.000Z  0  WARNING  feed: odd prices",
+    ]
+    assert shell("flow", "logs", "momentum", "--level", "warning", "--node", "feed").lines[0].endswith("odd prices")
+    assert shell("flow", "logs", "momentum", "-o", "json").json[0]["source"] == "scheduler"
+    assert 'no level "loud": take one of debug' in shell("flow", "logs", "momentum", "--level", "loud", ends=2).err
+
+
+def test_follows_logs_of_a_cycle_to_its_end(shell: Shell, stack: FakeStack) -> None:
+    shell("flow", "run", "momentum")
+    stack.scheduler.log("momentum", "begun")
+
+    assert len(shell("flow", "logs", "momentum", "--cycle", "0", "-f").lines) == 1
+    assert json.loads(shell("flow", "logs", "momentum", "--cycle", "0", "-f", "-o", "json").out)["message"] == "begun"
+
+
+def test_draws(shell: Shell) -> None:
+    assert "feed (feed)" in shell("flow", "graph", "momentum").lines
+    assert shell("flow", "graph", "momentum", "-o", "mermaid").lines[0] == "flowchart LR"
+    assert shell("flow", "graph", "momentum", "-o", "dot").lines[0] == "digraph flow {"
+    assert shell("flow", "graph", "momentum", "-o", "json").json == {
+        "flow_id": "momentum",
+        "nodes": FLOW["nodes"],
+        "edges": FLOW["edges"],
+    }
+
+
+def test_deletes(shell: Shell, stack: FakeStack) -> None:
+    stack.scheduler.add_flow("other")
+
+    assert shell("flow", "delete", "momentum").lines == ["momentum deleted"]
+    assert shell("flow", "delete", "other", "--wait", "0", "-o", "json").json == {"flow_id": "other", "done": False}
+
+
+def test_lists(shell: Shell, stack: FakeStack) -> None:
+    shell("flow", "run", "momentum")
+    stack.scheduler.add_flow("aaa", labels={"team": "a"}, status=flow_pb2.FLOW_STATUS_RUNNING)
+
+    assert shell("flow", "list").lines == [
+        "FLOW      STATUS      NODES  LAST CYCLE  RUNNING  NEXT  LABELS",
+        "aaa       running     2      -           -        -     team=a",
+        "momentum  registered  2      0           -        -     -",
+    ]
+    assert [flow["flow_id"] for flow in shell("flow", "list", "--status", "running", "-o", "json").json] == ["aaa"]
+    assert [flow["flow_id"] for flow in shell("flow", "list", "--label", "team=a", "-o", "json").json] == ["aaa"]
+    assert 'no status "walking"' in shell("flow", "list", "--status", "walking", ends=2).err
+
+
+def test_an_unknown_flow_is_named(shell: Shell) -> None:
+    for command in ("start", "stop", "run", "status", "watch", "logs", "delete", "graph"):
+        assert shell("flow", command, "nobody", ends=2).err == 'error: no flow "nobody"\n'
+
+
+def test_a_file_in_yaml(shell: Shell, stack: FakeStack, tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text("interval: 5m\nnodes:\n- {id: feed, type: feed}\n", encoding="utf-8")
+
+    shell("flow", "register", "prices", str(path))
+
+    sent = json.loads(stack.scheduler.last(pb.RegisterFlowRequest).weather_json)
+    assert sent == {"interval": "5m", "nodes": [{"id": "feed", "type": "feed"}], "edges": []}
+
+
+def test_a_file_that_is_no_flow_is_told_with_its_place(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "flow.json"
+    path.write_text('{"interval": 5,\n "nodes": [}', encoding="utf-8")
+
+    assert shell("flow", "analyze", str(path), ends=2).err == f"error: {path}:2:12: is no JSON: Expecting value\n"
+    assert "<stdin>:1:2: is no JSON" in shell("flow", "register", "prices", "-", input="{", ends=2).err
+
+
+def test_a_file_that_is_not_there(shell: Shell) -> None:
+    ran = shell("flow", "register", "prices", "nowhere.json", ends=2)
+
+    assert ran.err == "error: cannot read nowhere.json: No such file or directory\n"

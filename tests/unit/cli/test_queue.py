@@ -1,0 +1,47 @@
+"""`tradewind queue` and `tradewind config` as they are piped."""
+
+from tests.unit.cli.shell import Shell
+
+
+def test_shows_what_waits_and_runs(shell: Shell) -> None:
+    assert shell("queue").lines == [
+        "NODE TYPE  USER  QUEUED  RUNNING  FIRST SINCE",
+        "model      ann   3       2        2030-03-17T17:46:40.000Z",
+        "3 queued, 2 running",
+        "ended so far: 7 completed, 1 failed (TIMEOUT 1), 0 terminated, 0 skipped",
+    ]
+    assert shell("queue", "-o", "json").json["queues"][0]["queued"] == 3
+
+
+def test_shows_and_sets_limits(shell: Shell) -> None:
+    assert shell("config", "get").lines == [
+        "max_running           5",
+        "max_running_per_user  none",
+        "max_running_per_flow  none",
+        "max_concurrent_tasks  none",
+        "user_weights.ann  2.0",
+    ]
+    changed = shell(
+        "config",
+        "set",
+        "max_running=none",
+        "max_running_per_user=3",
+        "user_weights.bob=0.5",
+        "rates.feed=100/m",
+        "-o",
+        "json",
+    )
+    assert (changed.json["max_running"], changed.json["max_running_per_user"]) == (0, 3)
+    assert changed.json["user_weights"] == {"ann": 2.0, "bob": 0.5}
+    assert changed.json["rates"] == {"feed": "100/m"}
+
+
+def test_a_setting_that_is_none_is_told(shell: Shell) -> None:
+    for setting, told in {
+        "max_runing=1": "sets nothing",
+        "max_running.x=1": "sets nothing",
+        "max_running=many": "is no whole number",
+        "max_running=0": "a limit is at least 1",
+        "max_running": "sets nothing",
+    }.items():
+        assert told in shell("config", "set", setting, ends=2).err

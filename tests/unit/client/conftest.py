@@ -1,0 +1,25 @@
+"""A fake stack and a client of it."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.unit.client.fake_stack import FakeStack
+from tradewind.client import Client
+
+
+@pytest_asyncio.fixture
+async def stack() -> AsyncIterator[FakeStack]:
+    """A fake stack with the flow `momentum`."""
+    stack = FakeStack()
+    stack.scheduler.add_flow("momentum")
+    await stack.start()
+    yield stack
+    await stack.stop()
+
+
+@pytest_asyncio.fixture
+async def client(stack: FakeStack) -> AsyncIterator[Client]:
+    """A client of the fake stack, that repeats for up to 5 s."""
+    async with Client(stack.address, patience=5) as client:
+        yield client

@@ -1,0 +1,239 @@
+"""What the client does when a server is away, and the exceptions it makes of what servers answer."""
+
+import asyncio
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2
+
+from tests.unit.client.fake_scheduler import Ending
+from tests.unit.client.fake_stack import FakeStack
+from tests.unit.client.refusal import AWAY, Refusal
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.client import (
+    Aborted,
+    Addresses,
+    Client,
+    Conflict,
+    Exhausted,
+    InvalidInput,
+    NotFound,
+    ServerFault,
+    TimedOut,
+    TradewindError,
+    Unavailable,
+    Unreachable,
+    WrongStatus,
+)
+
+_LATER = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=250_000_000))
+_STATUS = error_details_pb2.PreconditionFailure(
+    violations=[error_details_pb2.PreconditionFailure.Violation(subject="flows/momentum")]
+)
+
+
+async def test_a_call_is_repeated_while_the_server_is_away(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.refusals.extend([AWAY, Refusal(grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE"), None])
+
+    run = await client.run_flow("momentum")
+
+    assert run.cycle == 0
+    requests = [request for request in stack.scheduler.requests if isinstance(request, pb.RunFlowRequest)]
+    assert len(requests) == 3
+    assert len({request.request_id for request in requests}) == 1
+
+
+async def test_two_calls_are_two_requests(client: Client, stack: FakeStack) -> None:
+    await client.run_flow("momentum")
+    await client.run_flow("momentum")
+
+    assert len({request.request_id for request in stack.scheduler.requests}) == 2  # type: ignore[attr-defined]
+
+
+async def test_a_server_that_comes_later_is_found(stack: FakeStack) -> None:
+    port = int(stack.address.rpartition(":")[2])
+    await stack.stop()
+    async with Client(stack.address, patience=10) as client:
+        asking = asyncio.ensure_future(client.get_flow("momentum"))
+        await asyncio.sleep(0)
+        await stack.start(port)
+
+        assert (await asking).flow.flow_id == "momentum"
+
+
+async def test_nobody_there_is_said_at_once_without_patience(stack: FakeStack) -> None:
+    await stack.stop()
+    async with Client(stack.address, patience=0) as client:
+        with pytest.raises(Unreachable, match=f"cannot reach {stack.address}: [Cc]onnection refused") as caught:
+            await client.get_flow("momentum")
+
+    assert caught.value.address == stack.address
+
+
+async def test_patience_ends(stack: FakeStack) -> None:
+    await stack.stop()
+    async with Client(stack.address, patience=0.3) as client:
+        with pytest.raises(Unreachable):
+            await client.run_flow("momentum")
+
+
+async def test_waiting_until_ready(stack: FakeStack) -> None:
+    port = int(stack.address.rpartition(":")[2])
+    await stack.stop()
+    async with Client(stack.address) as client:
+        with pytest.raises(Unavailable, match=f"{stack.address} is not ready after 0.1 s"):
+            await client.wait_ready(0.1)
+        waiting = asyncio.ensure_future(client.wait_ready(10))
+        await stack.start(port)
+        await waiting
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind", "reason"),
+    [
+        (Refusal(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"), InvalidInput, "INVALID_INPUT"),
+        (Refusal(grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND"), NotFound, "FLOW_NOT_FOUND"),
+        (Refusal(grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED"), Conflict, "REQUEST_ID_REUSED"),
+        (Refusal(grpc.StatusCode.FAILED_PRECONDITION, "FLOW_DELETING"), WrongStatus, "FLOW_DELETING"),
+        (Refusal(grpc.StatusCode.ABORTED, "OVERLAP_SKIPPED"), Aborted, "OVERLAP_SKIPPED"),
+        (Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"), Exhausted, "QUEUE_FULL"),
+        (Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED), Exhausted, "TOO_LARGE"),
+        (Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, "CALL_ENDED"), TimedOut, "CALL_ENDED"),
+        (Refusal(grpc.StatusCode.INTERNAL, "INTERNAL"), ServerFault, "INTERNAL"),
+        (Refusal(grpc.StatusCode.UNKNOWN), ServerFault, ""),
+        (Refusal(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN"), ServerFault, "METHOD_UNKNOWN"),
+    ],
+)
+async def test_an_error_becomes_its_exception(
+    client: Client, stack: FakeStack, refusal: Refusal, kind: type[TradewindError], reason: str
+) -> None:
+    stack.scheduler.refusals.append(refusal)
+
+    with pytest.raises(TradewindError) as caught:
+        await client.get_flow("momentum")
+
+    assert type(caught.value) is kind
+    assert caught.value.reason == reason
+    assert caught.value.message == "refused"
+
+
+async def test_details_say_more(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.refusals.extend(
+        [
+            Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL", details=[_LATER]),
+            Refusal(grpc.StatusCode.FAILED_PRECONDITION, "WRONG_STATUS", details=[_STATUS]),
+            Refusal(grpc.StatusCode.INTERNAL, "INTERNAL", metadata={"correlation_id": "c1"}),
+        ]
+    )
+
+    with pytest.raises(Exhausted) as exhausted:
+        await client.get_flow("momentum")
+    with pytest.raises(WrongStatus) as wrong:
+        await client.get_flow("momentum")
+    with pytest.raises(ServerFault) as fault:
+        await client.get_flow("momentum")
+
+    assert exhausted.value.retry_after == 0.25
+    assert wrong.value.subject == "flows/momentum"
+    assert fault.value.correlation_id == "c1"
+
+
+async def test_the_delay_that_a_server_asks_for_is_kept(client: Client, stack: FakeStack) -> None:
+    loop = asyncio.get_running_loop()
+    stack.scheduler.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "DRAINING", details=[_LATER]))
+    begun = loop.time()
+
+    await client.get_flow("momentum")
+
+    assert loop.time() - begun >= 0.25
+
+
+async def test_a_server_that_does_not_answer(stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    async with Client(stack.address, timeout=0.1) as client:
+        with pytest.raises(TimedOut, match=f"{stack.address} did not answer RunFlow in time"):
+            await client._connection.to_scheduler.call(
+                client._connection.scheduler.RunFlow,
+                pb.RunFlowRequest(flow_id="momentum", wait=Duration(seconds=30)),
+            )
+        await until(lambda: stack.scheduler.count(pb.RunFlowRequest) == 1, "the call arrived")
+
+
+async def test_another_program_at_the_address(stack: FakeStack) -> None:
+    """A server without our services says UNIMPLEMENTED by itself."""
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with Client(f"127.0.0.1:{port}") as client:
+        with pytest.raises(ServerFault, match="does not serve GetFlow: is it another program"):
+            await client.get_flow("momentum")
+    await server.stop(0)
+
+
+def test_addresses_come_from_the_environment() -> None:
+    environment = {"TRADEWIND_ADDRESS": "all:1", "TRADEWIND_REGISTRY_ADDRESS": "registry:2"}
+
+    assert Addresses.find(None, {}) == Addresses("localhost:7700", "localhost:7700", "localhost:7700")
+    assert Addresses.find(None, environment) == Addresses("all:1", "registry:2", "all:1")
+    assert Addresses.find("given:3", environment) == Addresses("given:3", "given:3", "given:3")
+
+
+async def test_many_runs_at_once_share_a_stream(client: Client, stack: FakeStack) -> None:
+    runs = await asyncio.gather(*(client.run_flow("momentum") for _ in range(50)))
+
+    assert {run.cycle for run in runs} == set(range(50))
+    assert stack.scheduler.streams == 1
+
+
+async def test_without_a_run_stream_each_run_is_a_call(stack: FakeStack) -> None:
+    async with Client(stack.address, run_stream=False) as client:
+        runs = await asyncio.gather(*(client.run_flow("momentum") for _ in range(3)))
+
+    assert len({run.cycle for run in runs}) == 3
+    assert stack.scheduler.streams == 0
+
+
+async def test_runs_are_sent_again_when_their_stream_breaks(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    runs = [asyncio.ensure_future(client.run_flow("momentum", wait=30)) for _ in range(3)]
+    await until(lambda: len(stack.scheduler.cycles["momentum"]) == 3, "three cycles have begun")
+    port = int(stack.address.rpartition(":")[2])
+    await stack.stop()
+    stack.scheduler.ending = Ending()
+    await stack.start(port)
+
+    assert len({(await run).cycle for run in runs}) == 3
+    requests = [request for request in stack.scheduler.requests if isinstance(request, pb.RunFlowRequest)]
+    assert (len(requests), len({request.request_id for request in requests})) == (6, 3)
+
+
+async def test_a_run_has_its_own_time(stack: FakeStack) -> None:
+    stack.scheduler.mute = True
+    async with Client(stack.address, timeout=0.1, patience=0) as client:
+        with pytest.raises(TimedOut, match="did not answer"):
+            await client.run_flow("momentum")
+
+
+async def test_a_run_that_nobody_waits_for_any_more_disturbs_no_other(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    given_up = asyncio.ensure_future(client.run_flow("momentum", wait=30))
+    await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+
+    assert (await client.run_flow("momentum")).cycle == 1
+    await stack.scheduler.end("momentum", 0)
+    assert (await client.run_flow("momentum")).cycle == 2
+
+
+async def test_a_closed_client_lets_go_of_its_runs(stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    client = Client(stack.address, patience=0)
+    running = asyncio.ensure_future(client.run_flow("momentum", wait=30))
+    await until(lambda: stack.scheduler.cycles["momentum"], "its cycle has begun")
+    await client.close()
+
+    with pytest.raises(Unavailable, match="the client was closed"):
+        await running

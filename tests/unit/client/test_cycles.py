@@ -1,0 +1,166 @@
+"""Running flows, and what cycles give: results, failures, descriptions, bulks, logs."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.client.fake_scheduler import Ending
+from tests.unit.client.fake_stack import FakeStack
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.client import (
+    Client,
+    CycleFailed,
+    CycleHandle,
+    CycleOrigin,
+    CycleStatus,
+    NodeTaskStatus,
+    NotFound,
+    RunRequest,
+    SignalStatus,
+    TimedOut,
+)
+
+
+async def test_a_run_gives_what_the_sinks_emitted(client: Client, stack: FakeStack) -> None:
+    run = await client.run_flow("momentum", {"window": 3})
+
+    assert await run.result() == {"model": {"forecast": 7}}
+    assert stack.scheduler.last(pb.RunFlowRequest).inputs_json == '{"window":3}'
+    assert run.record is not None
+    assert run.record.inputs == {"window": 3}
+    assert run.record.origin is CycleOrigin.RUN_FLOW
+    assert run.record.seconds == 0.25
+
+
+async def test_a_short_run_that_is_waited_for_takes_one_call(client: Client, stack: FakeStack) -> None:
+    run = await client.run_flow("momentum", wait=10)
+
+    assert await run.result() == {"model": {"forecast": 7}}
+    assert len(stack.scheduler.requests) == 1
+
+
+async def test_a_long_run_is_waited_for_beyond_the_call(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    run = await client.run_flow("momentum", wait=0.01)
+    result = asyncio.ensure_future(run.result())
+    await until(lambda: stack.scheduler.watchers == 1, "the client watches the cycle")
+
+    await stack.scheduler.end("momentum", 0)
+
+    assert await result == {"model": {"forecast": 7}}
+
+
+async def test_waiting_ends_in_time(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    run = await client.run_flow("momentum")
+
+    with pytest.raises(TimedOut, match=r"cycle 0 of momentum still runs after 0\.05 s"):
+        await run.result(timeout=0.05)
+
+    assert (await run.get()).status is CycleStatus.RUNNING
+
+
+async def test_a_failed_run_says_which_nodes_and_why(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = Ending(status="FAILED", model="FAILED")
+    run = await client.flow("momentum").run(wait=5)
+
+    with pytest.raises(CycleFailed) as caught:
+        await run.result()
+
+    failure = caught.value
+    assert failure.cycle.status is CycleStatus.FAILED
+    assert [(each.node_id, each.status) for each in failure.failures] == [("model", NodeTaskStatus.FAILED)]
+    assert failure.outputs == {}
+    assert failure.reason == "CYCLE_FAILED"
+    assert str(failure) == "cycle 0 of momentum ended as failed\n  model (model) failed: ValueError: no prices"
+
+
+async def test_a_cycle_is_described_over_pages(client: Client) -> None:
+    await client.run_flow("momentum")
+
+    described = await client.cycle("momentum", 0).describe(include_outputs=True)
+
+    assert [node.node_id for node in described.nodes] == ["feed", "model"]
+    assert described.signals[0].status is SignalStatus.LIVE
+    assert [node.node_id for node in described.sinks] == ["model"]
+    feed = described.node("feed")
+    assert feed is not None
+    assert feed.outputs == {"prices": [1, 2]}
+    assert feed.status.ended
+    assert described.node("fede") is None
+    assert described.statistics.completed_nodes == 2
+
+
+async def test_lists_cycles_newest_first(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.page_size = 2
+    for _ in range(5):
+        await client.run_flow("momentum")
+    stack.scheduler.ending = None
+    await client.run_flow("momentum")
+
+    assert [cycle.cycle async for cycle in client.flow("momentum").cycles()] == [5, 4, 3, 2, 1, 0]
+    running = client.list_cycles("momentum", statuses=[CycleStatus.RUNNING])
+    assert [cycle.cycle async for cycle in running] == [5]
+
+
+async def test_a_bulk_answers_each_by_itself(client: Client, stack: FakeStack) -> None:
+    results = await client.run_flows(["momentum", "nobody", RunRequest("momentum", {"n": 2})])
+
+    first, second, third = results
+    assert isinstance(first, CycleHandle)
+    assert isinstance(second, NotFound)
+    assert isinstance(third, CycleHandle)
+    assert (first.cycle, third.cycle) == (0, 1)
+    assert await third.result() == {"model": {"forecast": 7}}
+    assert [item.inputs_json for item in stack.scheduler.last(pb.RunFlowsRequest).items] == ["", "", '{"n":2}']
+
+
+async def test_a_bulk_is_cut_into_messages_that_servers_take(client: Client, stack: FakeStack) -> None:
+    large = {"text": "x" * 1_000_000}
+
+    results = await client.run_flows([RunRequest("momentum", large)] * 5)
+
+    assert len(results) == 5
+    requests = [request for request in stack.scheduler.requests if isinstance(request, pb.RunFlowsRequest)]
+    assert [len(request.items) for request in requests] == [2, 2, 1]
+    assert len({request.request_id for request in requests}) == 3
+
+
+async def test_logs_are_listed_by_cycle_node_and_level(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.page_size = 2
+    stack.scheduler.log("momentum", "begun")
+    stack.scheduler.log("momentum", "fitting", node_id="model", level="DEBUG")
+    stack.scheduler.log("momentum", "odd prices", node_id="feed", level="WARNING")
+    stack.scheduler.log("momentum", "begun", cycle=1)
+
+    async def messages(**choice: object) -> list[str]:
+        return [line.message async for line in client.list_logs("momentum", **choice)]  # type: ignore[arg-type]
+
+    assert await messages() == ["begun", "fitting", "odd prices", "begun"]
+    assert await messages(cycle=1) == ["begun"]
+    assert await messages(node_id="model") == ["fitting"]
+    assert await messages(min_level="warning") == ["odd prices"]
+
+
+async def test_logs_are_followed_until_the_cycle_has_ended(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.ending = None
+    stack.scheduler.page_size = 2
+    await client.run_flow("momentum")
+    for number in range(3):
+        stack.scheduler.log("momentum", f"line {number}")
+    told: list[str] = []
+
+    async def follow() -> None:
+        async for line in client.watch_logs("momentum", 0, interval=0.01):
+            told.append(line.message)
+
+    following = asyncio.ensure_future(follow())
+    await until(lambda: len(told) == 3, "the lines that are there are told")
+    stack.scheduler.log("momentum", "line 3")
+    await until(lambda: len(told) == 4, "the new line is told")
+    stack.scheduler.log("momentum", "the last")
+    await stack.scheduler.end("momentum", 0)
+    await following
+
+    assert told == ["line 0", "line 1", "line 2", "line 3", "the last"]

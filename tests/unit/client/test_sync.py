@@ -1,0 +1,99 @@
+"""The client for code without an event loop."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.client.background_stack import background_stack
+from tests.unit.client.fake_scheduler import FLOW, Ending
+from tests.unit.client.fake_stack import FakeStack
+from tradewind.client import Client, CycleFailed, NotFound, SyncClient, SyncCycleHandle, TradewindError
+
+
+@pytest.fixture
+def stack_elsewhere() -> Iterator[FakeStack]:
+    """A fake stack in another thread."""
+    with background_stack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def sync_client(stack_elsewhere: FakeStack) -> Iterator[SyncClient]:
+    """A client of it."""
+    with SyncClient(stack_elsewhere.address) as client:
+        yield client
+
+
+def test_runs_a_flow_in_one_line(sync_client: SyncClient) -> None:
+    assert sync_client.run_flow("momentum", {"n": 1}).result() == {"model": {"forecast": 7}}
+
+
+def test_registers_lists_and_describes(sync_client: SyncClient) -> None:
+    sync_client.wait_ready()
+    sync_client.register_flow("prices", FLOW, labels={"team": "a"})
+    flow = sync_client.flow("prices")
+    run = flow.run(wait=5)
+
+    assert [each.flow_id for each in sync_client.list_flows()] == ["momentum", "prices"]
+    assert flow.flow_id == "prices"
+    assert flow.describe().current_cycle == run.record
+    assert run.describe().statistics.total_nodes == 2
+    assert flow.cycle(0).get().succeeded
+    assert [each.worker_id for each in sync_client.list_workers()] == ["w1"]
+
+
+def test_raises_what_the_client_raises(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
+    stack_elsewhere.scheduler.ending = Ending(status="FAILED", model="FAILED")
+
+    with pytest.raises(NotFound):
+        sync_client.get_flow("nobody")
+    with pytest.raises(CycleFailed):
+        sync_client.run_flow("momentum").result()
+
+
+def test_a_bulk(sync_client: SyncClient) -> None:
+    first, second = sync_client.run_flows(["momentum", "nobody"])
+
+    assert isinstance(first, SyncCycleHandle)
+    assert isinstance(second, TradewindError)
+
+
+def test_an_iteration_may_be_left(sync_client: SyncClient, stack_elsewhere: FakeStack) -> None:
+    sync_client.run_flow("momentum")
+
+    for record in sync_client.watch_flows("momentum"):
+        assert record.cycle == 0
+        break
+
+    assert sync_client.get_flow("momentum").current_cycle is not None
+
+
+def test_several_threads_may_share_it(sync_client: SyncClient) -> None:
+    results: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(sync_client.run_flow("momentum").result())) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert results == [{"model": {"forecast": 7}}] * 8
+
+
+def test_a_closed_client_says_so(stack_elsewhere: FakeStack) -> None:
+    client = SyncClient(stack_elsewhere.address)
+    client.close()
+    client.close()
+
+    with pytest.raises(RuntimeError, match="this client is closed"):
+        client.get_flow("momentum")
+
+
+def test_it_has_every_method_of_the_client() -> None:
+    """A method that the asynchronous client gets must come to this one too, with its documentation."""
+    public = {name for name in dir(Client) if not name.startswith("_")}
+
+    assert public - set(dir(SyncClient)) == {"addresses", "patience"}
+    assert SyncClient.get_flow.__doc__ == Client.get_flow.__doc__

@@ -1,0 +1,130 @@
+"""Watching cycles, also across lost connections."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from tests.unit.client.fake_stack import FakeStack
+from tests.waiting import until
+from tradewind.client import Client, NotFound, Unreachable, watching
+
+
+class Watch:
+    """Collects what a watch tells, as `cycle status`."""
+
+    def __init__(self, client: Client, *flow_ids: str) -> None:
+        self.told: list[str] = []
+        self._task = asyncio.ensure_future(self._run(client, flow_ids))
+
+    async def _run(self, client: Client, flow_ids: tuple[str, ...]) -> None:
+        async with aclosing(client.watch_flows(*flow_ids)) as records:
+            async for record in records:
+                self.told.append(f"{record.cycle} {record.status}")
+
+    async def has(self, *told: str) -> None:
+        """Wait until exactly this was told."""
+        await until(lambda: len(self.told) >= len(told), f"{told} is told, not only {self.told}")
+        assert self.told == list(told)
+
+    async def stop(self) -> None:
+        """Leave the watch."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def failed(self) -> BaseException | None:
+        """Return what ended it."""
+        await asyncio.wait([self._task])
+        return self._task.exception()
+
+
+async def test_tells_the_latest_cycle_and_every_change(client: Client, stack: FakeStack) -> None:
+    scheduler = stack.scheduler
+    await scheduler.begin("momentum")
+    watch = Watch(client, "momentum")
+    await watch.has("0 running")
+    await scheduler.end("momentum", 0)
+    await scheduler.begin("momentum")
+    await watch.has("0 running", "0 completed", "1 running")
+    await watch.stop()
+
+    await until(lambda: scheduler.watchers == 0, "the stream is closed when the watch is left")
+
+
+async def test_goes_on_after_a_lost_connection_with_what_was_missed(client: Client, stack: FakeStack) -> None:
+    scheduler = stack.scheduler
+    await scheduler.begin("momentum")
+    watch = Watch(client, "momentum")
+    await watch.has("0 running")
+    await until(lambda: scheduler.watchers == 1, "the watch is there")
+
+    await scheduler.break_watches()
+    await until(lambda: scheduler.watchers == 0, "the watch is broken")
+    await scheduler.end("momentum", 0)
+    for cycle in (1, 2):
+        await scheduler.begin("momentum")
+        await scheduler.end("momentum", cycle)
+    await scheduler.begin("momentum")
+    await watch.has("0 running", "0 completed", "1 completed", "2 completed", "3 running")
+    await scheduler.end("momentum", 3)
+    await watch.has("0 running", "0 completed", "1 completed", "2 completed", "3 running", "3 completed")
+    await watch.stop()
+
+
+async def test_tells_nothing_twice(client: Client, stack: FakeStack) -> None:
+    scheduler = stack.scheduler
+    await scheduler.begin("momentum")
+    await scheduler.end("momentum", 0)
+    watch = Watch(client, "momentum")
+    await watch.has("0 completed")
+    for _ in range(3):
+        await until(lambda: scheduler.watchers == 1, "the watch is there")
+        await scheduler.break_watches(None)
+        await until(lambda: scheduler.watchers == 0, "the watch is broken")
+    await until(lambda: scheduler.watchers == 1, "the watch is back")
+    await scheduler.begin("momentum")
+    await watch.has("0 completed", "1 running")
+    await watch.stop()
+
+
+async def test_a_server_that_comes_back_is_found(client: Client, stack: FakeStack) -> None:
+    await stack.scheduler.begin("momentum")
+    watch = Watch(client, "momentum")
+    await watch.has("0 running")
+    port = int(stack.address.rpartition(":")[2])
+
+    await stack.stop()
+    await stack.start(port)
+    await stack.scheduler.end("momentum", 0)
+
+    await watch.has("0 running", "0 completed")
+    await watch.stop()
+
+
+async def test_a_server_that_stays_away_ends_it(stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "PATIENCE", 0.2)
+    await stack.scheduler.begin("momentum")
+    async with Client(stack.address, patience=0) as client:
+        watch = Watch(client, "momentum")
+        await watch.has("0 running")
+        await stack.stop()
+
+        assert isinstance(await watch.failed(), Unreachable)
+
+
+async def test_nobody_there_ends_it_at_once_without_patience(stack: FakeStack) -> None:
+    await stack.stop()
+    async with Client(stack.address, patience=0) as client:
+        assert isinstance(await Watch(client, "momentum").failed(), Unreachable)
+
+
+async def test_an_unknown_flow_ends_it(client: Client) -> None:
+    assert isinstance(await Watch(client, "momentum", "nobody").failed(), NotFound)
+
+
+async def test_watching_one_cycle_ends_with_it(client: Client, stack: FakeStack) -> None:
+    await stack.scheduler.begin("momentum")
+    await stack.scheduler.begin("momentum")
+    await stack.scheduler.end("momentum", 0)
+
+    assert [record.status async for record in client.cycle("momentum", 0).watch()] == ["completed"]

@@ -1,0 +1,54 @@
+"""What the registry and the node task manager tell a client."""
+
+import pytest
+
+from tests.unit.client.fake_stack import FakeStack
+from tradewind.client import Client, NodeTaskStatus, NotFound, WorkerStatus
+
+
+async def test_lists_workers_alive(client: Client) -> None:
+    workers = [worker async for worker in client.list_workers()]
+
+    assert [worker.worker_id for worker in workers] == ["w1"]
+    assert workers[0].status is WorkerStatus.ACTIVE
+    assert workers[0].node_types == ("feed", "model")
+
+
+async def test_lists_workers_that_are_out_over_pages(client: Client) -> None:
+    workers = [worker async for worker in client.list_workers(include_offline=True)]
+
+    assert [worker.status for worker in workers] == ["active", "offline"]
+
+
+async def test_one_worker(client: Client) -> None:
+    assert (await client.get_worker("w2")).pid == 2
+    with pytest.raises(NotFound, match='no worker "w9"'):
+        await client.get_worker("w9")
+
+
+async def test_node_types_with_their_schemas(client: Client) -> None:
+    node_types = [node_type async for node_type in client.list_node_types()]
+
+    assert [node_type.type for node_type in node_types] == ["feed"]
+    assert node_types[0].inputs[0].schema == {"type": "array"}
+    assert node_types[0].inputs[0].gather
+    assert node_types[0].outputs[0].schema is None
+
+
+async def test_a_node_task(client: Client) -> None:
+    task = await client.get_node_task("momentum:0:0:model")
+
+    assert task.status is NodeTaskStatus.RUNNING
+    assert not task.status.ended
+    assert (task.attempt, task.progress, task.message) == (2, 40, "fitting")
+    assert task.config == {"window": 20}
+    assert task.error is None
+    with pytest.raises(NotFound):
+        await client.get_node_task("momentum:0:0:feed")
+
+
+async def test_terminating_a_node_task(client: Client, stack: FakeStack) -> None:
+    task = await client.terminate_node_task("momentum:0:0:model", reason="too slow")
+
+    assert (task.stop_reason, task.stop_by) == ("too slow", "default")
+    assert stack.node_task_manager.task.stop.reason == "too slow"

@@ -1,0 +1,260 @@
+"""Flows put together in Python."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tradewind.flow import Flow, FlowError, Handle, Node, Retry, Timeouts
+from tradewind.worker import node
+
+
+def edges(flow: Flow) -> list[str]:
+    """The edges of a flow as `a.x > b.y`."""
+    return [
+        f"{edge['source']}.{edge['source_handle']} > {edge['target']}.{edge['target_handle']}"
+        for edge in flow.to_weather()["edges"]
+    ]
+
+
+@pytest.fixture
+def flow() -> Flow:
+    """A flow with the nodes a, b and c."""
+    flow = Flow("flow", 60)
+    for node_id in "abc":
+        flow.node(node_id, "noop")
+    return flow
+
+
+def test_a_flow_in_weather_syntax_as_the_specification_shows_it() -> None:
+    flow = Flow("spec", 60)
+    price = flow.node("node_A", "binance_price_node", {"symbol": "BTCUSDT", "interval": "1m"})
+    model = flow.node("node_B", "ai_model_node", {"model": "gpt-4"})
+    price["kline_data"] >> model["price_input"]
+    assert flow.to_weather() == {
+        "interval": 60,
+        "nodes": [
+            {"id": "node_A", "type": "binance_price_node", "config": {"symbol": "BTCUSDT", "interval": "1m"}},
+            {"id": "node_B", "type": "ai_model_node", "config": {"model": "gpt-4"}},
+        ],
+        "edges": [
+            {"source": "node_A", "source_handle": "kline_data", "target": "node_B", "target_handle": "price_input"}
+        ],
+    }
+
+
+def test_every_option_has_its_place() -> None:
+    flow = Flow(
+        "f",
+        timedelta(milliseconds=1500),
+        overlap="allow",
+        failure_policy="fail_fast",
+        timeout=timedelta(minutes=5),
+        keep_cycles=7,
+        labels={"team": "research"},
+        description="für alle",
+    )
+    flow.node(
+        "a",
+        "noop",
+        run_if="all_done",
+        schedule_to_start="30s",
+        timeout=0.5,
+        priority=2,
+        concurrency={"key": "k", "max": 1},
+    )
+    flow.node("b", "noop", retry=Retry(3, timedelta(seconds=5), factor=1.5, non_retryable=["ValueError"]))
+    flow.node("c", "noop", timeouts=Timeouts(total=timedelta(hours=1), heartbeat="30s"))
+    assert flow.flow_id == "f"
+    assert flow.to_weather() == {
+        "interval": "1500ms",
+        "overlap": "allow",
+        "failure_policy": "fail_fast",
+        "timeout": 300,
+        "keep_cycles": 7,
+        "labels": {"team": "research"},
+        "description": "für alle",
+        "nodes": [
+            {
+                "id": "a",
+                "type": "noop",
+                "run_if": "all_done",
+                "schedule_to_start": "30s",
+                "timeout": 0.5,
+                "priority": 2,
+                "concurrency": {"key": "k", "max": 1},
+            },
+            {
+                "id": "b",
+                "type": "noop",
+                "retry": {"attempts": 3, "initial": 5, "factor": 1.5, "non_retryable": ["ValueError"]},
+            },
+            {"id": "c", "type": "noop", "timeouts": {"total": 3600, "heartbeat": "30s"}},
+        ],
+        "edges": [],
+    }
+
+
+def test_what_is_not_said_is_left_to_the_server() -> None:
+    assert Flow("f").to_weather() == {"nodes": [], "edges": []}
+    assert Flow("f", 0).to_weather()["interval"] == 0
+    assert Flow("f", "whenever").to_weather()["interval"] == "whenever"
+
+
+def test_edges_are_drawn_with_arrows(flow: Flow) -> None:
+    a, b, c = flow.nodes
+    assert isinstance(a, Node)
+    assert isinstance(a["x"], Handle)
+    assert (a["x"] >> b["y"]) is b
+    assert a["x"] >> [b["z"], c["z"]] == (b, c)
+    assert (a, b["x"]) >> c["all"] is c
+    assert edges(flow) == ["a.x > b.y", "a.x > b.z", "a.x > c.z", "a.output > c.all", "b.x > c.all"]
+
+
+def test_arrows_go_on_from_the_output_of_what_they_reached(flow: Flow) -> None:
+    a, b, c = flow.nodes
+    a >> b["x"] >> c["y"]
+    assert edges(flow) == ["a.output > b.x", "b.output > c.y"]
+
+
+def test_edges_are_named_as_text(flow: Flow) -> None:
+    assert flow.edge("a.x", "b.y").edge("b", "c.z") is flow
+    assert edges(flow) == ["a.x > b.y", "b.output > c.z"]
+
+
+def test_dots_in_ids_and_handles_are_made_out_by_the_nodes_that_are_there(flow: Flow) -> None:
+    flow.node("a.b", "noop")
+    with pytest.raises(FlowError, match=r'edges\[0\]\.source: "a.b.x" may be handle "b.x" of "a" or "x" of "a.b"'):
+        flow.edge("a.b.x", "c.y")
+    flow["a.b"]["x"] >> flow["c"]["y.z"]
+    flow.edge("b.p.q", "c.y.z")
+    assert edges(flow) == ["a.b.x > c.y.z", "b.p.q > c.y.z"]
+
+
+def test_a_node_type_may_be_the_decorated_function_itself() -> None:
+    @node("moving_average")
+    def moving_average(prices: list[float]) -> float:
+        return sum(prices) / len(prices)
+
+    assert Flow("f").node("fast", moving_average).type == "moving_average"
+
+
+def test_nodes_are_found_by_id(flow: Flow) -> None:
+    assert [each.id for each in flow.nodes] == ["a", "b", "c"]
+    assert flow["b"].type == "noop"
+    assert "b" in flow
+    assert "d" not in flow
+    flow.node("average", "noop")
+    with pytest.raises(FlowError, match=r'no node "averge"; did you mean "average"\?'):
+        flow["averge"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "says"),
+    [
+        ("x.out", "b.in", r'edges\[0\]\.source: no node "x"; add it first'),
+        ("a.out", "b", r'edges\[0\]\.target: which handle of "b"\? Write "b\.<handle>"'),
+        ("a.out", "nowhere", r'edges\[0\]\.target: no node "nowhere"; add it first'),
+        ("a.", "b.in", r"edges\[0\]\.source: "),
+    ],
+)
+def test_edges_between_nodes_that_are_not_there_are_refused(flow: Flow, source: str, target: str, says: str) -> None:
+    with pytest.raises(FlowError, match=says):
+        flow.edge(source, target)
+    assert edges(flow) == []
+
+
+def test_arrows_that_lead_nowhere_are_refused(flow: Flow) -> None:
+    a, b, _ = flow.nodes
+    arrow: Any = a
+    with pytest.raises(FlowError, match=r'which handle of "b" receives'):
+        arrow >> b
+    with pytest.raises(FlowError, match=r'"a" is text: write flow\["a"\] >> b'):
+        "a" >> b["x"]  # type: ignore[operator]
+    with pytest.raises(FlowError, match='node "z" belongs to another flow than "flow"'):
+        a["x"] >> Flow("other").node("z", "noop")["y"]
+    with pytest.raises(TypeError):
+        list(arrow)
+    with pytest.raises(TypeError):
+        list(flow)  # type: ignore[call-overload]
+    assert edges(flow) == []
+
+
+def test_an_id_is_taken_once(flow: Flow) -> None:
+    with pytest.raises(FlowError, match=r'nodes\[3\]\.id: there is a node "a" already'):
+        flow.node("a", "other")
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"at": timedelta(1)}, r"nodes\[3\]\.config\.at: a timedelta is no JSON value"),
+        ({"a": [1, {"b": float("nan")}]}, r"nodes\[3\]\.config\.a\[1\]\.b: nan is no JSON number"),
+        ({1: 2}, r"nodes\[3\]\.config: the key 1 is not text"),
+        ({"a": b"x"}, r"a bytes is no JSON value"),
+    ],
+)
+def test_a_config_that_json_cannot_say_is_refused_where_it_is_written(
+    flow: Flow, config: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(FlowError, match=says):
+        flow.node("d", "noop", config)
+
+
+def test_a_config_that_holds_itself_is_refused(flow: Flow) -> None:
+    config: dict[str, Any] = {}
+    config["self"] = config
+    with pytest.raises(FlowError, match="nested more than 100 levels deep"):
+        flow.node("d", "noop", config)
+
+
+@pytest.mark.parametrize("value", [True, float("inf"), timedelta(microseconds=1), [1]])
+def test_what_is_no_duration_at_all_is_refused(value: Any) -> None:
+    with pytest.raises(FlowError, match="interval: "):
+        Flow("f", value)
+
+
+def test_what_is_handed_in_and_out_is_copied(flow: Flow) -> None:
+    config: dict[str, Any] = {"window": [1]}
+    flow.node("d", "noop", config)
+    config["window"].append(2)
+    flow.to_weather()["nodes"][3]["config"]["window"].append(3)
+    flow.to_weather()["nodes"].clear()
+    assert flow.to_weather()["nodes"][3]["config"] == {"window": [1]}
+
+
+def test_a_flow_comes_back_from_weather_syntax_with_all_that_stands_there() -> None:
+    weather = {
+        "interval": "5m",
+        "unknown": [1],
+        "nodes": [{"id": "a", "type": "noop", "more": 1}, {"no": "id"}, {"id": "a"}],
+        "edges": [{"source": "nowhere"}],
+    }
+    flow = Flow.from_weather("f", weather)
+    assert flow.to_weather() == weather
+    assert flow["a"].type == "noop"
+    flow.node("b", "noop")
+    flow.edge("a.x", "b.y")
+    assert len(flow.nodes) == 4
+    assert len(weather["edges"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("weather", "says"),
+    [
+        ([], "a flow is an object with interval, nodes and edges, not a list"),
+        ({"nodes": {}}, "nodes: must be a list, is an object"),
+        ({"nodes": [1]}, r"nodes\[0\]: must be an object, is a number"),
+        ({"nodes": [], "edges": [{}, None]}, r"edges\[1\]: must be an object, is null"),
+        ({"nodes": None}, "nodes: must be a list, is null"),
+    ],
+)
+def test_what_is_no_flow_at_all_is_refused(weather: Any, says: str) -> None:
+    with pytest.raises(FlowError, match=says):
+        Flow.from_weather("f", weather)
+
+
+def test_json_text() -> None:
+    flow = Flow("f", 1, description="für")
+    assert flow.to_json() == '{"interval": 1, "description": "für", "nodes": [], "edges": []}'
+    assert flow.to_json(indent=1).startswith('{\n "interval": 1,')

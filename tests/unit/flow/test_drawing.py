@@ -1,0 +1,106 @@
+"""Pictures of flows."""
+
+import time
+
+from tradewind.flow import Flow
+
+
+def momentum() -> Flow:
+    flow = Flow("momentum", "1s")
+    feed = flow.node("feed", "price_feed")
+    fast = flow.node("fast", "moving_average")
+    lone = flow.node("end", 'say "hi" & <go>')
+    cross = flow.node("cross", "crossover")
+    feed["prices"] >> fast["prices"]
+    feed["prices"] >> cross["prices"]
+    fast["average"] >> cross["fast"]
+    assert lone.id == "end"
+    return flow
+
+
+def test_text_has_nodes_in_the_order_in_which_they_run() -> None:
+    assert momentum().to_text() == (
+        "feed (price_feed)\n"
+        "├─ prices → fast.prices\n"
+        "└─ prices → cross.prices\n"
+        "  fast (moving_average)\n"
+        "  └─ average → cross.fast\n"
+        "    cross (crossover)\n"
+        "\n"
+        'end (say "hi" & <go>)'
+    )
+    assert momentum().to_text(unicode=False).splitlines()[1:3] == [
+        "|- prices -> fast.prices",
+        "`- prices -> cross.prices",
+    ]
+
+
+def test_mermaid() -> None:
+    assert momentum().to_mermaid() == (
+        "flowchart LR\n"
+        '  n0["feed<br/>price_feed"]\n'
+        '  n1["fast<br/>moving_average"]\n'
+        '  n2["end<br/>say &quot;hi&quot; &amp; &lt;go>"]\n'
+        '  n3["cross<br/>crossover"]\n'
+        '  n0 -->|"prices"| n1\n'
+        '  n0 -->|"prices"| n3\n'
+        '  n1 -->|"average to fast"| n3'
+    )
+
+
+def test_dot() -> None:
+    assert momentum().to_dot() == (
+        "digraph flow {\n"
+        "  rankdir=LR;\n"
+        "  node [shape=box];\n"
+        '  n0 [label="feed\\nprice_feed"];\n'
+        '  n1 [label="fast\\nmoving_average"];\n'
+        '  n2 [label="end\\nsay \\"hi\\" & <go>"];\n'
+        '  n3 [label="cross\\ncrossover"];\n'
+        '  n0 -> n1 [label="prices"];\n'
+        '  n0 -> n3 [label="prices"];\n'
+        '  n1 -> n3 [label="average to fast"];\n'
+        "}"
+    )
+
+
+def test_a_flow_with_faults_is_drawn_with_them() -> None:
+    flow = Flow("f")
+    a, b = flow.node("a", "noop"), flow.node("b", "noop")
+    a >> b["x"]
+    b >> a["x"]
+    weather = flow.to_weather()
+    weather["nodes"].append({"id": "typeless"})
+    weather["edges"] += [
+        {"source": "a", "source_handle": "y", "target": "ghost", "target_handle": "z"},
+        {"source": "spirit", "source_handle": "y", "target": "b", "target_handle": "z"},
+        {},
+    ]
+    broken = Flow.from_weather("f", weather)
+    assert broken.to_text() == (
+        "a (noop)  on a closed path, never runs\n"
+        "├─ output → b.x\n"
+        "└─ y → ghost.z  no such node\n"
+        "b (noop)  on a closed path, never runs\n"
+        "└─ output → a.x\n"
+        "\n"
+        "typeless (?)\n"
+        "spirit → b.z  no such node\n"
+        "? → ?.?  no such node"
+    )
+    assert '["ghost<br/>?"]' in broken.to_mermaid()
+    assert "spirit" in broken.to_dot()
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    assert Flow("f").to_text() == ""
+
+
+def test_ten_thousand_nodes_in_a_row_are_drawn_in_no_time() -> None:
+    flow = Flow("f")
+    node = flow.node("n0", "noop")
+    for number in range(1, 10_000):
+        node = node >> flow.node(f"n{number}", "noop")["x"]
+    begun = time.perf_counter()
+    assert len(flow.to_text().splitlines()) == 19_999
+    assert time.perf_counter() - begun < 5

@@ -1,0 +1,149 @@
+"""Flows from files, and what is said of files that hold none."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tradewind.flow import FlowFileError, parse_flow, read_flow
+
+WEATHER = {
+    "interval": "1s",
+    "labels": {"team": "research"},
+    "nodes": [
+        {"id": "feed", "type": "price_feed"},
+        {"id": "fast", "type": "moving_average", "config": {"window": 3, "exact": True, "note": None, "share": 0.5}},
+    ],
+    "edges": [{"source": "feed", "source_handle": "prices", "target": "fast", "target_handle": "prices"}],
+}
+YAML = """
+# A comment
+interval: 1s
+labels: {team: research}
+nodes:
+  - {id: feed, type: price_feed}
+  - id: fast
+    type: moving_average
+    config:
+      window: 3
+      exact: true
+      note: ~
+      share: .5
+edges:
+  - {source: feed, source_handle: prices, target: fast, target_handle: prices}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("momentum.json", json.dumps(WEATHER)),
+        ("momentum.json", "\ufeff" + json.dumps(WEATHER, indent="\t")),
+        ("momentum.yaml", YAML),
+        ("momentum.YML", YAML),
+        ("momentum.yaml", json.dumps(WEATHER)),
+        ("momentum", json.dumps(WEATHER)),
+        ("momentum.flow", YAML),
+    ],
+)
+def test_json_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    flow = read_flow(file)
+    assert flow.to_weather() == WEATHER
+    assert flow.flow_id == "momentum"
+    assert read_flow(str(file), "other").flow_id == "other"
+    assert parse_flow(text.lstrip("\ufeff"), "f").to_weather() == WEATHER
+
+
+def test_the_example_is_a_flow() -> None:
+    file = Path(__file__).parents[3] / "examples" / "momentum" / "flow.json"
+    assert read_flow(file).to_weather() == json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_yaml_has_the_values_of_json_and_no_others() -> None:
+    text = (
+        "{a: yes, b: 2020-01-01, c: 1:30, d: 0x10, e: 007, f: 1e3, g: -.5, h: 'x', i: no, j: +1, k: .nan, l: '1', m: }"
+    )
+    weather = parse_flow("values: " + text, "f").to_weather()
+    assert weather["values"] == {
+        "a": "yes",
+        "b": "2020-01-01",
+        "c": "1:30",
+        "d": "0x10",
+        "e": "007",
+        "f": 1000.0,
+        "g": -0.5,
+        "h": "x",
+        "i": "no",
+        "j": 1,
+        "k": ".nan",
+        "l": "1",
+        "m": None,
+    }
+
+
+def test_yaml_may_repeat_itself_by_anchors() -> None:
+    weather = parse_flow(
+        "common: &c {window: 3, mode: fast}\nnodes: [{config: *c}, {config: {<<: *c, window: 8}}]\n", "f"
+    ).to_weather()
+    assert [node["config"] for node in weather["nodes"]] == [
+        {"window": 3, "mode": "fast"},
+        {"window": 8, "mode": "fast"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "flow: is empty"),
+        (" \n", "flow: is empty"),
+        ("# nothing\n", "flow: a flow is an object with interval, nodes and edges, not null"),
+        ("just text", "flow:1:1: a flow is an object with interval, nodes and edges, not text"),
+        ("[1]", "flow:1:1: a flow is an object with interval, nodes and edges, not a list"),
+        ('{"interval": 1,\n "nodes": [}', "flow:2:12: is no JSON: Expecting value"),
+        ('{"interval": 1,\n "interval": 2}', 'flow:2:2: "interval" stands twice in one object'),
+        ('{"interval": NaN}', "flow: is no JSON: NaN is no number in JSON"),
+        ('{"a": ' * 100_000, "flow: is no JSON: "),
+        ('{"nodes": [\n  {},\n  3\n]}', "flow:3:3: nodes[1]: must be an object, is a number"),
+        ('{"edges":\n {"a": 1}}', "flow:2:2: edges: must be a list, is an object"),
+        (
+            "interval: 1\nnodes: [",
+            "flow:3:1: is no YAML: while parsing a flow node, did not find expected node content",
+        ),
+        ("interval: 1\ninterval: 2", 'flow:2:1: "interval" stands twice in one object'),
+        ("nodes:\n  - id: a\n    config: {1: 2}", "flow:3:14: a key must be text: put it between quotes"),
+        ("nodes:\n  - 3\n", "flow:2:5: nodes[0]: must be an object, is a number"),
+        ("a: !!python/object:os.system 1", "flow:1:4: is no YAML: could not determine a constructor"),
+        ("a: *b", "flow:1:4: is no YAML: found undefined alias"),
+        ("a: 1\n---\na: 2", "is no YAML: "),
+        ("nodes:\n- &n\n  config: *n\n", "is nested more than 100 levels deep"),
+        ("a: " + "[" * 100_000, "flow"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_and_line(text: str, says: str) -> None:
+    with pytest.raises(FlowFileError) as caught:
+        parse_flow(text, "f", "flow")
+    assert says in str(caught.value)
+    assert caught.value.file == "flow"
+
+
+def test_line_and_path_are_there_for_programs() -> None:
+    with pytest.raises(FlowFileError) as caught:
+        parse_flow("nodes:\n  - 3\n", "f", "flow.yaml")
+    error = caught.value
+    assert (error.line, error.column, error.path, error.message) == (
+        2,
+        5,
+        "nodes[0]",
+        "must be an object, is a number",
+    )
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_flow(tmp_path / "missing.json")
+    file = tmp_path / "flow.json"
+    file.write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(FlowFileError, match=r"flow\.json: is not UTF-8 text: byte 7"):
+        read_flow(file)

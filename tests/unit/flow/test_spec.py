@@ -1,0 +1,99 @@
+"""Weather Syntax and the typed message of the contract say the same."""
+
+from typing import Any
+
+import pytest
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.flow import FlowError, spec_of, weather_of
+
+WEATHER = {
+    "interval": "5m",
+    "nodes": [
+        {
+            "id": "a",
+            "type": "feed",
+            "config": {"symbol": "ÄÖ", "key": {"$secret": "k"}},
+            "run_if": "any_succeeded",
+            "schedule_to_start": "30s",
+            "priority": -3,
+            "concurrency": {"key": "acct-7", "max": 1, "when_full": "keep_newest"},
+            "timeout": "0",
+            "timeouts": {"total": "1h", "heartbeat": "30"},
+            "retry": {
+                "attempts": 3,
+                "initial": "5s",
+                "factor": 1.5,
+                "maximum": "1m",
+                "jitter": 0.0,
+                "non_retryable": ["ValueError"],
+            },
+        },
+        {"id": "b", "type": "report"},
+    ],
+    "edges": [{"source": "a", "source_handle": "prices", "target": "b", "target_handle": "x"}],
+    "overlap": "allow",
+    "failure_policy": "continue",
+    "timeout": "1h",
+    "keep_cycles": 7,
+    "max_running": 20,
+    "labels": {"team": "research"},
+    "description": "für alle",
+}
+
+
+def test_there_and_back() -> None:
+    spec = spec_of(WEATHER)
+    assert spec.nodes[0].config_json == '{"symbol":"ÄÖ","key":{"$secret":"k"}}'
+    assert spec.nodes[0].run_if == node_task_pb2.RUN_IF_ANY_SUCCEEDED
+    assert (spec.overlap, spec.failure_policy) == (
+        flow_pb2.OVERLAP_POLICY_ALLOW,
+        node_task_pb2.FAILURE_POLICY_CONTINUE,
+    )
+    assert weather_of(spec) == WEATHER
+    assert spec_of(weather_of(spec)) == spec
+
+
+def test_what_is_not_said_stays_unsaid() -> None:
+    assert spec_of({}) == flow_pb2.FlowSpec()
+    assert weather_of(flow_pb2.FlowSpec()) == {"nodes": [], "edges": []}
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"), [(0, "0"), (60, "60"), (0.5, "0.5"), (1e-7, "0.0000001"), ("whenever", "whenever")]
+)
+def test_durations_become_text(interval: Any, text: str) -> None:
+    assert spec_of({"interval": interval}).interval == text
+
+
+@pytest.mark.parametrize(
+    ("weather", "says"),
+    [
+        ([], "must be an object, is a list"),
+        ({"schedule": "daily"}, "schedule: is no known field; one of interval, nodes"),
+        ({"interval": True}, "interval: must be a number of seconds or text, is true"),
+        ({"keep_cycles": "7"}, "keep_cycles: must be a whole number, is text"),
+        ({"keep_cycles": 2**31}, "keep_cycles: 2147483648 is too large"),
+        ({"overlap": "sometimes"}, 'overlap: "sometimes" is none of skip, allow'),
+        ({"labels": {"a": 1}}, "labels: must be an object of texts"),
+        ({"nodes": {}}, "nodes: must be a list, is an object"),
+        ({"nodes": [{}, None]}, r"nodes\[1\]: must be an object, is null"),
+        ({"nodes": [{"id": 1}]}, r"nodes\[0\]\.id: must be text, is a number"),
+        ({"nodes": [{"config": {"a": float("nan")}}]}, r"nodes\[0\]\.config\.a: nan is no JSON number"),
+        ({"nodes": [{"run_if": "never"}]}, r'nodes\[0\]\.run_if: "never" is none of all_succeeded'),
+        ({"edges": [{"from": "a"}]}, r"edges\[0\]\.from: is no known field"),
+    ],
+)
+def test_what_the_message_has_no_room_for_is_refused(weather: Any, says: str) -> None:
+    with pytest.raises(FlowError, match=says):
+        spec_of(weather)
+
+
+def test_messages_that_weather_syntax_cannot_say_are_refused() -> None:
+    with pytest.raises(FlowError, match=r"nodes\[0\]\.config_json: is no JSON"):
+        weather_of(flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(config_json="{")]))
+    unknown = flow_pb2.FlowSpec()
+    unknown.ParseFromString(b"\x20\x63")
+    with pytest.raises(FlowError, match="overlap: 99 is no known value; one of skip, allow"):
+        weather_of(unknown)

@@ -1,0 +1,158 @@
+"""A dispatcher over a store that can fail, and workers whose lines only note what they are told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+import pytest_asyncio
+
+from tests.unit.node_task_manager.faulty_store import FaultyStore
+from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
+from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.use_cases import dispatch
+from tradewind.node_task_manager.use_cases.connect import Connections
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.server.clock import ManualClock
+
+
+@dataclass
+class Line:
+    """A WorkerLine that notes what is said."""
+
+    full: bool = False
+    assigned: list[Ready] = field(default_factory=list)
+    terminated: list[Termination] = field(default_factory=list)
+    lost: list[tuple[Held, str]] = field(default_factory=list)
+    expected: list[tuple[int, int]] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
+    resyncs: int = 0
+    closed_for: str = ""
+
+    async def writable(self) -> None:
+        while self.full:
+            await asyncio.sleep(0)
+
+    def assign(self, ready: Sequence[Ready]) -> None:
+        self.assigned += ready
+
+    def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
+        self.terminated += terminations
+
+    def lose(self, shard: int, losses: Sequence[tuple[Held, str]]) -> None:
+        self.lost += losses
+
+    def expect(self, sequence: int, parts: int) -> None:
+        self.expected.append((sequence, parts))
+
+    def acknowledge(self, sequence: int) -> None:
+        self.acknowledged.append(sequence)
+
+    def resync(self) -> None:
+        self.resyncs += 1
+
+    def ping(self, number: int) -> None:
+        pass
+
+    def close(self, reason: str) -> None:
+        self.closed_for = reason
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that were assigned, in order."""
+        return [each.node.node_id for each in self.assigned]
+
+
+class Bench:
+    """Two shards of one process; the first is the one that tests look at."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.stores = [FaultyStore(self.clock), FaultyStore(self.clock)]
+        self.store = self.stores[0]
+        self.pool = WorkerPool()
+        self.plans = PlanCache()
+        self.told_elsewhere: list[str] = []
+        self.dispatchers = {
+            at: Dispatcher(
+                Shard(at, store, store, store, store, store),
+                self.pool,
+                self.plans,
+                lambda _shard, _partitions: None,
+                lambda _shard, workers: self.told_elsewhere.extend(workers),
+            )
+            for at, store in enumerate(self.stores)
+        }
+        self.dispatcher = self.dispatchers[0]
+        self.connections = Connections(self.dispatchers, self.pool, None, grace_s=0.01)
+
+    async def connect(
+        self, worker_id: str = "w1", *, capacity: int = 10, node_types: tuple[str, ...] = ("noop",)
+    ) -> tuple[ConnectedWorker, Line]:
+        """Open a stream of a worker."""
+        line = Line()
+        worker = ConnectedWorker(worker_id, "i1", node_types, capacity, line)
+        await self.connections.open(worker, [], lambda _session: None)
+        return worker, line
+
+    async def save(self, *names: str, node_type: str = "noop", shard: int = 0, known: bool = True) -> Plan:
+        """Save a plan of single nodes."""
+        plan = Plan("/".join([*names, node_type]), tuple(PlanNode(name, node_type) for name in names), ())
+        await self.stores[shard].save(plan)
+        if known:
+            self.plans.put(plan)
+        return plan
+
+    def submit(
+        self, plan: Plan, *, flow_id: str = "flow", shard: int = 0, inputs: str = ""
+    ) -> asyncio.Future[SubmitResult]:
+        """Submit a run of a plan."""
+        run = RunSubmission(RunName(flow_id, 0, 0), "r0", "default", (("0", plan.digest),), 3, inputs)
+        return self.dispatchers[shard].submit(run)
+
+    async def accepted(self, plan: Plan, **options: object) -> None:
+        """Submit a run and wait for its acceptance."""
+        result = await self.submit(plan, **options)  # type: ignore[arg-type]
+        assert result.outcome is SubmitOutcome.ACCEPTED
+
+
+def outcome(ready: Ready) -> tuple[int, Outcome]:
+    """The success of an assignment, with its shard."""
+    given = ready.assignment
+    return ready.shard, Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
+
+
+def held(ready: Ready) -> tuple[int, Held]:
+    """The lease of an assignment, with its shard."""
+    given = ready.assignment
+    return ready.shard, Held(given.task_id, given.attempt, given.nonce)
+
+
+def forged(ready: Ready) -> tuple[int, Outcome]:
+    """An outcome for a lease that nobody has."""
+    shard, real = outcome(ready)
+    return shard, replace(real, nonce="forged")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_RETRY_S", (0.001,))
+    monkeypatch.setattr(dispatch, "_REMIND_S", 0.01)
+
+
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[Bench]:
+    """Dispatchers that run."""
+    bench = Bench()
+    for dispatcher in bench.dispatchers.values():
+        dispatcher.start()
+    yield bench
+    await bench.connections.stop()
+    for dispatcher in bench.dispatchers.values():
+        await dispatcher.stop()

@@ -1,0 +1,55 @@
+"""The alarm that wakes a dispatcher for what becomes due, and the dispatcher that it wakes."""
+
+import asyncio
+from dataclasses import replace
+
+from tests.unit.node_task_manager.conftest import Bench, outcome
+from tests.waiting import until
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.node_task_manager.domain.work import OutcomeKind
+from tradewind.node_task_manager.use_cases.alarm import Alarm
+
+
+async def test_it_rings_once_at_the_earliest_time() -> None:
+    loop, rung = asyncio.get_running_loop(), []  # type: tuple[asyncio.AbstractEventLoop, list[float]]
+    alarm = Alarm(lambda: rung.append(loop.time()))
+    began = loop.time()
+    alarm.set(60)
+    alarm.set(0.02)
+    alarm.set(30)
+    await until(lambda: rung, "it rings")
+    assert 0.015 <= rung[0] - began < 10
+    alarm.set(0.01)
+    await until(lambda: len(rung) == 2, "it rings again when it is set again")
+
+
+async def test_a_cancelled_one_keeps_still() -> None:
+    rung: list[bool] = []
+    alarm = Alarm(lambda: rung.append(True))
+    alarm.set(0)
+    alarm.cancel()
+    await asyncio.sleep(0)
+    later = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.01, later.set)
+    await later.wait()
+    assert rung == []
+
+
+async def test_a_dispatcher_hands_out_what_has_become_due_though_nothing_else_happens(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    plan = Plan("p", (PlanNode("a", "noop", retry=RetryPolicy(2, initial_ms=20, jitter=0)),), ())
+    await bench.store.save(plan)
+    bench.plans.put(plan)
+    await bench.accepted(plan)
+    await until(lambda: line.nodes == ["a"], "the first attempt is handed out")
+    shard, done = outcome(line.assigned[0])
+    failed = replace(done, kind=OutcomeKind.FAILED, outputs=(), error=TaskError("NODE_ERROR", "broke"))
+    claims = bench.store.count("claim")
+    await bench.connections.hear(worker, 2, [(shard, failed)])
+    await until(lambda: bench.store.count("complete"), "the failure is stored")
+    bench.clock.advance(20)
+    await until(lambda: line.nodes == ["a", "a"], "the second attempt is handed out")
+    assert line.assigned[1].assignment.attempt == 2
+    assert bench.store.count("claim") - claims < 10, "it was not looked for in a loop"

@@ -1,0 +1,361 @@
+"""The flush loop where it could lose something: at every moment at which a store, a worker or a caller may go away."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.node_task_manager.conftest import Bench, forged, held, outcome
+from tests.unit.node_task_manager.faulty_store import always
+from tests.waiting import until
+from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
+from tradewind.node_task_manager.use_cases import dispatch, report
+from tradewind.server.faults import Exhausted, Unavailable
+
+
+async def settled(bench: Bench) -> None:
+    """Wait until no room is promised to a claim under way."""
+    await until(lambda: not any(worker.promised for worker in bench.pool), "no room is promised")
+
+
+async def test_a_plan_that_cannot_be_read_at_once_keeps_neither_the_node_nor_the_room(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    plan = await bench.save("a", known=False)
+    bench.store.refused["load"] = always
+    await bench.accepted(plan)
+    await until(lambda: bench.store.count("load"), "the plan is asked for")
+    await settled(bench)
+    assert (worker.room, line.nodes) == (9, [])
+    del bench.store.refused["load"]
+    await until(lambda: line.nodes == ["a"], "the node is handed out")
+
+
+@pytest.mark.parametrize("size", [1, 5000])
+async def test_a_plan_that_another_one_stands_in_for_fails_its_node_alone(bench: Bench, size: int) -> None:
+    worker, line = await bench.connect()
+    edge = PlanEdge(0, "out", 1, "in")
+    plan = Plan("p", (PlanNode("a", "noop"), PlanNode("b", "noop")), (edge,))
+    await bench.store.save(plan)
+    bench.plans.put(Plan("p", plan.nodes[:1], ()))
+    await bench.accepted(plan)
+    await until(lambda: line.nodes == ["a"], "the first node is given")
+    shard, done = outcome(line.assigned[0])
+    value = '"' + "x" * size + '"'
+    await bench.connections.hear(worker, 2, [(shard, replace(done, outputs=(("out", value),)))])
+
+    async def failed() -> bool:
+        (b,) = await bench.store.tasks(["flow:0:0:b"])
+        return b is not None and b.error is not None and b.error.code == "INTERNAL"
+
+    await until(failed, "the second node fails")
+    assert (worker.room, line.nodes) == (10, ["a"])
+
+
+async def test_what_was_claimed_for_a_worker_that_left_meanwhile_goes_to_another(bench: Bench) -> None:
+    leaving, its_line = await bench.connect("w1")
+    answered = bench.store.unanswered["submit"] = asyncio.Event()
+    submitted = bench.submit(await bench.save("a"))
+    await until(lambda: bench.store.count("submit"), "the node is claimed")
+    bench.connections.close(leaving)
+    await until(lambda: bench.store.count("held_by"), "the grace is over")
+    _, line = await bench.connect("w2")
+    answered.set()
+    await submitted
+    await until(lambda: line.nodes == ["a"], "the other worker has it")
+    assert its_line.nodes == []
+
+
+async def test_a_claim_that_reaches_the_store_after_the_give_back_strands_nothing(bench: Bench) -> None:
+    leaving, _ = await bench.connect("w1")
+    arrived = bench.store.held_up["submit"] = asyncio.Event()
+    submitted = bench.submit(await bench.save("a"))
+    await until(lambda: bench.store.count("submit"), "the claim is on its way")
+    bench.connections.close(leaving)
+    await until(lambda: bench.store.count("held_by"), "the grace is over, and there was nothing to give back")
+    _, line = await bench.connect("w2")
+    arrived.set()
+    await submitted
+    await until(lambda: line.nodes == ["a"], "the other worker has it")
+
+
+async def test_what_was_claimed_for_a_broken_stream_is_not_handed_to_the_next_one_too(bench: Bench) -> None:
+    older, _ = await bench.connect("w1")
+    answered = bench.store.unanswered["submit"] = asyncio.Event()
+    submitted = bench.submit(await bench.save("a"))
+    await until(lambda: bench.store.count("submit"), "the node is claimed")
+    bench.connections.close(older)
+    newer, line = await bench.connect("w1")
+    answered.set()
+    await submitted
+    await until(lambda: line.nodes, "the node is given to the new stream")
+    await settled(bench)
+    assert [(each.assignment.attempt, each.assignment.nonce in newer.held) for each in line.assigned] == [(2, True)]
+
+
+async def test_news_of_work_is_not_lost_while_all_room_is_offered(bench: Bench) -> None:
+    await bench.connect(capacity=1)
+    await until(lambda: bench.store.count("claim"), "the worker's room is offered once")
+    await settled(bench)
+    answered = bench.store.unanswered["claim"] = asyncio.Event()
+    bench.dispatcher.look()
+    claims = bench.store.count("claim") + 1
+    await until(lambda: bench.store.count("claim") == claims, "all room is offered")
+    bench.dispatcher.look()
+    answered.set()
+    await until(lambda: bench.store.count("claim") == claims + 1, "it looks again")
+
+
+async def test_room_that_one_shard_gives_up_is_offered_to_another_that_waits_for_it(bench: Bench) -> None:
+    await bench.connect(capacity=1)
+    await until(lambda: all(store.count("claim") for store in bench.stores), "the room was offered")
+    await settled(bench)
+    answered = bench.store.unanswered["claim"] = asyncio.Event()
+    other = bench.stores[1].count("claim")
+    bench.dispatcher.look()
+    await until(lambda: not bench.pool.has_room, "the first shard has all room")
+    bench.dispatchers[1].look()
+    answered.set()
+    await until(lambda: bench.stores[1].count("claim") > other, "the second shard looks")
+
+
+async def test_a_claim_that_failed_is_made_again(bench: Bench) -> None:
+    await bench.accepted(await bench.save("a"))
+    bench.store.refused["claim"] = always
+    _, line = await bench.connect()
+    await until(lambda: bench.store.count("claim") > 1, "it is tried again")
+    del bench.store.refused["claim"]
+    await until(lambda: line.nodes == ["a"], "the node is claimed")
+
+
+async def test_work_that_a_script_left_over_goes_on_without_any_worker(bench: Bench) -> None:
+    effects = await bench.store.claim([])
+    object.__setattr__(effects, "todo", 1)
+    before = bench.store.count("claim")
+    bench.dispatcher.apply(effects)
+    await until(lambda: bench.store.count("claim") == before + 1, "the rest is worked on")
+
+
+async def test_a_renewal_does_not_send_again_what_ended_in_the_same_message(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a", "b"))
+    await until(lambda: len(line.nodes) == 2, "both are given")
+    a, b = line.assigned
+    bench.clock.advance(5_000)
+    bench.store.refused["complete"] = always
+    await bench.connections.hear(worker, 2, [outcome(a)], renewed=[held(b)])
+    await until(lambda: bench.store.count("complete") > 1, "it cannot be stored")
+    assert bench.store.count("renew") == 0
+    del bench.store.refused["complete"]
+    await until(lambda: 2 in line.acknowledged, "the message has taken effect")
+    assert (line.nodes, list(worker.held)) == (["a", "b"], [b.assignment.nonce])
+
+
+async def test_a_message_has_taken_effect_only_when_what_it_gives_back_is_back(bench: Bench) -> None:
+    worker, line = await bench.connect(capacity=1)
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: line.nodes, "the node is given")
+    worker.capacity = 0
+    bench.store.refused["give_back"] = always
+    await bench.connections.hear(worker, 2, given_back=[held(line.assigned[0])])
+    await until(lambda: bench.store.count("give_back") > 1, "it cannot be given back")
+    assert (line.acknowledged, len(worker.held)) == ([], 1)
+    del bench.store.refused["give_back"]
+    await until(lambda: line.acknowledged == [2], "it is given back")
+    assert worker.held == {}
+
+
+async def test_an_answer_that_is_lost_late_in_an_outage_strands_nothing(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    bench.store.refused["claim"] = always
+    bench.dispatcher.look()
+    await until(lambda: bench.store.count("claim") > 5, "the store is away")
+    del bench.store.refused["claim"]
+    bench.store.lost.add("submit")
+    with pytest.raises(ConnectionError):
+        await bench.submit(await bench.save("a"))
+    bench.store.lost.clear()
+    bench.clock.advance(2_100)
+    await until(lambda: line.nodes == ["a"], "what was claimed is sent after all")
+    assert (line.resyncs > 0, len(worker.held)) == (True, 1)
+
+
+async def test_outages_that_follow_each_other_do_not_put_off_what_was_lost_for_ever(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_REMIND_S", 0.05)
+    _, line = await bench.connect()
+    bench.store.lost.add("submit")
+    with pytest.raises(ConnectionError):
+        await bench.submit(await bench.save("a"))
+    bench.store.lost.clear()
+    bench.clock.advance(2_100)
+
+    async def sent_in_the_midst_of_outages() -> bool:
+        bench.dispatcher.recovered()
+        return line.nodes == ["a"]
+
+    await until(sent_in_the_midst_of_outages, "what was lost in the first one is sent", timeout=2)
+
+
+async def test_what_was_lost_just_before_workers_are_reminded_has_a_reminder_of_its_own(bench: Bench) -> None:
+    await bench.connect()
+    bench.dispatcher.recovered()
+    bench.dispatcher.recovered()
+    await until(lambda: bench.store.count("renew") == 2, "workers are reminded twice", timeout=2)
+
+
+async def test_runs_that_cannot_be_stored_do_not_keep_results_back(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a"))
+    bench.store.refused["submit"] = always
+    plan = await bench.save("b")
+    refused = [bench.submit(plan, flow_id=f"f{at}") for at in range(3)]
+    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
+    # Its callers submit again as soon as they are refused, so that there is always something to submit.
+    for _ in range(20):
+        ends = await asyncio.gather(*refused, return_exceptions=True)
+        refused = [bench.submit(plan, flow_id=f"f{at}") for at in range(3)]
+        assert [type(end) for end in ends] == [ConnectionError] * 3
+    assert line.acknowledged == [2]
+    await asyncio.gather(*refused, return_exceptions=True)
+
+
+async def test_a_result_that_the_store_never_takes_keeps_back_no_other_and_is_given_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_MAX_TRIES", 5)
+    bad, its_line = await bench.connect("bad")
+    bench.store.refused["complete"] = lambda outcomes, _vacancies: any(each.nonce == "forged" for each in outcomes)
+    await bench.accepted(await bench.save("a"))
+    good, line = await bench.connect("good")
+    await bench.connections.hear(bad, 2, [forged(its_line.assigned[0])])
+    for at in range(20):
+        await bench.accepted(await bench.save("b"), flow_id=f"f{at}")
+        await until(lambda: line.assigned or its_line.nodes[1:], "the next node is given")
+        worker, at_line = (good, line) if line.assigned else (bad, its_line)
+        await bench.connections.hear(worker, 3 + at, [outcome(at_line.assigned.pop())])
+        await until(lambda at_line=at_line, at=at: 3 + at in at_line.acknowledged, "the good result is stored")
+    await until(lambda: its_line.lost, "the bad one is given up")
+    assert 2 in its_line.acknowledged
+    stored = [[each.nonce for each in args[0]] for name, args in bench.store.calls if name == "complete"]
+    assert all(nonces == ["forged"] for nonces in stored if "forged" in nonces)
+
+
+async def test_a_message_of_many_outcomes_is_cut_and_acknowledged_as_a_whole(bench: Bench) -> None:
+    worker, line = await bench.connect(capacity=300)
+    await bench.accepted(await bench.save(*(f"n{at}" for at in range(300))))
+    await until(lambda: len(line.assigned) == 300, "all nodes are given")
+    await bench.connections.hear(worker, 2, [outcome(each) for each in line.assigned])
+    await until(lambda: line.acknowledged == [2, 2], "both parts have taken effect")
+    assert line.expected == [(2, 2)]
+    completed = [len(args[0]) for name, args in bench.store.calls if name == "complete"]
+    assert completed == [200, 100]
+
+
+async def test_while_the_store_is_away_no_more_is_read_than_may_wait(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MAX_WAITING", 4)
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: line.assigned, "the node is given")
+    bench.store.refused["complete"] = always
+    heard = 0
+
+    async def talk() -> None:
+        nonlocal heard
+        while heard < 100:
+            await bench.connections.hear(worker, 0, [forged(line.assigned[0])])
+            heard += 1
+
+    talking = asyncio.create_task(talk())
+    await until(lambda: bench.store.count("complete") > 20, "it was tried many times")
+    assert heard < 10
+    del bench.store.refused["complete"]
+    await talking
+
+
+async def test_runs_that_wait_are_bounded_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_MAX_WAITING_RUNS", 3)
+    plan = await bench.save("a")
+    answered = bench.store.unanswered["submit"] = asyncio.Event()
+    waiting = [bench.submit(plan, flow_id="first")]
+    await until(lambda: bench.store.count("submit"), "one is under way")
+    waiting += [bench.submit(plan, flow_id=f"f{at}") for at in range(4)]
+    with pytest.raises(Exhausted):
+        bench.dispatcher.require_room()
+    answered.set()
+    await asyncio.gather(*waiting)
+    bench.dispatcher.require_room()
+
+
+async def test_runs_are_cut_by_bytes_and_those_whose_callers_left_are_not_begun(bench: Bench) -> None:
+    plan = await bench.save("a")
+    answered = bench.store.unanswered["submit"] = asyncio.Event()
+    first = bench.submit(plan, flow_id="first")
+    await until(lambda: bench.store.count("submit"), "one is under way")
+    large = '{"x":"' + "x" * 1_500_000 + '"}'
+    two = [bench.submit(plan, flow_id=f"f{at}", inputs=large) for at in range(2)]
+    unwanted = bench.submit(plan, flow_id="unwanted")
+    unwanted.cancel()
+    answered.set()
+    await asyncio.gather(first, *two)
+    submitted = [[run.run.flow_id for run in args[0]] for name, args in bench.store.calls if name == "submit"]
+    assert submitted == [["first"], ["f0"], ["f1"]]
+
+
+async def test_on_its_way_out_it_stores_results_and_answers_every_caller(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a"))
+    answered = bench.store.unanswered["claim"] = asyncio.Event()
+    claims = bench.store.count("claim")
+    bench.dispatcher.look()
+    await until(lambda: bench.store.count("claim") > claims, "a claim is under way")
+    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
+    stopping = asyncio.create_task(bench.dispatcher.stop())
+    answered.set()
+    await stopping
+    assert bench.store.count("complete") == 1
+    with pytest.raises(Unavailable):
+        await bench.submit(await bench.save("b"))
+
+
+async def test_a_store_that_hangs_does_not_leave_callers_waiting_for_ever(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_STOP_S", 0.01)
+    bench.store.unanswered["submit"] = asyncio.Event()
+    plan = await bench.save("a")
+    under_way = bench.submit(plan, flow_id="f1")
+    await until(lambda: bench.store.count("submit"), "one is under way")
+    waiting = bench.submit(plan, flow_id="f2")
+    await bench.dispatcher.stop()
+    for each in (under_way, waiting):
+        with pytest.raises(Unavailable):
+            await each
+
+
+async def test_a_give_back_is_tried_again_when_the_store_was_away_for_a_moment(bench: Bench) -> None:
+    leaving, its_line = await bench.connect("w1")
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: its_line.nodes, "the node is given")
+    _, line = await bench.connect("w2")
+    bench.store.refused["give_back"] = always
+    bench.connections.close(leaving)
+    await until(lambda: bench.store.count("give_back"), "giving back fails")
+    del bench.store.refused["give_back"]
+    await until(lambda: line.nodes == ["a"], "the other worker has it")
+
+
+async def test_a_stream_that_breaks_while_it_opens_gives_back_what_its_worker_named(bench: Bench) -> None:
+    worker, line = await bench.connect("w1")
+    await bench.accepted(await bench.save("a"))
+    await until(lambda: line.nodes, "the node is given")
+    bench.stores[1].refused["open_session"] = always
+    worker.sessions.clear()
+    with pytest.raises(ConnectionError):
+        await bench.connections.open(worker, [held(line.assigned[0])], lambda _session: None)
+    bench.connections.close(worker)
+    bench.stores[1].refused.clear()
+    _, other = await bench.connect("w2")
+    await until(lambda: other.nodes == ["a"], "another worker has it")

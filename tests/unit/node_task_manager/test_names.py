@@ -1,0 +1,73 @@
+"""Names of runs and node tasks, and fencing tokens: what goes in comes out, whatever the ids hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.node_task_manager.domain.names import RunName, TaskName, Token
+
+identifiers = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")
+numbers = st.integers(0, 2**31 - 1)
+
+
+@given(identifiers, numbers, numbers, identifiers)
+def test_the_id_of_a_node_task_tells_its_parts(flow_id: str, cycle: int, run: int, node_id: str) -> None:
+    name = RunName(flow_id, cycle, run)
+    task_id = name.task_id(node_id)
+
+    assert TaskName.parse(task_id) == TaskName(name, node_id)
+    assert task_id == f"{name}:{node_id}"
+
+
+@given(identifiers, identifiers)
+def test_names_outside_flows_tell_their_parts(id: str, item: str) -> None:
+    task, batch = RunName.of_task(id), RunName.of_batch(id)
+
+    assert (str(task), task.task_id(""), task.batch_id) == (f"task:{id}", f"task:{id}", "")
+    assert TaskName.parse(f"task:{id}") == TaskName(task, "")
+    assert (batch.task_id(item), batch.batch_id) == (f"batch:{id}:{item}", id)
+    assert TaskName.parse(f"batch:{id}:{item}") == TaskName(batch, item)
+    # A flow may have such a name, too.
+    assert TaskName.parse(f"task:1:0:{item}") == TaskName(RunName("task", 1, 0), item)
+
+
+def test_ids_that_hold_underscores_and_digits_stay_apart() -> None:
+    assert RunName("a_1", 2, 0).task_id("b") != RunName("a", 1, 0).task_id("2_b")
+    assert TaskName.parse("a_1:2:0:b").run.flow_id == "a_1"
+
+
+@given(numbers, identifiers, numbers, identifiers, st.integers(1, 1000), st.from_regex(r"\A[0-9a-f]{1,16}\Z"))
+def test_a_token_tells_its_parts(shard: int, flow_id: str, cycle: int, node_id: str, attempt: int, nonce: str) -> None:
+    token = Token(shard, RunName(flow_id, cycle, 0).task_id(node_id), attempt, nonce)
+
+    assert Token.parse(str(token)) == token
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "a:1:0",
+        "task:",
+        "task:a b",
+        "batch:b",
+        "batch::1",
+        "flow:b",
+        "a:1:0:b:c",
+        "a:x:0:b",
+        "a:1:-1:b",
+        "a b:1:0:c",
+        "a:1:0:c/d",
+        ":1:0:b",
+    ],
+)
+def test_what_is_no_id_of_a_node_task_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not <flow_id>|illegal flow or node id"):
+        TaskName.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "rubbish", "0~a:0:0:b~1", "x~a:0:0:b~1~n", "0~a:0:0:b~x~n", "0~a:0:0:b~1~"])
+def test_what_is_no_token_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a token"):
+        Token.parse(text)

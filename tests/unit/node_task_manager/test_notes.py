@@ -1,0 +1,67 @@
+"""Progress and log lines: written behind, over short outages, and never without bound."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.node_task_manager.faulty_store import FaultyStore, always
+from tests.waiting import until
+from tradewind.node_task_manager.ports import Line, Progress
+from tradewind.node_task_manager.use_cases import notes
+from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.clock import ManualClock
+
+LINE = Line("flow:0:0:a", "n1", "INFO", "node", "hm", 1)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> FaultyStore:
+    monkeypatch.setattr(notes, "_PAUSES_S", (0.001,) * 20)
+    return FaultyStore(ManualClock())
+
+
+@pytest.fixture
+def taker(store: FaultyStore) -> Notes:
+    return Notes({0: Shard(0, store, store, store, store, store)})
+
+
+async def test_lines_wait_while_the_store_is_away(store: FaultyStore, taker: Notes) -> None:
+    store.refused["record"] = always
+    taker.take([(0, Progress("flow:0:0:a", "n1", 5, ""))], [(0, LINE)])
+    await until(lambda: store.count("record") > 2, "it is tried again")
+    del store.refused["record"]
+    await taker.close()
+    assert taker.dropped == 0
+
+
+async def test_lines_that_are_never_taken_are_dropped_and_counted(store: FaultyStore, taker: Notes) -> None:
+    store.refused["record"] = always
+    taker.take([], [(0, LINE)])
+    await until(lambda: taker.dropped == 1, "the line is given up")
+    await taker.close()
+
+
+async def test_too_many_bytes_are_dropped_and_counted(
+    store: FaultyStore, taker: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "_MAX_WAITING_BYTES", 10)
+    store.unanswered["record"] = asyncio.Event()
+    taker.take([], [(0, LINE)] * 8)
+    assert taker.dropped == 3
+    store.unanswered["record"].set()
+    await until(lambda: store.count("record"), "the lines are written")
+    del store.unanswered["record"]
+    await until(lambda: not taker._bytes, "there is room again")
+    taker.take([], [(0, LINE)])
+    await taker.close()
+    assert taker.dropped == 3
+
+
+async def test_leaving_does_not_wait_for_a_store_that_is_away(store: FaultyStore, taker: Notes) -> None:
+    store.refused["record"] = always
+    taker.take([], [(0, LINE)])
+    await until(lambda: store.count("record"), "it is tried")
+    tried = store.count("record")
+    await asyncio.wait_for(taker.close(), 1)
+    assert (taker.dropped, store.count("record") <= tried + 1) == (1, True)

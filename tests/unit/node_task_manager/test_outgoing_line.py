@@ -1,0 +1,66 @@
+"""What waits to be read by a worker: in few messages, acknowledged in order, and bounded."""
+
+import asyncio
+
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import PlanNode
+from tradewind.node_task_manager.domain.work import Assignment, Held
+from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.rpc.outgoing_line import MAX_MESSAGE_BYTES, OutgoingLine
+
+
+def ready(size: int) -> Ready:
+    """Build an assignment with an input of so many bytes."""
+    given = Assignment("w1", "flow:0:0:a", "n1", 1, "0", "p1", 0, "r0", "default")
+    return Ready(0, given, RunName("flow", 0, 0), PlanNode("a", "noop"), (("in", ("x" * size,)),))
+
+
+async def test_a_message_is_acknowledged_when_all_its_parts_and_all_before_it_are() -> None:
+    line = OutgoingLine(10_000, lambda: None)
+    for sequence, parts in ((2, 2), (3, 1), (4, 0)):
+        line.expect(sequence, parts)
+    line.acknowledge(3)
+    line.acknowledge(2)
+    line.ping(1)
+    assert (await line.next()).acknowledged_sequence == 0  # type: ignore[union-attr]
+    line.acknowledge(2)
+    assert (await line.next()).acknowledged_sequence == 4  # type: ignore[union-attr]
+
+
+async def test_a_message_that_needs_nothing_done_is_acknowledged_at_once() -> None:
+    line = OutgoingLine(10_000, lambda: None)
+    line.expect(2, 0)
+    assert (await line.next()).acknowledged_sequence == 2  # type: ignore[union-attr]
+
+
+async def test_no_message_grows_beyond_what_a_channel_takes() -> None:
+    line = OutgoingLine(10_000, lambda: None)
+    line.assign([ready(900_000)] * 5)
+    line.lose(0, [(Held("flow:0:0:" + "n" * 100, 1, "n1"), "the lease lapsed")] * 20_000)
+    line.close("that is all")
+    sizes = []
+    while (message := await line.next()) is not None:
+        sizes.append(message.ByteSize())
+    assert len(sizes) > 3
+    assert max(sizes) < 1.1 * MAX_MESSAGE_BYTES
+
+
+async def test_a_worker_that_does_not_read_fills_its_line_until_it_reads_again() -> None:
+    relieved: list[bool] = []
+    line = OutgoingLine(10_000, lambda: relieved.append(True))
+    while not line.full:
+        line.assign([ready(1_000_000)])
+    waiting = asyncio.create_task(line.writable())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await line.next()
+    await waiting
+    assert (line.full, relieved) == (False, [True])
+
+
+async def test_a_line_that_is_closed_keeps_nobody_waiting() -> None:
+    line = OutgoingLine(10_000, lambda: None)
+    while not line.full:
+        line.assign([ready(1_000_000)])
+    line.close("the stream has ended")
+    await asyncio.wait_for(line.writable(), 1)

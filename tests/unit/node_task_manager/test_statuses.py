@@ -1,0 +1,17 @@
+"""Statuses of node tasks: their words are those of the contract, and their ends are final."""
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTaskStatus
+
+
+def test_the_contract_knows_the_same_words() -> None:
+    words = {name.removeprefix("NODE_TASK_STATUS_").lower() for name in node_task_pb2.NodeTaskStatus.keys()}  # noqa: SIM118
+
+    assert words - {"unspecified"} == set(NodeTaskStatus)
+
+
+def test_the_four_ends_are_never_left() -> None:
+    ends = {status for status in NodeTaskStatus if status.terminal}
+
+    assert ends == {"completed", "failed", "terminated", "skipped"}
+    assert all(not TRANSITIONS[status] for status in ends)

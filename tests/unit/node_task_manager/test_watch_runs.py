@@ -1,0 +1,74 @@
+"""Following an ad-hoc run: told or not, every change is seen, and the end at once."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from tests.waiting import until
+from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+
+END = 9
+
+
+class Run:
+    """A run that counts up to its end, and one who watches it."""
+
+    def __init__(self) -> None:
+        self.watch = RunWatch()
+        self.state = 0
+        self.looks = 0
+        self.seen: list[int] = []
+
+    async def read(self) -> int:
+        self.looks += 1
+        return self.state
+
+    def states(self) -> AsyncGenerator[int, None]:
+        return self.watch.follow("task:a", self.read, lambda state: state, lambda state: state == END)
+
+    async def follow(self) -> None:
+        async for state in self.states():
+            self.seen.append(state)
+
+
+async def test_what_was_told_and_what_followed_it_untold_is_seen() -> None:
+    run = Run()
+    following = asyncio.create_task(run.follow())
+    await until(lambda: run.looks == 2, "it has looked again, and found nothing new")
+    run.state = 1
+    run.watch.tell("task:a")
+    await until(lambda: run.seen == [0, 1], "the change is seen")
+    run.state = 2
+    await until(lambda: run.seen == [0, 1, 2], "what nobody told is seen a moment later", timeout=2)
+    run.state = END
+    run.watch.tell("task:a", over=True)
+    await asyncio.wait_for(following, 1)
+    assert run.seen[-1] == END
+
+
+async def test_the_end_is_seen_at_once() -> None:
+    run = Run()
+    following = asyncio.create_task(run.follow())
+    await until(lambda: run.seen == [0], "the run is seen")
+    run.state = END
+    run.watch.tell("task:a", over=True)
+    await asyncio.wait_for(following, 0.15)
+
+
+async def test_after_a_gap_everybody_looks() -> None:
+    run = Run()
+    following = asyncio.create_task(run.follow())
+    await until(lambda: run.looks == 2, "it waits to be told")
+    run.state = END
+    run.watch.look()
+    await asyncio.wait_for(following, 1)
+
+
+async def test_nobody_is_told_of_another_run_and_who_left_is_forgotten() -> None:
+    run = Run()
+    states = run.states()
+    assert await anext(states) == 0
+    await states.aclose()
+    run.watch.tell("task:a", over=True)
+    run.watch.tell("task:b")
+    run.watch.look()
+    assert run.looks == 1

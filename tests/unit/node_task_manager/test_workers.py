@@ -1,0 +1,87 @@
+"""Who is offered a claim: workers of every kind in turn, and none that cannot take more."""
+
+from tests.unit.node_task_manager.conftest import Bench, Line
+from tests.waiting import until
+from tradewind.node_task_manager.use_cases.workers import MAX_VACANCIES, UNANSWERED_PINGS, ConnectedWorker, WorkerPool
+
+
+def connected(pool: WorkerPool, worker_id: str, *node_types: str, capacity: int = 1) -> ConnectedWorker:
+    """Add a worker with a session in shard 0."""
+    worker = ConnectedWorker(worker_id, "i1", node_types, capacity, Line(), {0: 1})
+    pool.add(worker)
+    return worker
+
+
+def test_many_workers_of_one_kind_do_not_hide_the_only_one_of_another() -> None:
+    pool = WorkerPool()
+    for at in range(100):
+        connected(pool, f"w{at}", "common")
+    connected(pool, "special", "rare")
+    offers = pool.promise(0)
+    assert len(offers) == MAX_VACANCIES
+    assert "special" in [vacancy.worker_id for _, vacancy in offers]
+
+
+def test_with_more_kinds_than_fit_into_one_claim_every_kind_has_its_turn() -> None:
+    pool = WorkerPool()
+    for at in range(3 * MAX_VACANCIES):
+        connected(pool, f"a{at}", f"type{at}")
+        connected(pool, f"b{at}", f"type{at}")
+    offered: set[str] = set()
+    assert pool.rounds == 3
+    for _ in range(pool.rounds):
+        offers = pool.promise(0)
+        offered |= {vacancy.node_types[0] for _, vacancy in offers}
+        pool.settle(offers)
+    assert len(offered) == 3 * MAX_VACANCIES
+
+
+def test_one_claim_names_no_more_node_types_than_a_script_can_take() -> None:
+    pool = WorkerPool()
+    for at in range(MAX_VACANCIES):
+        connected(pool, f"w{at}", *(f"t{at}-{number}" for number in range(500)))
+    assert sum(len(vacancy.node_types) for _, vacancy in pool.promise(0)) <= 4500
+
+
+async def test_a_rare_node_type_is_claimed_at_once_beside_many_idle_workers(bench: Bench) -> None:
+    for at in range(80):
+        await bench.connect(f"w{at}")
+    _, line = await bench.connect("special", node_types=("rare",))
+    await bench.accepted(await bench.save("a", node_type="rare"))
+    bench.dispatcher.look()
+    await until(lambda: line.nodes == ["a"], "the special worker has it", timeout=1)
+
+
+def test_a_worker_that_answers_no_pings_or_does_not_read_gets_no_offer() -> None:
+    pool = WorkerPool()
+    silent, stuck, fine = (connected(pool, name, "noop") for name in ("silent", "stuck", "fine"))
+    silent.unanswered_pings = UNANSWERED_PINGS + 1
+    stuck.line.full = True  # type: ignore[misc]
+    for worker in (silent, stuck):
+        pool.refresh(worker)
+    assert [worker for worker, _ in pool.promise(0)] == [fine]
+    silent.unanswered_pings = 0
+    pool.refresh(silent)
+    assert [worker for worker, _ in pool.promise(0)] == [silent]
+
+
+def test_promised_room_is_not_promised_twice_and_comes_back() -> None:
+    pool = WorkerPool()
+    worker = connected(pool, "w1", "noop", capacity=3)
+    told: list[bool] = []
+    pool.on_room(lambda: told.append(True))
+    offers = pool.promise(0)
+    assert ([vacancy.credits for _, vacancy in offers], pool.promise(0), pool.has_room) == ([3], [], False)
+    pool.settle(offers)
+    assert (worker.room, pool.has_room, told) == (3, True, [True])
+
+
+def test_a_newer_stream_takes_the_place_of_the_older() -> None:
+    pool = WorkerPool()
+    older = connected(pool, "w1", "noop")
+    offers = pool.promise(0)
+    newer = connected(pool, "w1", "noop")
+    pool.settle(offers)
+    pool.remove(older)
+    assert (older in pool, newer in pool, older.line.closed_for != "") == (False, True, True)  # type: ignore[attr-defined]
+    assert [worker for worker, _ in pool.promise(0)] == [newer]

@@ -1,0 +1,112 @@
+"""What the registry answers, and the faults it raises, over the store in memory."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tradewind.registry import use_cases
+from tradewind.registry.domain.limits import Lifetimes, Limits
+from tradewind.registry.domain.node_type import NodeType
+from tradewind.registry.domain.worker import Worker
+from tradewind.registry.stores.memory import MemoryRegistry
+from tradewind.server.clock import ManualClock
+from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound
+
+LIMITS = Limits(workers=2, node_types=3, named_node_types=4, answer_bytes=2_000)
+WORKER = Worker("w", "i1", 10, node_types=("ignored",))
+AVERAGE = NodeType("average")
+
+
+@pytest.fixture
+def registry() -> MemoryRegistry:
+    return MemoryRegistry(ManualClock(), Lifetimes(), LIMITS)
+
+
+def paths(caught: pytest.ExceptionInfo[InvalidInput]) -> list[str]:
+    return [violation.path for violation in caught.value.violations]
+
+
+async def test_a_worker_offers_what_it_declares(registry: MemoryRegistry) -> None:
+    record = await use_cases.register_worker(registry.workers, WORKER, [AVERAGE], LIMITS)
+    assert record.worker.node_types == ("average",)
+
+
+async def test_faults_of_worker_and_declarations_come_together(registry: MemoryRegistry) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await use_cases.register_worker(registry.workers, Worker("", "", 0), [NodeType("a b")], LIMITS)
+    assert paths(caught) == ["worker.worker_id", "worker.incarnation", "worker.capacity", "node_types[0].type"]
+    with pytest.raises(InvalidInput) as caught:
+        await use_cases.heartbeat(registry.workers, Worker("w", "i", 0, node_types=("a b",)), LIMITS)
+    assert paths(caught) == ["worker.capacity", "worker.node_types[0]"]
+
+
+async def test_a_replaced_process_is_told_why_it_may_not_register(registry: MemoryRegistry) -> None:
+    await use_cases.register_worker(registry.workers, WORKER, [], LIMITS)
+    await use_cases.register_worker(registry.workers, Worker("w", "i2", 1), [], LIMITS)
+    with pytest.raises(FailedPrecondition) as caught:
+        await use_cases.register_worker(registry.workers, WORKER, [], LIMITS)
+    assert caught.value.reason == "SESSION_REPLACED"
+    assert (caught.value.subject, caught.value.metadata) == ("workers/w", {"worker_id": "w"})
+
+
+async def test_a_full_registry_says_so_and_when_to_come_back(registry: MemoryRegistry) -> None:
+    for name in ("a", "b"):
+        await use_cases.register_worker(registry.workers, Worker(name, "i", 1), [], LIMITS)
+    for call in (
+        use_cases.register_worker(registry.workers, Worker("c", "i", 1), [], LIMITS),
+        use_cases.heartbeat(registry.workers, Worker("c", "i", 1), LIMITS),
+        use_cases.register_worker(registry.workers, Worker("a", "i", 1), [NodeType(n) for n in "wxyz"], LIMITS),
+    ):
+        with pytest.raises(Exhausted) as caught:
+            await call
+        assert (caught.value.reason, caught.value.retry_after_s) == ("QUEUE_FULL", 60)
+
+
+async def test_what_is_not_there_is_not_found(registry: MemoryRegistry) -> None:
+    for call, reason in (
+        (use_cases.get_worker(registry.workers, "w"), "WORKER_NOT_FOUND"),
+        (use_cases.drain_worker(registry.workers, "w"), "WORKER_NOT_FOUND"),
+        (use_cases.get_node_type(registry.node_types, "average"), "NODE_TYPE_NOT_FOUND"),
+    ):
+        with pytest.raises(NotFound) as caught:
+            await call
+        assert caught.value.reason == reason
+    assert not await use_cases.deregister_worker(registry.workers, "w", "")
+
+
+async def test_illegal_names_are_faults(registry: MemoryRegistry) -> None:
+    def calls() -> Iterator[tuple[object, list[str]]]:
+        yield use_cases.get_worker(registry.workers, ""), ["worker_id"]
+        yield use_cases.drain_worker(registry.workers, "a:b"), ["worker_id"]
+        yield use_cases.deregister_worker(registry.workers, "", ""), ["worker_id"]
+        yield use_cases.get_node_type(registry.node_types, "a b"), ["type"]
+        yield use_cases.available_workers(registry.workers, "", -1, LIMITS), ["node_type", "limit"]
+
+    for call, expected in calls():
+        with pytest.raises(InvalidInput) as caught:
+            await call  # type: ignore[misc]
+        assert paths(caught) == expected
+
+
+async def test_so_many_workers_are_answered_as_asked_for(registry: MemoryRegistry) -> None:
+    limits = Limits(available=1, most_available=2)
+    registry.limits = limits
+    for name in ("a", "b", "c"):
+        await use_cases.register_worker(registry.workers, Worker(name, "i", 1), [AVERAGE], limits)
+    for limit, expected in ((0, 1), (1, 1), (2, 2), (3, 2)):
+        assert len(await use_cases.available_workers(registry.workers, "average", limit, limits)) == expected
+
+
+async def test_named_node_types_are_answered_once_each_and_within_bounds(registry: MemoryRegistry) -> None:
+    declared = [NodeType("a"), NodeType("b", "x" * 1_200), NodeType("c", "x" * 1_200)]
+    await use_cases.register_worker(registry.workers, WORKER, declared, LIMITS)
+    found = await use_cases.find_node_types(registry.node_types, ["b", "a", "b"], LIMITS)
+    assert [record.node_type.name for record in found] == ["b", "a"]
+    for names, says in (
+        (["b", "c"], "more than 2000 bytes together"),
+        (list("abcde"), "name at most 4 at once, not 5"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            await use_cases.find_node_types(registry.node_types, names, LIMITS)
+        assert paths(caught) == ["types"]
+        assert says in caught.value.violations[0].message

@@ -1,0 +1,102 @@
+"""The scheduler's use cases over stores in memory, and a node task manager that is asked directly."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
+from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.flow_record import FlowRegistration
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.submission import ComponentEvent, Submission, SubmitAnswer, SubmitOutcome
+from tradewind.scheduler.domain.weather import read_weather
+from tradewind.scheduler.stores.memory import MemoryStores
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.fold_events import FoldEvents
+from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import partition_of
+from tradewind.server.telemetry import Tracing
+
+
+@dataclass
+class DirectNodeTasks:
+    """Notes what it is asked; refuses what names a plan it has not seen, and answers `outcomes` first."""
+
+    asked: list[tuple[list[RunName], list[str]]] = field(default_factory=list)
+    plans: set[str] = field(default_factory=set)
+    outcomes: list[SubmitAnswer | Exception] = field(default_factory=list)
+
+    async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
+        self.asked.append(([run.state.name for run in runs], [plan.digest for plan in plans]))
+        self.plans.update(plan.digest for plan in plans)
+        if self.outcomes and isinstance(self.outcomes[0], Exception):
+            raise self.outcomes.pop(0)  # type: ignore[misc]
+        return [self._answer(run) for run in runs]
+
+    def _answer(self, run: Submission) -> SubmitAnswer:
+        if self.outcomes and isinstance(self.outcomes[0], SubmitAnswer):
+            return self.outcomes.pop(0)  # type: ignore[return-value]
+        unknown = tuple(digest for _, digest in run.components if digest not in self.plans)
+        return SubmitAnswer(SubmitOutcome.PLAN_UNKNOWN if unknown else SubmitOutcome.ACCEPTED, unknown)
+
+
+class MemoryScheduler:
+    """Use cases as the application puts them together."""
+
+    def __init__(self, node_tasks: DirectNodeTasks | None = None) -> None:
+        self.clock = ManualClock()
+        self.stores = MemoryStores(self.clock)
+        tasks: Any = node_tasks or DirectNodeTasks()
+        self.node_tasks = tasks
+        self.open_states, self.waiters, self.alarm = OpenStates(), EndWaiters(), Alarm()
+        self.definitions = Definitions(self.stores.flows)
+        self.begin = BeginCycles(
+            self.stores.cycles, self.definitions, self.open_states, Tracing("test", None), self.alarm, 5000
+        )
+        self.hand_over = HandOver(
+            self.node_tasks, self.stores.states, self.begin, self.open_states, self.alarm, self.clock
+        )
+        self.fold = FoldEvents(self.stores.states, self.open_states, self.waiters)
+
+    async def register(self, flow_id: str = "f", nodes: int = 1, config: str = "", **fields: Any) -> None:
+        """Register a flow of nodes that are not connected: as many components."""
+        listed = [{"id": f"n{at}", "type": "t", "config": {"at": at, "text": config}} for at in range(nodes)]
+        definition = read_weather({"interval": 60, "overlap": "allow", "nodes": listed, **fields}).definition
+        assert definition is not None
+        config_json = definition.to_json()
+        made = FlowRegistration(
+            flow_id, "", config_json, "{}", (), definition.digest(), 60_000, definition.overlap, definition.keep_cycles
+        )
+        await self.stores.flows.register(made)
+
+    async def run(self, flow_id: str = "f", **changes: Any) -> PlannedRun:
+        """Begin a cycle."""
+        (begun,) = await self.begin([Wish(flow_id, **changes)])
+        assert begun.answer.state is not None, begun.answer
+        assert begun.planned is not None
+        return PlannedRun(begun.answer.state, begun.planned)
+
+    async def state(self, run: RunName) -> ChainState:
+        """Return what is on record."""
+        found = await self.stores.states.load(run)
+        assert found is not None, run
+        return found
+
+    async def planned(self, flow_id: str = "f") -> PlannedFlow:
+        """Return the current definition."""
+        await self.definitions.load([flow_id])
+        planned = self.definitions.current(flow_id)
+        assert planned is not None, flow_id
+        return planned
+
+
+def event(state: ChainState, component_id: str = "0", *, run_id: str = "", **end: int) -> ComponentEvent:
+    """The end of a component, its one node completed unless said otherwise."""
+    ended = ComponentEnd(**(end or {"completed": 1, "sinks_completed": 1}))
+    partition = partition_of(state.name.flow_id)
+    return ComponentEvent(state.name, run_id or state.facts.run_id, component_id, ended, partition, 0, "1")

@@ -1,0 +1,183 @@
+"""Flows against what live workers have declared of their node types."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.flows import Weather, analyzed, edge, faults_of, flow, node
+from tradewind.scheduler.domain.node_types import InputDeclaration, NodeTypeDeclaration
+
+SINGLE, MANY = InputDeclaration(), InputDeclaration(gather=True)
+NEEDED, MANY_NEEDED = InputDeclaration(required=True), InputDeclaration(gather=True, required=True)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A node type whose config may hold numbers only."""
+
+    inputs: Mapping[str, InputDeclaration] = field(default_factory=dict)
+    outputs: frozenset[str] = frozenset()
+
+    def config_faults(self, config: Mapping[str, Any]) -> Iterable[tuple[Sequence[str | int], str]]:
+        if config.get("all_wrong"):
+            yield (), "must not be all wrong"
+        for key, value in config.items():
+            for index, item in enumerate(value if isinstance(value, list) else [value]):
+                if not isinstance(item, int):
+                    yield ([key, index] if isinstance(value, list) else [key]), f"{item!r} is not a number"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    types: Mapping[str, NodeTypeDeclaration]
+
+    def declared(self, node_type: str) -> NodeTypeDeclaration | None:
+        return self.types.get(node_type)
+
+
+WORKERS = Catalogue(
+    {
+        "feed": Declared(outputs=frozenset({"prices", "volume"})),
+        "model": Declared(inputs={"prices": SINGLE, "extra": SINGLE}, outputs=frozenset({"signal"})),
+        "report": Declared(inputs={"lines": MANY_NEEDED, "title": NEEDED}),
+    }
+)
+FEED, MODEL, REPORT = node("feed", "feed"), node("model", "model"), node("report", "report", config={"title": 1})
+GOOD = flow(
+    nodes=[FEED, MODEL, REPORT],
+    edges=[
+        edge("feed", "model", "prices", "prices"),
+        edge("model", "report", "signal", "lines"),
+        edge("feed", "report", "volume", "lines"),
+    ],
+)
+
+
+def changed(nodes: list[Weather] | None = None, edges: list[Weather] | None = None) -> Weather:
+    return {**GOOD, "nodes": nodes or GOOD["nodes"], "edges": GOOD["edges"] + (edges or [])}
+
+
+def test_a_flow_that_fits_what_was_declared() -> None:
+    found = analyzed(GOOD, WORKERS)
+    assert (found.violations, found.warnings) == ((), ())
+    assert found.definition is not None
+
+
+@pytest.mark.parametrize(
+    ("weather", "faults"),
+    [
+        (
+            changed(edges=[edge("feed", "model", "price", "extra")]),
+            [
+                (
+                    "edges[3].source_handle",
+                    'node type "feed" has no output handle "price"; did you mean "prices"?',
+                )
+            ],
+        ),
+        (
+            changed(edges=[edge("feed", "model", "prices", "xyz")]),
+            [
+                (
+                    "edges[3].target_handle",
+                    'node type "model" has no input handle "xyz"; it has "extra", "prices"',
+                )
+            ],
+        ),
+        (
+            {**GOOD, "edges": [*GOOD["edges"][1:], edge("model", "feed", "signal", "x")]},
+            [
+                ("edges[2].target_handle", 'node type "feed" has no input handle "x"; it has none'),
+            ],
+        ),
+        (
+            changed(edges=[edge("feed", "model", "volume", "prices")]),
+            [
+                (
+                    "edges[3].target_handle",
+                    'input "prices" of node "model" takes one edge and has edges[0] already; '
+                    'only an input that node type "model" declares as gathering takes several',
+                )
+            ],
+        ),
+        (
+            changed(nodes=[FEED, MODEL, node("report", "report")]),
+            [
+                (
+                    "nodes[2]",
+                    'input "title" of node type "report" is required; give it an edge, or a value as "title" in config',
+                )
+            ],
+        ),
+        (
+            changed(nodes=[FEED, {**MODEL, "config": {"window": "x", "all_wrong": True, "parts": [1, "y"]}}, REPORT]),
+            [
+                ("nodes[1].config", "must not be all wrong"),
+                ("nodes[1].config.window", "'x' is not a number"),
+                ("nodes[1].config.parts[1]", "'y' is not a number"),
+            ],
+        ),
+    ],
+)
+def test_fault(weather: Weather, faults: list[tuple[str, str]]) -> None:
+    assert faults_of(weather, WORKERS) == faults
+
+
+def test_a_secret_stands_for_whatever_the_type_wants() -> None:
+    secrets = {"key": {"$secret": "k"}, "keys": [1, {"$secret": "k"}]}
+    assert faults_of(changed(nodes=[FEED, {**MODEL, "config": secrets}, REPORT]), WORKERS) == []
+    title = {"title": {"$secret": "k"}}
+    assert faults_of(changed(nodes=[FEED, MODEL, {**REPORT, "config": title}]), WORKERS) == []
+
+
+def test_a_type_that_nobody_offers_is_a_warning_and_its_handles_gather() -> None:
+    weather = changed(
+        nodes=[FEED, MODEL, REPORT, node("x", "exotic"), node("y", "exotic", config={"any": "thing"})],
+        edges=[edge("feed", "x", "prices", "in"), edge("feed", "x", "volume", "in"), edge("x", "y", "any", "any")],
+    )
+    found = analyzed(weather, WORKERS)
+    assert found.violations == ()
+    assert [(warning.path, warning.message) for warning in found.warnings] == [
+        ("nodes[3].type", 'no live worker offers node type "exotic"; its nodes wait until one does')
+    ]
+
+
+def test_the_inputs_of_a_run_may_feed_an_entry_node() -> None:
+    found = analyzed(flow(nodes=[REPORT], edges=[]), WORKERS)
+    assert found.violations == ()
+    assert [(warning.path, warning.message) for warning in found.warnings] == [
+        (
+            "nodes[0]",
+            'input "lines" of node type "report" is required; '
+            "neither an edge nor config gives it, so every run must name it in its inputs",
+        )
+    ]
+
+
+def test_without_a_catalogue_nothing_is_judged() -> None:
+    wrong = changed(edges=[edge("feed", "model", "price", "xyz"), edge("feed", "model", "prices", "prices")])
+    found = analyzed(wrong)
+    assert (found.violations, found.warnings) == ((), ())
+
+
+def test_faults_of_both_kinds_come_together() -> None:
+    paths = [
+        path
+        for path, _ in faults_of(
+            changed(
+                nodes=[FEED, {**MODEL, "run_if": "never", "config": {"window": "x"}}, REPORT],
+                edges=[edge("fed", "model", "prices", "prices"), edge("feed", "", "price", "prices")],
+            ),
+            WORKERS,
+        )
+    ]
+    assert paths == [
+        "nodes[1].run_if",
+        "edges[4].target",
+        "edges[3].source",
+        "edges[3].target_handle",
+        "edges[4].source_handle",
+        "nodes[1].config.window",
+    ]

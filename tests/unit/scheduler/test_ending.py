@@ -1,0 +1,73 @@
+"""The words in which a cycle ends: status, reason and the line of its log."""
+
+from dataclasses import replace
+
+import pytest
+
+from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, CycleFacts, CycleOrigin, StopRequest
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.ending import ended, given_up
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.run_name import RunName
+
+FACTS = CycleFacts("r0", "default", 1, CycleOrigin.SCHEDULE, 1, 1, 0, 6, 2, FailurePolicy.SKIP_DOWNSTREAM)
+GOOD, BROKEN = ComponentEnd(3, sinks_completed=1), ComponentEnd(1, 1, 0, 1)
+STOP = StopRequest("ada", "", 5)
+
+
+@pytest.mark.parametrize(
+    ("ends", "stop", "status", "level", "reason"),
+    [
+        ((GOOD, GOOD), None, CycleStatus.COMPLETED, LogLevel.INFO, ""),
+        ((GOOD, BROKEN), None, CycleStatus.PARTIAL, LogLevel.WARNING, "1 failed, 1 skipped of 6 nodes"),
+        ((BROKEN, BROKEN), None, CycleStatus.FAILED, LogLevel.ERROR, "2 failed, 2 skipped of 6 nodes"),
+        ((GOOD, GOOD), STOP, CycleStatus.CANCELLED, LogLevel.WARNING, "stopped by ada (all completed of 6 nodes)"),
+        (
+            (GOOD, ComponentEnd(0, 0, 1, 2)),
+            replace(STOP, reason="enough"),
+            CycleStatus.CANCELLED,
+            LogLevel.WARNING,
+            "enough (1 terminated, 2 skipped of 6 nodes)",
+        ),
+        (
+            (GOOD, BROKEN),
+            StopRequest("system", "it took longer than 5 s", 5, timeout=True),
+            CycleStatus.TIMEOUT,
+            LogLevel.ERROR,
+            "it took longer than 5 s (1 failed, 1 skipped of 6 nodes)",
+        ),
+    ],
+)
+def test_a_cycle_ends_with_its_outcome_and_says_why(
+    ends: tuple[ComponentEnd, ComponentEnd],
+    stop: StopRequest | None,
+    status: CycleStatus,
+    level: LogLevel,
+    reason: str,
+) -> None:
+    state = ChainState(RunName("f", 7), FACTS, 4, components={"0": ends[0], "1": ends[1]}, stop=stop)
+
+    final, fields, log = ended(state)
+
+    assert final == replace(state, status=status, reason=reason)
+    assert set(fields) == ({"status", "reason"} if reason else {"status"})
+    assert log == LogText(level, f"Cycle 7 {status.value}" + (f": {reason}" if reason else ""))
+
+
+def test_the_reason_why_it_waited_goes_when_it_completes() -> None:
+    waited = ChainState(
+        RunName("f", 0), replace(FACTS, component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"
+    )
+
+    final, fields, _ = ended(waited)
+
+    assert (final.reason, "reason" in fields) == ("", True)
+
+
+def test_what_can_never_be_carried_out_fails_with_the_reason() -> None:
+    final, fields, log = given_up(ChainState(RunName("f", 3), FACTS, 1), "its definition is gone")
+
+    assert (final.status, final.reason) == (CycleStatus.FAILED, "its definition is gone")
+    assert set(fields) == {"status", "reason"}
+    assert log == LogText(LogLevel.ERROR, "Cycle 3 failed: its definition is gone")

@@ -1,0 +1,563 @@
+"""Every fault of a flow definition, in the words that people get."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.flows import analyzed, edge, faults_of, faults_of_json, flow, node
+
+FORMS = 'give seconds as a number, or text such as "500ms", "5s", "5m", "1h" or "1d"'
+ID_RULE = 'must begin with a letter or digit and hold only letters, digits, ".", "_" and "-"'
+A = node("a")
+
+
+def without(weather: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in weather.items() if key != name}
+
+
+CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
+    ("no object", [], [("flow", "must be an object with interval, nodes and edges, is a list")]),
+    ("null", None, [("flow", "must be an object with interval, nodes and edges, is null")]),
+    (
+        "interval missing",
+        without(flow(), "interval"),
+        [("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')],
+    ),
+    (
+        "interval null",
+        flow(interval=None),
+        [("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')],
+    ),
+    ("interval negative", flow(interval=-1), [("interval", "must not be negative, is -1")]),
+    ("interval unparsable", flow(interval="often"), [("interval", f'cannot read "often" as a duration; {FORMS}')]),
+    ("interval true", flow(interval=True), [("interval", f"must be a duration, is true; {FORMS}")]),
+    (
+        "schedule not yet",
+        flow(schedule={"cron": "0 2 * * *"}),
+        [("schedule", 'not available yet; use "interval"')],
+    ),
+    ("nodes missing", without(flow(edges=[]), "nodes"), [("nodes", "is required and must hold at least one node")]),
+    ("nodes empty", flow(nodes=[], edges=[]), [("nodes", "must hold at least one node")]),
+    ("nodes no list", flow(nodes={"a": {}}, edges=[]), [("nodes", "must be a list, is an object")]),
+    ("node no object", flow(nodes=[A, "b"], edges=[]), [("nodes[1]", 'must be an object, is "b"')]),
+    ("node id missing", flow(nodes=[{"type": "t"}], edges=[]), [("nodes[0].id", "is required")]),
+    ("node id empty", flow(nodes=[node("")], edges=[]), [("nodes[0].id", "must not be empty")]),
+    ("node id number", flow(nodes=[{"id": 7, "type": "t"}], edges=[]), [("nodes[0].id", "must be text, is 7")]),
+    ("node id illegal", flow(nodes=[node("a b")], edges=[]), [("nodes[0].id", f'"a b" {ID_RULE}')]),
+    ("node id not ASCII", flow(nodes=[node("é")], edges=[]), [("nodes[0].id", f'"é" {ID_RULE}')]),
+    (
+        "node id with a line feed",
+        flow(nodes=[node("a\n")], edges=[]),
+        [("nodes[0].id", f'"a\n" {ID_RULE}')],
+    ),
+    (
+        "node id long",
+        flow(nodes=[node("a" * 129)], edges=[]),
+        [("nodes[0].id", "must have at most 128 characters, has 129")],
+    ),
+    (
+        "node id twice",
+        flow(nodes=[A, node("b"), node("a")]),
+        [("nodes[2].id", '"a" is the id of nodes[0] already')],
+    ),
+    ("node type missing", flow(nodes=[{"id": "a"}], edges=[]), [("nodes[0].type", "is required")]),
+    ("node type illegal", flow(nodes=[node("a", "-x")], edges=[]), [("nodes[0].type", f'"-x" {ID_RULE}')]),
+    (
+        "node field unknown",
+        flow(nodes=[node("a", confg={})], edges=[]),
+        [("nodes[0].confg", 'unknown field; did you mean "config"?')],
+    ),
+    (
+        "config no object",
+        flow(nodes=[node("a", config=[1])], edges=[]),
+        [("nodes[0].config", "must be an object, is a list")],
+    ),
+    (
+        "config too large",
+        flow(nodes=[node("a", config={"text": "ä" * 131_072})], edges=[]),
+        [("nodes[0].config", "262155 bytes of compact JSON; at most 262144 (256 KiB): pass large data by reference")],
+    ),
+    (
+        "run_if unknown",
+        flow(nodes=[node("a", run_if="all_success")], edges=[]),
+        [("nodes[0].run_if", 'unknown value "all_success"; did you mean "all_succeeded"?')],
+    ),
+    (
+        "run_if far off",
+        flow(nodes=[node("a", run_if="x")], edges=[]),
+        [("nodes[0].run_if", 'unknown value "x"; use one of "all_succeeded", "any_succeeded", "all_done"')],
+    ),
+    (
+        "priority out of range",
+        flow(nodes=[node("a", priority=6)], edges=[]),
+        [("nodes[0].priority", "must be a whole number from -5 to 5, is 6")],
+    ),
+    (
+        "limits",
+        flow(
+            max_running=0,
+            nodes=[
+                node("a", concurrency={"key": "a b", "max": 0, "when_full": "wai"}),
+                node("b", concurrency={"limit": 1}),
+                node("c", concurrency=3),
+            ],
+            edges=[],
+        ),
+        [
+            ("max_running", "must be a whole number from 1 to 1000000, is 0"),
+            ("nodes[0].concurrency.key", f'"a b" {ID_RULE}'),
+            ("nodes[0].concurrency.max", "must be a whole number from 1 to 1000000, is 0"),
+            ("nodes[0].concurrency.when_full", 'unknown value "wai"; did you mean "wait"?'),
+            ("nodes[1].concurrency.limit", 'unknown field; there are "key", "max", "when_full"'),
+            ("nodes[1].concurrency.key", "is required"),
+            ("nodes[1].concurrency.max", "is required"),
+            ("nodes[2].concurrency", "must be an object, is 3"),
+        ],
+    ),
+    (
+        "schedule_to_start zero",
+        flow(nodes=[node("a", schedule_to_start=0)], edges=[]),
+        [("nodes[0].schedule_to_start", "must be at least 1ms, is 0")],
+    ),
+    (
+        "node timeout unparsable",
+        flow(nodes=[node("a", timeout="5 min")], edges=[]),
+        [("nodes[0].timeout", f'cannot read "5 min" as a duration; {FORMS}')],
+    ),
+    (
+        "time limits with every field at fault",
+        flow(
+            nodes=[
+                node(
+                    "a",
+                    timeout=3,
+                    timeouts={
+                        "start_to_close": "1m",
+                        "schedule_to_start": 0,
+                        "total": "-1s",
+                        "heartbeat": "20ms",
+                        "x": 1,
+                    },
+                )
+            ],
+            edges=[],
+        ),
+        [
+            (
+                "nodes[0].timeouts.x",
+                'unknown field; there are "schedule_to_start", "start_to_close", "total", "heartbeat"',
+            ),
+            (
+                "nodes[0].timeouts.start_to_close",
+                'is given twice: here and as "timeout" of the node; leave one out',
+            ),
+            ("nodes[0].timeouts.schedule_to_start", "must be at least 1ms, is 0"),
+            ("nodes[0].timeouts.heartbeat", "must be 0 for none, or at least 1s, is 20ms"),
+            ("nodes[0].timeouts.total", 'must not be negative, is "-1s"'),
+        ],
+    ),
+    ("retry no object", flow(nodes=[node("a", retry=3)], edges=[]), [("nodes[0].retry", "must be an object, is 3")]),
+    (
+        "retry without attempts",
+        flow(nodes=[node("a", retry={"retries": 3})], edges=[]),
+        [
+            (
+                "nodes[0].retry.retries",
+                'unknown field; there are "attempts", "initial", "factor", "maximum", "jitter", "non_retryable"',
+            ),
+            ("nodes[0].retry.attempts", "is required: how often the node may be tried in all, 1 to 1000"),
+        ],
+    ),
+    (
+        "retry with every field at fault",
+        flow(
+            nodes=[
+                node(
+                    "a",
+                    retry={
+                        "attempts": 0,
+                        "initial": "-1s",
+                        "factor": 0.5,
+                        "maximum": "400d",
+                        "jitter": 1.5,
+                        "non_retryable": ["ValueError", 7, ""],
+                    },
+                )
+            ],
+            edges=[],
+        ),
+        [
+            ("nodes[0].retry.attempts", "must be a whole number from 1 to 1000, is 0"),
+            ("nodes[0].retry.initial", 'must not be negative, is "-1s"'),
+            ("nodes[0].retry.factor", "must be a number from 1 to 1000, is 0.5"),
+            ("nodes[0].retry.maximum", 'must be at most 365d, is "400d"'),
+            ("nodes[0].retry.jitter", "must be a number from 0 to 1, is 1.5"),
+            ("nodes[0].retry.non_retryable[1]", "must be text of 1 to 256 characters, is 7"),
+            ("nodes[0].retry.non_retryable[2]", 'must be text of 1 to 256 characters, is ""'),
+        ],
+    ),
+    (
+        "retry that waits less in the end than in the beginning",
+        flow(nodes=[node("a", retry={"attempts": 2, "initial": "10s", "maximum": "5s"})], edges=[]),
+        [("nodes[0].retry.maximum", "must not be less than initial, which is 10")],
+    ),
+    (
+        "retry of one name",
+        flow(nodes=[node("a", retry={"attempts": 2, "non_retryable": "ValueError"})], edges=[]),
+        [("nodes[0].retry.non_retryable", 'must be a list of texts, is "ValueError"')],
+    ),
+    ("edges no list", flow(edges="a->b"), [("edges", 'must be a list, is "a->b"')]),
+    ("edge no object", flow(edges=[["a", "b"]]), [("edges[0]", "must be an object, is a list")]),
+    (
+        "edge fields missing",
+        flow(edges=[{}]),
+        [(f"edges[0].{name}", "is required") for name in ("source", "source_handle", "target", "target_handle")],
+    ),
+    (
+        "edge fields of the wrong kind",
+        flow(edges=[{"source": 1, "source_handle": [], "target": "", "target_handle": ""}]),
+        [
+            ("edges[0].source", "must be text, is 1"),
+            ("edges[0].source_handle", "must be text, is a list"),
+            ("edges[0].target", "must not be empty"),
+            ("edges[0].target_handle", "must not be empty"),
+        ],
+    ),
+    (
+        "edge handle illegal",
+        flow(edges=[edge("a", "b", source_handle="to b")]),
+        [("edges[0].source_handle", f'"to b" {ID_RULE}')],
+    ),
+    (
+        "edge field unknown",
+        flow(edges=[{**edge("a", "b"), "from": "a"}]),
+        [("edges[0].from", 'unknown field; there are "source", "source_handle", "target", "target_handle"')],
+    ),
+    (
+        "edge to an unknown node",
+        flow(nodes=[A, node("model")], edges=[edge("a", "modle")]),
+        [("edges[0].target", 'no node "modle"; did you mean "model"?')],
+    ),
+    (
+        "edge from an unknown node, in another case",
+        flow(nodes=[A, node("model")], edges=[edge("MODEL", "a")]),
+        [("edges[0].source", 'no node "MODEL"; did you mean "model"?')],
+    ),
+    (
+        "edge between unknown nodes",
+        flow(edges=[edge("here", "there")]),
+        [("edges[0].source", 'no node "here"'), ("edges[0].target", 'no node "there"')],
+    ),
+    (
+        "self loop",
+        flow(edges=[edge("a", "b"), edge("b", "b")]),
+        [("edges[1]", 'node "b" feeds itself; an edge joins two nodes')],
+    ),
+    (
+        "cycle",
+        flow(edges=[edge("a", "b"), edge("b", "a")]),
+        [("edges[1]", "closes a cycle: a -> b -> a; remove one of its edges")],
+    ),
+    (
+        "two cycles in one component, and a self loop",
+        flow(
+            nodes=[node(x) for x in "abcde"],
+            edges=[edge(*ends) for ends in ("ab", "ba", "bc", "cd", "de", "ec", "dd")],
+        ),
+        [
+            ("edges[6]", 'node "d" feeds itself; an edge joins two nodes'),
+            ("edges[1]", "closes a cycle: a -> b -> a; remove one of its edges"),
+            ("edges[5]", "closes a cycle: c -> d -> e -> c; remove one of its edges"),
+        ],
+    ),
+    (
+        "long cycle",
+        flow(nodes=[node(f"n{i}") for i in range(40)], edges=[edge(f"n{i}", f"n{(i + 1) % 40}") for i in range(40)]),
+        [
+            (
+                "edges[39]",
+                "closes a cycle: n0 -> n1 -> n2 -> n3 -> n4 -> n5 -> (32 more) -> n38 -> n39 -> n0; "
+                "remove one of its edges",
+            )
+        ],
+    ),
+    (
+        "overlap not yet",
+        flow(overlap="queue_one"),
+        [("overlap", '"queue_one" is not available yet; use one of "skip", "allow"')],
+    ),
+    (
+        "overlap queue_all",
+        flow(overlap="queue_all"),
+        [("overlap", '"queue_all" is not available yet; use one of "skip", "allow"')],
+    ),
+    (
+        "overlap cancel_running",
+        flow(overlap="cancel_running"),
+        [("overlap", '"cancel_running" is not available yet; use one of "skip", "allow"')],
+    ),
+    ("overlap unknown", flow(overlap="Skip"), [("overlap", 'unknown value "Skip"; did you mean "skip"?')]),
+    (
+        "overlap no text",
+        flow(overlap=1),
+        [("overlap", 'must be text, is 1; use one of "skip", "allow"')],
+    ),
+    (
+        "failure policy unknown",
+        flow(failure_policy="stop"),
+        [
+            (
+                "failure_policy",
+                'unknown value "stop"; use one of "skip_downstream", "fail_fast", "continue"',
+            )
+        ],
+    ),
+    ("cycle timeout negative", flow(timeout="-1m"), [("timeout", 'must not be negative, is "-1m"')]),
+    (
+        "keep_cycles zero",
+        flow(keep_cycles=0),
+        [("keep_cycles", "must be a whole number from 1 to 10000, is 0")],
+    ),
+    (
+        "keep_cycles many",
+        flow(keep_cycles=10_001),
+        [("keep_cycles", "must be a whole number from 1 to 10000, is 10001")],
+    ),
+    (
+        "keep_cycles part",
+        flow(keep_cycles=1.5),
+        [("keep_cycles", "must be a whole number from 1 to 10000, is 1.5")],
+    ),
+    (
+        "keep_cycles text",
+        flow(keep_cycles="9"),
+        [("keep_cycles", 'must be a whole number from 1 to 10000, is "9"')],
+    ),
+    (
+        "keep_cycles true",
+        flow(keep_cycles=True),
+        [("keep_cycles", "must be a whole number from 1 to 10000, is true")],
+    ),
+    ("labels no object", flow(labels=["x"]), [("labels", "must be an object, is a list")]),
+    ("label no text", flow(labels={"n": 1}), [("labels.n", "must be text, is 1")]),
+    ("label long", flow(labels={"n": "x" * 257}), [("labels.n", "must have at most 256 characters, has 257")]),
+    ("label key illegal", flow(labels={"a b": ""}), [('labels["a b"]', f'as the key of a label "a b" {ID_RULE}')]),
+    ("labels many", flow(labels={f"k{i}": "" for i in range(33)}), [("labels", "33 labels; at most 32")]),
+    (
+        "description long",
+        flow(description="x" * 4097),
+        [("description", "must have at most 4096 characters, has 4097")],
+    ),
+    ("description no text", flow(description=3), [("description", "must be text, is 3")]),
+    ("field unknown", flow(intervall=1), [("intervall", 'unknown field; did you mean "interval"?')]),
+    (
+        "field far off",
+        flow(x=1),
+        [
+            (
+                "x",
+                'unknown field; there are "interval", "nodes", "edges", "overlap", "failure_policy", "timeout", '
+                '"keep_cycles", "max_running", "labels", "description"',
+            )
+        ],
+    ),
+    (
+        "field with an odd name",
+        flow(**{"no\nde": 1}),
+        [('["no\\nde"]', 'unknown field; did you mean "nodes"?')],
+    ),
+    (
+        "secret name illegal",
+        flow(nodes=[node("a", config={"key": {"$secret": "my key"}})], edges=[]),
+        [("nodes[0].config.key.$secret", f'"my key" {ID_RULE}')],
+    ),
+    (
+        "secret name no text",
+        flow(nodes=[node("a", config={"keys": [{"$secret": None}]})], edges=[]),
+        [("nodes[0].config.keys[0].$secret", "must be the name of a secret as text, is null")],
+    ),
+    (
+        "secret with more beside it",
+        flow(nodes=[node("a", config={"key": {"$secret": "k", "default": "", "x": 1}})], edges=[]),
+        [("nodes[0].config.key", 'a secret reference holds "$secret" alone; remove "default", "x"')],
+    ),
+    (
+        "config as a whole a secret",
+        flow(nodes=[node("a", config={"$secret": "k"})], edges=[]),
+        [("nodes[0].config", "a secret can stand for a value in the config, not for the whole of it")],
+    ),
+    (
+        "NaN",
+        flow(nodes=[node("a", config={"x": [1, float("nan")]})], edges=[]),
+        [("nodes[0].config.x[1]", "NaN, Infinity and numbers beyond 1.8e308 are not JSON; use null or text")],
+    ),
+    (
+        "half a surrogate pair",
+        flow(nodes=[node("a", config={"x": "\ud800"})], edges=[]),
+        [("nodes[0].config.x", '"?" holds half of a surrogate pair, which is no Unicode text')],
+    ),
+    (
+        "no JSON value",
+        flow(nodes=[node("a", config={"x": b"1"})], edges=[]),
+        [("nodes[0].config.x", "a bytes is no JSON value")],
+    ),
+    (
+        "key no text",
+        flow(nodes=[node("a", config={1: 2})], edges=[]),
+        [("nodes[0].config", "1 is no key; keys are text")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("weather", "faults"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_fault(weather: Any, faults: list[tuple[str, str]]) -> None:
+    assert faults_of(weather) == faults
+
+
+def test_all_faults_are_told_at_once_and_the_structure_still() -> None:
+    nodes = [A, node("a"), node("b c"), {"id": "d"}, node("e", config={"k": {"$secret": "?"}}), node("f", runif="x")]
+    edges = [edge("a", "dd"), edge("d", "e"), edge("e", "d"), edge("f", "f"), {"source": "a", "target": "b c"}]
+    found = analyzed({"intervall": 5, "nodes": nodes, "edges": edges, "keep_cycles": 0})
+    assert [violation.path for violation in found.violations] == [
+        "intervall",
+        "interval",
+        "keep_cycles",
+        "nodes[2].id",
+        "nodes[3].type",
+        "nodes[4].config.k.$secret",
+        "nodes[5].runif",
+        "edges[4].source_handle",
+        "edges[4].target_handle",
+        "nodes[1].id",
+        "edges[0].target",
+        "edges[3]",
+        "edges[2]",
+    ]
+    assert found.definition is None
+    assert [(part.nodes, part.is_dag) for part in found.structure.components] == [
+        (("a", "b c"), True),
+        (("d", "e"), False),
+        (("f",), False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("", [("weather_json", "not JSON, line 1, column 1: Expecting value")]),
+        ('{"interval": 60,\n  "nodes": [}', [("weather_json", "not JSON, line 2, column 13: Expecting value")]),
+        ("{} {}", [("weather_json", "not JSON, line 1, column 4: Extra data")]),
+        ("[" * 100_000, [("weather_json", "nested too deeply to be read")]),
+        (
+            '{"interval": ' + "9" * 5000 + "}",
+            [("weather_json", "holds an integer of more digits than can be read")],
+        ),
+        ("7", [("flow", "must be an object with interval, nodes and edges, is 7")]),
+        (" " * 3_145_729, [("weather_json", "3145729 bytes of JSON; at most 3145728 (3 MiB): split the flow")]),
+        (
+            '{"interval": 1, "nodes": [{"id": "a", "id": "b", "type": "t", "config": {"n": [NaN, -Infinity, 1e999]}}]}',
+            [
+                ("weather_json", 'the key "id" stands twice in one object'),
+                *(
+                    (
+                        f"nodes[0].config.n[{i}]",
+                        "NaN, Infinity and numbers beyond 1.8e308 are not JSON; use null or text",
+                    )
+                    for i in range(3)
+                ),
+            ],
+        ),
+    ],
+)
+def test_faults_of_text(text: str, faults: list[tuple[str, str]]) -> None:
+    assert faults_of_json(text) == faults
+
+
+def test_integers_beyond_2_53_need_text() -> None:
+    for number in (2**53, 2**53 + 1, -(2**53), 2**60):
+        weather = flow(nodes=[node("a", config={"x": number, "y": 2**53 - 1})], edges=[])
+        assert faults_of_json(json.dumps(weather)) == []
+        weather["nodes"][0]["config"]["x"] = float(number)
+        assert faults_of(weather, from_struct=True) == [
+            (
+                "nodes[0].config.x",
+                f"{float(number)!r} is not below 2^53 and may have been rounded on its way in a Struct; "
+                "send the definition as weather_json",
+            )
+        ]
+
+
+def test_limits_are_the_last_that_is_taken() -> None:
+    largest = flow(nodes=[node("a", config={"text": "x" * (262_144 - len('{"text":""}'))})], edges=[])
+    assert faults_of(largest) == []
+    label = {f"{i}": "x" * 256 for i in range(32)}
+    assert faults_of(flow(labels=label, keep_cycles=10_000, description="x" * 4096)) == []
+
+
+def test_more_than_3_mib() -> None:
+    nodes = [node(f"n{i}", config={"text": "x" * 250_000}) for i in range(13)]
+    (fault,) = faults_of(flow(nodes=nodes, edges=[]))
+    assert fault == ("flow", "3250650 bytes of JSON; at most 3145728 (3 MiB): split the flow")
+
+
+def test_more_than_ten_thousand_nodes() -> None:
+    nodes = [node(f"n{i}") for i in range(10_001)]
+    edges = [edge("n0", f"n{i}") for i in range(1, 10_001)]
+    assert faults_of(flow(nodes=nodes, edges=edges)) == [("nodes", "10001 nodes; at most 10000: split the flow")]
+
+
+def test_far_too_many_nodes_or_edges_are_not_looked_at_one_by_one() -> None:
+    assert faults_of({"interval": 1, "nodes": [{}] * 700_000, "edges": [{}]}) == [
+        ("nodes", "700000 nodes; at most 10000: split the flow")
+    ]
+    assert faults_of({"interval": 1, "nodes": [{}], "edges": [{}] * 100_001}) == [
+        ("edges", "100001 edges; at most 100000: split the flow")
+    ]
+
+
+def test_more_than_a_thousand_components() -> None:
+    assert faults_of(flow(nodes=[node(f"n{i}") for i in range(1_000)], edges=[])) == []
+    (fault,) = faults_of(flow(nodes=[node(f"n{i}") for i in range(1_001)], edges=[]))
+    assert fault == (
+        "nodes",
+        "1001 components (groups of nodes that no edge connects); at most 1000: connect them or split the flow",
+    )
+
+
+def test_nesting_is_bounded() -> None:
+    value: Any = 1
+    for _ in range(60):
+        value = [value]
+    assert faults_of(flow(nodes=[node("a", config={"x": value})], edges=[])) == []
+    (fault,) = faults_of(flow(nodes=[node("a", config={"x": [value]})], edges=[]))
+    assert fault == ("nodes[0].config.x" + "[0]" * 60, "nested more than 64 levels deep")
+
+
+def test_a_hundred_faults_are_told_and_the_rest_counted() -> None:
+    hundred = flow(nodes=[A], edges=[edge("a", f"x{i}") for i in range(100)])
+    assert len(faults_of(hundred)) == 100
+    more = faults_of(flow(nodes=[A], edges=[edge("a", f"x{i}") for i in range(137)], interval=-1))
+    assert len(more) == 101
+    assert more[0] == ("interval", "must not be negative, is -1")
+    assert more[-1] == ("flow", "and 38 more faults")
+
+
+@pytest.mark.parametrize(
+    "weather",
+    [
+        flow(
+            nodes=[node(f"node_{'x' * 110}_{i:05}") for i in range(10_000)],
+            edges=[edge(f"mode_{'x' * 110}_{i:05}", "a") for i in range(5_000)],
+        ),
+        {"nodes": [{}] * 20_000, "edges": [{}] * 100_000},
+        {f"f{i}": 0 for i in range(250_000)},
+        flow(nodes=[node("a", config={"x": [{"$secret": 0}] * 10_000})], edges=[]),
+    ],
+    ids=["long names nearly alike", "nodes and edges without anything", "unknown fields", "secrets without names"],
+)
+def test_the_worst_input_takes_seconds_at_most(weather: Any) -> None:
+    began = time.process_time()
+    assert len(faults_of(weather)) == 101
+    assert time.process_time() - began < 5

@@ -1,0 +1,78 @@
+"""Folding events: one write for each run, its end in the same write, whatever others write meanwhile."""
+
+from dataclasses import replace
+
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
+from tradewind.scheduler.domain.chain_state import REASON
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.server.partitions import partition_of
+
+OWNED: dict[int, int] = {}
+
+
+async def test_all_events_of_a_run_are_one_write_that_also_ends_it() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register(nodes=3)
+    run = (await scheduler.run()).state
+    await scheduler.fold([event(run, "0"), event(run, "1"), event(run, "2", failed=1)], OWNED)
+    state = await scheduler.state(run.name)
+    assert (state.version, state.status) == (2, CycleStatus.PARTIAL)
+    assert state.reason == "1 failed of 3 nodes"
+    assert len(scheduler.open_states) == 0
+
+
+async def test_what_others_wrote_meanwhile_stays() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register(nodes=2)
+    run = (await scheduler.run()).state
+    await scheduler.stores.states.try_update(replace(run, reason="somebody else's"), {REASON})
+    await scheduler.fold([event(run, "0")], OWNED)
+    state = await scheduler.state(run.name)
+    assert (state.version, state.reason, set(state.components)) == (3, "somebody else's", {"0"})
+    assert scheduler.open_states.get(run.name) == state
+    await scheduler.fold([event(run, "1")], OWNED)
+    assert (await scheduler.state(run.name)).status is CycleStatus.COMPLETED
+
+
+async def test_known_ends_and_strangers_write_nothing() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register(nodes=2)
+    run = (await scheduler.run()).state
+    stranger = event(run, "1", run_id="of another life")
+    await scheduler.fold([event(run, "0"), stranger, event(run, "0")], OWNED)
+    await scheduler.fold([event(run, "0"), stranger], OWNED)
+    state = await scheduler.state(run.name)
+    assert (state.version, set(state.components)) == (2, {"0"})
+    ghost = event(replace(run, name=run.name._replace(cycle=9)))
+    assert await scheduler.fold([ghost], OWNED) == set()
+
+
+async def test_waiters_hear_of_the_end_as_it_is_on_record() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    run = (await scheduler.run()).state
+    wait = scheduler.waiters.begin([run])
+    scheduler.clock.advance(5)
+    await scheduler.fold([event(run)], OWNED)
+    assert wait.future.done()
+    assert wait.states == {run.name: await scheduler.state(run.name)}
+
+
+async def test_a_partition_that_somebody_else_owns_by_now_is_told() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    run = (await scheduler.run()).state
+    partition = partition_of("f")
+    old = await scheduler.stores.partitions.take(partition)
+    await scheduler.stores.partitions.take(partition, force=True)
+    assert await scheduler.fold([event(run)], {partition: old}) == {partition}
+    assert (await scheduler.state(run.name)).version == 1
+
+
+async def test_many_runs_fold_at_once() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    runs = [(await scheduler.run()).state for _ in range(1200)]
+    await scheduler.fold([event(run) for run in runs], OWNED)
+    states = await scheduler.stores.states.load_many([run.name for run in runs[-90:]])
+    assert {state and state.status for state in states} == {CycleStatus.COMPLETED}

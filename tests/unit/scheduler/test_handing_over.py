@@ -1,0 +1,104 @@
+"""Handing cycles over: batches, plans, refusals, and what happens to the rest when one is at fault."""
+
+from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
+from tradewind.scheduler.domain.submission import SubmitAnswer, SubmitOutcome
+from tradewind.scheduler.ports import PeerRefused, PeerUnavailable
+from tradewind.scheduler.use_cases.hand_over import retry_after
+
+
+async def test_a_batch_holds_at_most_500_nodes() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register(nodes=60)
+    scheduler.node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
+    runs = [await scheduler.run() for _ in range(20)]
+    await scheduler.hand_over(runs)
+    assert [len(names) for names, _ in scheduler.node_tasks.asked] == [8, 8, 4]
+
+
+async def test_a_run_of_more_nodes_goes_alone() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register("large", nodes=700)
+    await scheduler.register("small")
+    runs = [await scheduler.run(flow_id) for flow_id in ("small", "large", "small")]
+    await scheduler.hand_over(runs)
+    first_tries = [[name.flow_id for name in names] for names, plans in scheduler.node_tasks.asked if not plans]
+    assert first_tries == [["small"], ["large"], ["small"]]
+
+
+async def test_large_inputs_end_a_batch_too() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    scheduler.node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
+    inputs = '{"a":"' + "x" * 400_000 + '"}'
+    runs = [await scheduler.run(inputs_json=inputs) for _ in range(5)]
+    await scheduler.hand_over(runs)
+    assert [len(names) for names, _ in scheduler.node_tasks.asked] == [2, 2, 1]
+
+
+async def test_unknown_plans_follow_in_messages_of_a_mebibyte_each_plan_once() -> None:
+    scheduler = MemoryScheduler()
+    for number in range(5):
+        await scheduler.register(f"f{number}", config="x" * 250_000 + str(number))
+    runs = [await scheduler.run(f"f{number}") for number in (0, 0, 1, 2, 3, 4, 4)]
+    await scheduler.hand_over(runs)
+    assert [(len(names), len(plans)) for names, plans in scheduler.node_tasks.asked] == [(7, 0), (5, 4), (2, 1)]
+
+
+async def test_one_run_at_fault_does_not_hold_up_the_others() -> None:
+    node_tasks = DirectNodeTasks()
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
+    runs = [await scheduler.run() for _ in range(4)]
+    node_tasks.outcomes = [PeerRefused("no good"), PeerRefused("no good"), PeerRefused("no good")]
+    states = await scheduler.hand_over(runs)
+    assert [state.reason for state in states] == ["the node task manager refuses it: no good", "", "", ""]
+
+
+async def test_an_outage_leaves_the_reason_and_the_time_of_the_next_try() -> None:
+    node_tasks = DirectNodeTasks(outcomes=[PeerUnavailable("node task manager", "down")])
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    run = await scheduler.run()
+    (state,) = await scheduler.hand_over([run])
+    assert state == await scheduler.state(run.state.name)
+    assert "cannot be reached" in state.reason
+    assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 1000
+
+
+async def test_a_refusal_says_when_to_come_back() -> None:
+    refused = SubmitAnswer(SubmitOutcome.REFUSED, reason="QUEUE_FULL", retry_ms=7000)
+    scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[refused]))
+    await scheduler.register()
+    run = await scheduler.run()
+    (state,) = await scheduler.hand_over([run])
+    assert state.reason == "the node task manager refuses it: QUEUE_FULL"
+    assert scheduler.stores.data.open[state.name] == scheduler.clock.now_ms() + 7000
+
+
+async def test_a_taken_number_is_passed_by_in_growing_steps() -> None:
+    taken = SubmitAnswer(SubmitOutcome.RUN_CONFLICT)
+    node_tasks = DirectNodeTasks(outcomes=[taken, taken, taken])
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
+    run = await scheduler.run()
+    (state,) = await scheduler.hand_over([run])
+    assert [names[0].cycle for names, _ in node_tasks.asked] == [0, 1, 3, 7]
+    assert state.name.cycle == 7
+    assert state.facts.run_id == run.state.facts.run_id
+    assert await scheduler.stores.states.load(run.state.name) is None
+
+
+async def test_a_taken_number_of_a_deleted_flow_is_refused() -> None:
+    scheduler = MemoryScheduler(DirectNodeTasks(outcomes=[SubmitAnswer(SubmitOutcome.RUN_CONFLICT)]))
+    await scheduler.register()
+    run = await scheduler.run()
+    del scheduler.stores.data.flows["f"]
+    (state,) = await scheduler.hand_over([run])
+    assert state.reason == "the node task manager refuses it: FLOW_DELETING"
+
+
+def test_tries_come_less_often_with_age() -> None:
+    assert [retry_after(age) for age in (0, 900, 1000, 5000, 60_000)] == [1000, 1000, 1000, 5000, 30_000]
+    assert retry_after(0, 7000) == 7000

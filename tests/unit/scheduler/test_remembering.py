@@ -1,0 +1,85 @@
+"""What the scheduler keeps in memory: definitions, open states, and the time to wake up."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.open_states import OpenStates
+
+
+async def test_definitions_are_kept_by_flow_and_revision() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register("f", nodes=2)
+    first = await scheduler.planned()
+    assert await scheduler.planned() is first
+    assert (first.shape.component_count, first.sinks) == (2, ("n0", "n1"))
+    await scheduler.run()
+    await scheduler.register("f", nodes=3)
+    second = await scheduler.planned()
+    assert second.shape.revision == 2
+    assert await scheduler.definitions.revision("f", 1, "default") is first
+    assert await scheduler.definitions.revision("f", 9, "default") is None
+    fresh = Definitions(scheduler.stores.flows)
+    older = await fresh.revision("f", 1, "default")
+    assert older == first
+    assert fresh.current("f") is None
+
+
+async def test_the_definitions_used_longest_ago_go_first() -> None:
+    scheduler = MemoryScheduler()
+    definitions = Definitions(scheduler.stores.flows, most_nodes=10)
+    for name in "abc":
+        await scheduler.register(name, nodes=4)
+    await definitions.load(["a", "b"])
+    await definitions.revision("a", 1, "default")
+    await definitions.load(["c"])
+    assert [definitions.current(name) is not None for name in "abc"] == [True, False, True]
+
+
+async def test_flows_that_are_gone_are_forgotten() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    await scheduler.planned()
+    del scheduler.stores.data.flows["f"]
+    await scheduler.definitions.load(["f"])
+    assert scheduler.definitions.current("f") is None
+
+
+async def test_open_states_are_bounded() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    kept = OpenStates(most=3)
+    runs = [(await scheduler.run()).state for _ in range(5)]
+    kept.keep(runs)
+    assert [kept.get(run.name) is not None for run in runs] == [False, False, True, True, True]
+    kept.drop(runs[4].name)
+    assert len(kept) == 2
+
+
+async def test_an_alarm_rings_at_the_earliest_time_that_was_asked_for() -> None:
+    alarm = Alarm()
+    loop = asyncio.get_running_loop()
+    alarm.ring_in(60_000)
+    alarm.ring_in(30)
+    alarm.ring_in(50_000)
+    begun = loop.time()
+    await alarm.sleep(60)
+    assert 0.02 < loop.time() - begun < 5
+    begun = loop.time()
+    sleeper = asyncio.ensure_future(alarm.sleep(60))
+    await asyncio.sleep(0)
+    alarm.ring_in(0)
+    await asyncio.wait_for(sleeper, 5)
+    await alarm.sleep(0.01)
+    assert loop.time() - begun < 5
+
+
+async def test_an_alarm_that_rang_while_nobody_slept_is_heard() -> None:
+    alarm = Alarm()
+    alarm.ring_in(0)
+    await asyncio.wait_for(alarm.sleep(60), 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(alarm.sleep(60), 0.01)

@@ -1,0 +1,72 @@
+"""Running cycles now: what begins and is submitted together."""
+
+import asyncio
+from collections.abc import Sequence
+
+from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
+from tests.waiting import until
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.submission import Submission, SubmitAnswer
+from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.begin_cycles import Wish
+from tradewind.scheduler.use_cases.change_hub import ChangeHub
+from tradewind.scheduler.use_cases.run_cycles import MOST_AT_ONCE, RunCycles
+
+
+class SlowNodeTasks(DirectNodeTasks):
+    """Takes nothing before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taking = asyncio.Event()
+
+    async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
+        answers = await super().submit(runs, plans)
+        await self.taking.wait()
+        return answers
+
+
+async def running(node_tasks: DirectNodeTasks) -> tuple[MemoryScheduler, RunCycles]:
+    scheduler = MemoryScheduler(node_tasks)
+    await scheduler.register()
+    node_tasks.plans.update(digest for _, digest in (await scheduler.planned()).components)
+    stores = scheduler.stores
+    hub = ChangeHub(stores.changes, stores.cycles, stores.states)
+    ends = AwaitEnds(scheduler.waiters, hub, stores.states, lambda _partition: True)
+    return scheduler, RunCycles(scheduler.begin, scheduler.hand_over, ends, stores.states)
+
+
+async def test_what_comes_during_a_submission_begins_together_after_it() -> None:
+    node_tasks = SlowNodeTasks()
+    scheduler, run = await running(node_tasks)
+    first = asyncio.ensure_future(run([Wish("f")]))
+    await until(lambda: bool(node_tasks.asked), "the first cycle is being submitted")
+    later = []
+    for _ in range(3):
+        later.append(asyncio.ensure_future(run([Wish("f")])))
+        await asyncio.sleep(0)
+    assert (await scheduler.stores.flows.find(["f"]))[0].last_cycle == 0  # type: ignore[union-attr]
+    node_tasks.taking.set()
+    answers = [await first, *[await each for each in later]]
+    assert [answer.outcome for (answer,) in answers] == [BeginOutcome.BEGUN] * 4
+    assert [len(names) for names, _ in node_tasks.asked] == [1, 3]
+
+
+async def test_many_begin_while_as_many_are_submitted() -> None:
+    node_tasks = SlowNodeTasks()
+    scheduler, run = await running(node_tasks)
+    all_of_them = asyncio.ensure_future(run([Wish("f")] * (2 * MOST_AT_ONCE)))
+    await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 2 * MOST_AT_ONCE - 1, "all have begun")
+    assert [len(names) for names, _ in node_tasks.asked] == [MOST_AT_ONCE]
+    node_tasks.taking.set()
+    assert len(await all_of_them) == 2 * MOST_AT_ONCE
+
+
+async def test_a_wait_ends_with_its_time() -> None:
+    node_tasks = DirectNodeTasks()
+    scheduler, run = await running(node_tasks)
+    (result,) = await run([Wish("f")], wait_s=0.01)
+    assert result.state is not None
+    assert not result.state.end_ms
+    assert scheduler.waiters.pending() == []

@@ -1,0 +1,99 @@
+"""Changing a chain state against other writers: what is tried again, for how long, and what is not."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tradewind.scheduler.domain.chain_state import (
+    REASON,
+    ChainState,
+    CycleFacts,
+    CycleOrigin,
+    UpdateOutcome,
+    UpdateResult,
+)
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.use_cases.update_state import VersionConflict, update_state
+
+RUN = RunName("f", 0)
+FACTS = CycleFacts("r0", "default", 1, CycleOrigin.RUN_FLOW, 1, 1, 0, 2, 1, FailurePolicy.SKIP_DOWNSTREAM)
+
+
+class Away(Exception):
+    """The store cannot be reached."""
+
+
+class Answers:
+    """A repository that answers writes as the test says; the version on record rises with each conflict."""
+
+    def __init__(self, *outcomes: UpdateOutcome | Away) -> None:
+        self.outcomes = list(outcomes)
+        self.state: ChainState | None = ChainState(RUN, FACTS, 1)
+        self.seen: list[int] = []
+
+    async def load(self, run: RunName) -> ChainState | None:
+        return self.state
+
+    async def load_many(self, runs: Sequence[RunName]) -> list[ChainState | None]:
+        return [self.state for _ in runs]
+
+    async def try_update(self, state: ChainState, fields: Collection[str]) -> UpdateResult:
+        self.seen.append(state.version)
+        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if isinstance(outcome, Away):
+            raise outcome
+        version = state.version + 1
+        if outcome is UpdateOutcome.CONFLICT:
+            self.state = replace(state, version=version, reason="")
+        return UpdateResult(outcome, version)
+
+    async def update_many(self, *args: object, **kwargs: object) -> list[UpdateResult]:
+        raise NotImplementedError
+
+
+def told(state: ChainState) -> tuple[ChainState, set[str]]:
+    return replace(state, reason="so"), {REASON}
+
+
+async def test_a_conflict_is_tried_again_from_what_is_on_record_then() -> None:
+    states = Answers(UpdateOutcome.CONFLICT, UpdateOutcome.CONFLICT, UpdateOutcome.OK)
+
+    result, state = await update_state(states, RUN, told)
+
+    assert states.seen == [1, 2, 3]
+    assert (result, state) == (UpdateResult(UpdateOutcome.OK, 4), ChainState(RUN, FACTS, 4, reason="so"))
+
+
+async def test_conflicts_without_end_end_with_the_deadline() -> None:
+    states = Answers(UpdateOutcome.CONFLICT)
+
+    with pytest.raises(VersionConflict, match="run f:0:0 was changed by others all the time; repeat"):
+        await update_state(states, RUN, told, deadline_s=0.05)
+    assert 1 < len(states.seen) < 50
+
+
+async def test_an_outage_is_no_conflict_and_passes_at_once() -> None:
+    states = Answers(UpdateOutcome.CONFLICT, Away("the store is away"), UpdateOutcome.OK)
+
+    with pytest.raises(Away):
+        await update_state(states, RUN, told)
+    assert states.seen == [1, 2]
+
+
+@pytest.mark.parametrize("outcome", [UpdateOutcome.MISSING, UpdateOutcome.TERMINAL])
+async def test_what_is_gone_or_over_is_told_and_not_tried_again(outcome: UpdateOutcome) -> None:
+    states = Answers(outcome)
+
+    result, state = await update_state(states, RUN, told)
+
+    assert (result.outcome, state, states.seen) == (outcome, ChainState(RUN, FACTS, 1), [1])
+
+
+async def test_a_run_that_is_not_on_record_is_not_made_up() -> None:
+    states = Answers(UpdateOutcome.OK)
+    states.state = None
+
+    assert await update_state(states, RUN, told) == (UpdateResult(UpdateOutcome.MISSING), None)
+    assert states.seen == []

@@ -1,0 +1,153 @@
+"""Natural batching: what goes together, who gets what, and how it ends."""
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from tradewind.server.batching import Batcher
+
+
+class Flushes:
+    """A flush that doubles its items, records its batches and can be held open or made to fail."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.error: Exception | None = None
+
+    async def __call__(self, items: list[int]) -> list[int]:
+        self.batches.append(items)
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        return [2 * item for item in items]
+
+
+async def test_what_is_submitted_together_goes_together() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes)
+    assert await asyncio.gather(*(batcher.submit(item) for item in range(5))) == [0, 2, 4, 6, 8]
+    assert flushes.batches == [[0, 1, 2, 3, 4]]
+
+
+async def test_what_arrives_during_a_flush_waits_and_goes_with_the_next() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes)
+    flushes.open.clear()
+    first = batcher.submit(1)
+    while not flushes.batches:
+        await asyncio.sleep(0)
+    later = [batcher.submit(item) for item in (2, 3, 4)]
+    assert batcher.waiting == 3
+    flushes.open.set()
+    assert await asyncio.gather(first, *later) == [2, 4, 6, 8]
+    assert flushes.batches == [[1], [2, 3, 4]]
+
+
+async def test_a_batch_has_at_most_so_many_items() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes, max_items=2)
+    await asyncio.gather(*(batcher.submit(item) for item in range(5)))
+    assert flushes.batches == [[0, 1], [2, 3], [4]]
+
+
+async def test_a_batch_is_cut_by_weight_and_a_heavy_item_goes_alone() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes, weigh=lambda item: item, max_weight=10)
+    await asyncio.gather(*(batcher.submit(item) for item in (4, 6, 1, 99, 3)))
+    assert flushes.batches == [[4, 6], [1], [99], [3]]
+
+
+async def test_a_failure_reaches_every_waiter_of_that_batch_and_no_other() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes, max_items=2)
+    flushes.error = ValueError("the store said no")
+    results = await asyncio.gather(batcher.submit(1), batcher.submit(2), return_exceptions=True)
+    assert [str(result) for result in results] == ["the store said no"] * 2
+    flushes.error = None
+    assert await batcher.submit(3) == 6
+
+
+async def test_a_flush_that_returns_too_few_results_fails_its_waiters() -> None:
+    async def forgetful(items: list[int]) -> list[int]:
+        return items[1:]
+
+    with pytest.raises(RuntimeError, match="flush of 1 items returned 0 results"):
+        await Batcher(forgetful).submit(1)
+
+
+async def test_a_cancelled_caller_withdraws_an_item_not_yet_taken() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes)
+    flushes.open.clear()
+    first = batcher.submit(1)
+    while not flushes.batches:
+        await asyncio.sleep(0)
+    withdrawn, kept = batcher.submit(2), batcher.submit(3)
+    withdrawn.cancel()
+    first.cancel()
+    flushes.open.set()
+    assert await kept == 6
+    assert flushes.batches == [[1], [3]]
+
+
+async def test_nothing_runs_when_there_is_nothing_to_do() -> None:
+    batcher = Batcher(Flushes())
+    await batcher.submit(1)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_flush_does_not_run_in_the_context_of_whoever_came_first() -> None:
+    caller: ContextVar[str] = ContextVar("caller", default="nobody")
+
+    async def who(items: list[int]) -> list[str]:
+        return [caller.get()] * len(items)
+
+    caller.set("first")
+    assert await Batcher(who).submit(1) == "nobody"
+
+
+async def test_close_finishes_what_was_submitted_and_takes_nothing_more() -> None:
+    flushes = Flushes()
+    batcher = Batcher(flushes, max_items=1)
+    futures = [batcher.submit(item) for item in (1, 2)]
+    await batcher.close()
+    assert [future.result() for future in futures] == [2, 4]
+    with pytest.raises(RuntimeError, match="closed"):
+        await batcher.submit(3)
+    await batcher.close()
+
+
+def test_a_batch_of_nothing_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Batcher(Flushes(), max_items=0)
+
+
+async def test_a_batch_waits_for_the_gate_and_takes_what_arrives_meanwhile() -> None:
+    flushes, gate = Flushes(), asyncio.Event()
+
+    async def opened() -> None:
+        await gate.wait()
+
+    batcher = Batcher(flushes, gate=opened)
+    first = batcher.submit(1)
+    await asyncio.sleep(0)
+    second = batcher.submit(2)
+    assert flushes.batches == []
+    gate.set()
+    assert (await first, await second) == (2, 4)
+    assert flushes.batches == [[1, 2]]
+
+
+@pytest.mark.parametrize("batcher_of", [{"max_items": 2}, {"weigh": lambda item: item, "max_weight": 3}])
+async def test_a_full_batch_does_not_wait_for_the_gate(batcher_of: dict[str, Any]) -> None:
+    async def never() -> None:
+        raise AssertionError("a full batch has nothing to wait for")
+
+    batcher = Batcher(Flushes(), gate=never, **batcher_of)
+    first, second = batcher.submit(1), batcher.submit(2)
+    assert (await first, await second) == (2, 4)

@@ -1,0 +1,46 @@
+"""Tasks end, also those that lose a cancellation."""
+
+import asyncio
+import gc
+
+from tradewind.server.ending import end_tasks
+
+
+async def deaf(times: int) -> None:
+    """Lose so many cancellations."""
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            times -= 1
+            if times < 0:
+                raise
+
+
+async def failing() -> None:
+    await asyncio.sleep(0)
+    raise ValueError("not of interest")
+
+
+async def test_a_task_that_loses_a_cancellation_ends_all_the_same() -> None:
+    tasks = [asyncio.create_task(deaf(times)) for times in (0, 1, 2)] + [asyncio.create_task(failing())]
+    await asyncio.sleep(0)
+    await asyncio.wait_for(end_tasks(tasks), 5)
+    assert all(task.done() for task in tasks)
+
+
+async def test_there_may_be_nothing_to_end() -> None:
+    await end_tasks([])
+
+
+async def test_nobody_is_told_of_what_they_raise() -> None:
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+    before = asyncio.create_task(failing())
+    await asyncio.wait([before])
+    during = asyncio.create_task(failing())
+    await asyncio.sleep(0)
+    await end_tasks([before, during])
+    del before, during
+    gc.collect()
+    assert told == []

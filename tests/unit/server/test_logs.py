@@ -1,0 +1,89 @@
+"""Logs: one JSON object a line with trace ids, and the level that was asked for."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from opentelemetry import context as otel_context
+
+from tradewind.server.logs import configure_logging
+from tradewind.server.telemetry import context_from
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level, config = root.handlers[:], root.level, structlog.get_config()
+    yield
+    structlog.configure(**config)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_json_lines_carry_level_time_and_trace(capfd: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info", "json")
+    log = structlog.get_logger("x")
+    token = otel_context.attach(context_from(PARENT))
+    log.info("something", flow_id="momentum")
+    otel_context.detach(token)
+    log.debug("too quiet")
+    logging.getLogger("some.library").warning("from %s", "a library")
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines] == ["something", "from a library"]
+    assert lines[0]["flow_id"] == "momentum"
+    assert lines[0]["trace_id"] == "0af7651916cd43dd8448eb211c80319c"
+    assert lines[0]["level"] == "info"
+    assert lines[0]["timestamp"].endswith("Z")
+    assert (lines[1]["logger"], lines[1]["level"]) == ("some.library", "warning")
+
+
+def test_an_exception_is_one_json_object_with_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    configure_logging("warning", "json")
+    try:
+        raise KeyError("lost")
+    except KeyError:
+        structlog.get_logger("x").exception("call_failed", correlation_id="1")
+    [line] = capfd.readouterr().err.splitlines()
+    assert "KeyError: 'lost'" in json.loads(line)["exception"]
+
+
+def test_the_console_format_is_for_people(capfd: pytest.CaptureFixture[str]) -> None:
+    configure_logging("debug", "console")
+    structlog.get_logger("x").debug("hello", who="you")
+    error = capfd.readouterr().err
+    assert "hello" in error
+    assert "who=you" in error
+
+
+@pytest.mark.parametrize("format", ["console", "json"])
+def test_tracebacks_tell_no_values_of_variables(capfd: pytest.CaptureFixture[str], format: str) -> None:
+    configure_logging("warning", format)
+    password = "-".join(["hunter", "two"])
+    try:
+        raise KeyError("lost")
+    except KeyError:
+        structlog.get_logger("x").exception("call_failed")
+    error = capfd.readouterr().err
+    assert "lost" in error
+    assert password not in error
+
+
+def test_what_standard_error_does_not_take_is_lost_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure_logging("warning", "console")
+    log = structlog.get_logger("x")
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "__stderr__", closed)
+    log.warning("unheard")
+    monkeypatch.setattr(sys, "__stderr__", None)
+    log.warning("unheard too")
+    monkeypatch.setattr(sys, "__stderr__", heard := io.StringIO())
+    log.warning("heard")
+    logging.getLogger("some.library").warning("heard too")
+    assert [line.split("] ")[1].split()[0] for line in heard.getvalue().splitlines()] == ["heard", "heard"]

@@ -1,0 +1,71 @@
+"""Settings: from the environment, checked, and printed as a table."""
+
+import io
+
+import pydantic
+import pytest
+from pydantic import Field
+from rich.console import Console
+
+from tradewind.server.settings import (
+    CommonSettings,
+    Settings,
+    SettingsError,
+    load_settings,
+    print_settings,
+    settings_table,
+)
+
+
+class Scheduler(CommonSettings):
+    port: int = Field(7701, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    registry: str = Field(description="Address of the registry.")
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_REGISTRY", "localhost:7702")
+    monkeypatch.setenv("TRADEWIND_STORE_PASSWORD", "secret")
+    monkeypatch.setenv("TRADEWIND_LOG_LEVEL", "")
+    settings = load_settings(Scheduler)
+    assert (settings.port, settings.registry, settings.log_level) == (7701, "localhost:7702", "info")
+    assert settings.store_password is not None
+    assert settings.store_password.get_secret_value() == "secret"
+    assert "secret" not in repr(settings)
+
+
+def test_an_override_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_PORT", "1")
+    assert load_settings(CommonSettings, port=2).port == 2
+
+
+def test_every_wrong_variable_is_named_at_once_and_no_secret_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_PORT", "tcp://10.0.0.1:80")
+    monkeypatch.setenv("TRADEWIND_LOG_FORMAT", "xml")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(Scheduler)
+    variables = {line.partition(":")[0] for line in str(caught.value).splitlines()}
+    assert variables == {"TRADEWIND_LOG_FORMAT", "TRADEWIND_PORT", "TRADEWIND_REGISTRY"}
+    assert "tcp://" not in str(caught.value)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        load_settings(CommonSettings).port = 1  # type: ignore[misc]  # that it cannot be set is the point
+
+
+def test_a_setting_without_a_description_is_refused() -> None:
+    with pytest.raises(TypeError, match="Undescribed without a description: what"):
+
+        class Undescribed(Settings):
+            what: int = 1
+
+
+def test_the_table_names_variable_default_and_meaning() -> None:
+    rows = {name: (default, meaning) for name, default, meaning in settings_table(Scheduler)}
+    assert rows["TRADEWIND_PORT"] == ("7701", "Port to listen on; 0 picks a free one.")
+    assert rows["TRADEWIND_REGISTRY"] == ("(required)", "Address of the registry.")
+    assert rows["TRADEWIND_OTLP_ENDPOINT"][0] == ""
+    output = io.StringIO()
+    print_settings(Scheduler, Console(file=output, width=120))
+    for name in rows:
+        assert name in output.getvalue()

@@ -1,0 +1,54 @@
+"""Store URLs of every kind, and what is wrong with others."""
+
+import pytest
+
+from tradewind.server.redis.address import StoreAddress
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://localhost", StoreAddress("single", hosts=(("localhost", 6379),))),
+        (
+            "rediss://me:s%3Acret%40@store:6380/2",
+            StoreAddress("single", True, (("store", 6380),), db=2, user="me", password="s:cret@"),
+        ),
+        ("redis://:only@[::1]:7000", StoreAddress("single", hosts=(("::1", 7000),), password="only")),
+        ("unix:///run/a%20b.sock", StoreAddress("unix", path="/run/a b.sock")),
+        ("unix://me:pw@/run/s", StoreAddress("unix", path="/run/s", user="me", password="pw")),
+        (
+            "redis+sentinel://me:pw@a:1,b/primary/1",
+            StoreAddress("sentinel", hosts=(("a", 1), ("b", 26379)), service="primary", db=1, user="me", password="pw"),
+        ),
+        ("redis+cluster://a:1,b:2", StoreAddress("cluster", hosts=(("a", 1), ("b", 2)))),
+        ("rediss+cluster://a/0", StoreAddress("cluster", True, (("a", 6379),))),
+    ],
+)
+def test_addresses(url: str, address: StoreAddress) -> None:
+    assert StoreAddress.parse(url) == address
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("localhost:6379", "unknown scheme"),
+        ("http://localhost", 'unknown scheme "http"; use redis://'),
+        ("redis://", "a host is missing"),
+        ("redis://a,b", "redis:// takes one host"),
+        ("redis://a:port", '"a:port" is no host:port'),
+        ("redis://a/x", '"x" is no database number'),
+        ("unix://relative/path", "needs an absolute path"),
+        ("redis+sentinel://a:1", "needs the service's name"),
+        ("redis+cluster://a/1", 'a cluster has only database 0, not "1"'),
+    ],
+)
+def test_wrong_addresses_say_what_is_wrong(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        StoreAddress.parse(url)
+
+
+def test_the_password_is_not_shown() -> None:
+    assert "hidden" not in repr(StoreAddress.parse("redis://me:hidden@a"))
+    with pytest.raises(ValueError, match="no database") as caught:
+        StoreAddress.parse("redis://me:hidden@a/x")
+    assert "hidden" not in str(caught.value)

@@ -1,0 +1,340 @@
+"""Delivering due triggers: how it sleeps, what it asks of the store, what it leaves behind."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from tests.waiting import until
+from tradewind.server.clock import SystemClock
+from tradewind.trigger.domain.claim import Ack, DueTrigger, Nack, Subscription
+from tradewind.trigger.domain.policy import Policy
+from tradewind.trigger.domain.schedule import Schedule
+from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
+from tradewind.trigger.ports import ClaimOrder, Claims, NewReceiver, Survey
+from tradewind.trigger.stores.memory import MemoryTriggerStore
+from tradewind.trigger.use_cases.deliver_due import Delivery, Parcel
+from tradewind.trigger.use_cases.held_claims import token_of
+from tradewind.trigger.use_cases.receivers import Receivers
+
+HOUR = 3_600_000
+PARTITION = 3
+
+
+class CountingStore(MemoryTriggerStore):
+    """Counts calls, may hold claims up, and has a clock of its own that goes wrong."""
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.calls: Counter[str] = Counter()
+        self.surveyed: list[int] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.skew_ms = -7_000
+        super().__init__(lambda: SystemClock().now_ms() + self.skew_ms, policy)
+
+    @property
+    def now_ms(self) -> int:
+        return self._clock()
+
+    async def claim_due(self, orders: Sequence[ClaimOrder]) -> Sequence[Claims]:
+        self.calls["claim_due"] += 1
+        answers = await super().claim_due(orders)
+        await self.open.wait()
+        return answers
+
+    async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
+        self.calls["look"] += 1
+        self.surveyed.append(survey)
+        return await super().look(partitions, survey)
+
+
+class Scene:
+    """One delivery from a store in memory."""
+
+    def __init__(self, store: CountingStore, fallback_s: float = 5.0, credits: int = 100) -> None:
+        self.store = store
+        self.receivers = Receivers()
+        self.delivery = Delivery(store, self.receivers, credits, 30_000, fallback_s)
+
+    async def save(self, id: str, delay_ms: int = 0, *, partition: int = PARTITION, heard: bool = True) -> Trigger:
+        at_ms = self.store.now_ms + delay_ms
+        draft = TriggerDraft(id, "flow", Schedule.once(at_ms))
+        saved = await self.store.save(partition, draft)
+        if heard:
+            self.delivery.expect(partition, at_ms)
+        return saved
+
+    async def next(self) -> Parcel:
+        return await asyncio.wait_for(self.delivery.next(), 10)
+
+    async def collect(self, count: int) -> list[DueTrigger]:
+        """Return what comes until there are so many."""
+        due: list[DueTrigger] = []
+        while len(due) < count:
+            due += (await self.next()).due
+        return due
+
+    async def status(self, id: str) -> TriggerStatus:
+        found = await self.store.find(PARTITION, id)
+        assert found is not None
+        return found.status
+
+    async def end(self) -> None:
+        self.delivery.close()
+        await self.receivers.settle()
+
+
+@pytest_asyncio.fixture
+async def scene() -> AsyncIterator[Scene]:
+    scene = Scene(CountingStore())
+    await scene.delivery.subscribe([(PARTITION, 1)])
+    yield scene
+    await scene.end()
+
+
+def ids(parcel: Parcel) -> list[str]:
+    return [due.trigger.id for due in parcel.due]
+
+
+async def test_it_sleeps_until_the_earliest_is_due_by_the_stores_own_clock(scene: Scene) -> None:
+    await scene.save("later", HOUR)
+    await scene.save("sooner", 120)
+    begun = asyncio.get_running_loop().time()
+
+    parcel = await scene.next()
+
+    assert ids(parcel) == ["sooner"]
+    assert asyncio.get_running_loop().time() - begun >= 0.11
+    assert scene.store.calls["claim_due"] <= 3
+
+
+async def test_something_earlier_wakes_it(scene: Scene) -> None:
+    await scene.save("later", HOUR)
+    waiting = asyncio.create_task(scene.next())
+    await asyncio.sleep(0)
+
+    await scene.save("now")
+
+    assert ids(await waiting) == ["now"]
+
+
+async def test_it_asks_nothing_while_nothing_is_due_but_looks_once_in_a_while() -> None:
+    scene = Scene(CountingStore(), fallback_s=0.02)
+    await scene.delivery.subscribe([(partition, 1) for partition in range(16)])
+    for index in range(1000):
+        await scene.save(f"t{index}", HOUR, partition=index % 16)
+    waiting = asyncio.create_task(scene.next())
+
+    await until(lambda: scene.store.calls["look"] >= 17, "it has looked some times")
+
+    assert set(scene.store.calls) == {"look"}
+    assert set(scene.store.surveyed) == set(range(16))
+    waiting.cancel()
+    await scene.end()
+
+
+async def test_a_lost_wake_is_made_good_by_the_next_look() -> None:
+    scene = Scene(CountingStore(), fallback_s=0.05)
+    await scene.delivery.subscribe([(PARTITION, 1)])
+    waiting = asyncio.create_task(scene.next())
+    await asyncio.sleep(0)
+
+    await scene.save("unheard", heard=False)
+
+    assert ids(await waiting) == ["unheard"]
+    await scene.end()
+
+
+async def test_when_the_stores_clock_is_set_forward_what_became_due_comes_at_once() -> None:
+    scene = Scene(CountingStore(), fallback_s=0.05)
+    await scene.delivery.subscribe([(partition, 1) for partition in range(16)])
+    await scene.save("tick", HOUR)
+    waiting = asyncio.create_task(scene.next())
+    await asyncio.sleep(0)
+
+    scene.store.skew_ms += HOUR
+
+    assert ids(await waiting) == ["tick"]
+    assert scene.store.calls["look"] <= 2
+    await scene.end()
+
+
+async def test_after_a_gap_in_what_it_hears_it_looks_at_once(scene: Scene) -> None:
+    waiting = asyncio.create_task(scene.next())
+    await asyncio.sleep(0)
+    await scene.save("unheard", heard=False)
+
+    scene.receivers.missed()
+
+    assert ids(await waiting) == ["unheard"]
+
+
+async def test_a_claim_left_by_a_dead_receiver_comes_when_its_lease_has_lapsed() -> None:
+    store = CountingStore()
+    dead = Scene(store)
+    dead.delivery = Delivery(store, dead.receivers, 10, 80, 5.0)
+    await dead.delivery.subscribe([(PARTITION, 1)])
+    await dead.save("tick")
+    await dead.next()
+
+    living = Scene(store)
+    await living.delivery.subscribe([(PARTITION, 2)])
+    parcel = await living.next()
+
+    assert ids(parcel) == ["tick"]
+    assert parcel.due[0].trigger.failures == 1
+    await dead.end()
+    await living.end()
+
+
+async def test_credits_bound_what_is_held_over_all_partitions() -> None:
+    scene = Scene(CountingStore(), credits=5)
+    await scene.delivery.subscribe([(1, 1), (2, 1), (3, 1)])
+    for partition in (1, 2, 3):
+        for index in range(3):
+            await scene.save(f"p{partition}-{index}", partition=partition)
+
+    first = await scene.collect(5)
+    assert len(first) == 5
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(scene.delivery.next(), 0.02)
+    await scene.delivery.answer([Ack(token_of(due)) for due in first[:2]], [], [])
+    second = await scene.collect(2)
+
+    assert len(second) == 2
+    await scene.end()
+
+
+async def test_an_idle_partition_leaves_its_credits_to_the_others() -> None:
+    scene = Scene(CountingStore(), credits=4)
+    await scene.delivery.subscribe([(1, 1), (2, 1)])
+    # Overdue, so that both are ready at once however finely each partition's clock is known.
+    await scene.save("a0", -1000, partition=1)
+    for index in range(4):
+        await scene.save(f"b{index}", -1000, partition=2)
+
+    due = await scene.collect(4)
+
+    assert sorted(each.trigger.id for each in due) == ["a0", "b0", "b1", "b2"]
+    await scene.end()
+
+
+async def test_what_a_cut_off_claim_brings_is_given_back(scene: Scene) -> None:
+    await scene.save("tick")
+    scene.store.open.clear()
+    waiting = asyncio.create_task(scene.next())
+    await until(lambda: scene.store.calls["claim_due"], "the claim is under way")
+
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    scene.delivery.close()
+    assert await scene.status("tick") is TriggerStatus.CLAIMED
+    scene.store.open.set()
+    await scene.receivers.settle()
+
+    assert await scene.status("tick") is TriggerStatus.SCHEDULED
+
+
+async def test_what_is_claimed_for_a_partition_unsubscribed_meanwhile_is_given_back(scene: Scene) -> None:
+    await scene.save("tick")
+    scene.store.open.clear()
+    waiting = asyncio.create_task(scene.next())
+    await until(lambda: scene.store.calls["claim_due"], "the claim is under way")
+
+    scene.delivery.unsubscribe([PARTITION])
+    scene.store.open.set()
+    await scene.receivers.settle()
+
+    assert await scene.status("tick") is TriggerStatus.SCHEDULED
+    assert not waiting.done()
+    waiting.cancel()
+
+
+async def test_a_rumour_of_another_receiver_is_checked_before_it_is_believed(scene: Scene) -> None:
+    scene.receivers.hear(NewReceiver(Subscription(PARTITION, 9, "rumour")))
+    await scene.save("tick")
+
+    assert ids(await scene.next()) == ["tick"]
+
+
+async def test_who_was_really_replaced_is_told_even_without_credits() -> None:
+    scene = Scene(CountingStore(), credits=1)
+    await scene.delivery.subscribe([(PARTITION, 1)])
+    await scene.save("tick")
+    await scene.next()
+    newer = Subscription(PARTITION, 2, "newer")
+    await scene.store.subscribe([newer])
+
+    scene.receivers.hear(NewReceiver(newer))
+    parcel = await scene.next()
+    await scene.receivers.settle()
+
+    assert (parcel.due, parcel.ended) == ((), (PARTITION,))
+    assert await scene.status("tick") is TriggerStatus.SCHEDULED
+    await scene.end()
+
+
+async def test_an_older_subscription_of_its_own_does_not_end_the_newer_one(scene: Scene) -> None:
+    await scene.delivery.subscribe([(PARTITION, 5)])
+    await scene.delivery.subscribe([(PARTITION, 4)])
+    await scene.save("tick")
+
+    parcel = await scene.next()
+
+    assert (ids(parcel), parcel.ended) == (["tick"], ())
+
+
+async def test_of_two_deliveries_that_subscribe_at_once_exactly_one_goes_on() -> None:
+    store = CountingStore()
+    scenes = [Scene(store), Scene(store)]
+    scenes[1].receivers = scenes[0].receivers
+    for scene in scenes:
+        scene.delivery = Delivery(store, scenes[0].receivers, 10, 30_000, 5.0)
+    await asyncio.gather(*(scene.delivery.subscribe([(PARTITION, 1)]) for scene in scenes))
+    await scenes[0].save("tick")
+    for scene in scenes:
+        scene.delivery.expect(PARTITION, 0)
+
+    parcels = await asyncio.gather(*(scene.next() for scene in scenes))
+
+    assert sorted(parcel.ended for parcel in parcels) == [(), (PARTITION,)]
+    assert [ids(parcel) for parcel in parcels if not parcel.ended] == [["tick"]]
+    for scene in scenes:
+        await scene.end()
+
+
+async def test_a_dead_trigger_raises_an_alarm_with_its_reason() -> None:
+    scene = Scene(CountingStore(Policy(max_failures=1)))
+    await scene.delivery.subscribe([(PARTITION, 1)])
+    await scene.save("poison")
+    (due,) = (await scene.next()).due
+
+    with capture_logs() as logs:
+        await scene.delivery.answer([], [Nack(token_of(due), 0, "hopeless")], [])
+
+    (line,) = [line for line in logs if line["event"] == "trigger_dead"]
+    assert (line["log_level"], line["trigger_id"], line["error"]) == ("error", "poison", "hopeless")
+    await scene.end()
+
+
+async def test_a_store_that_is_away_ends_the_delivery_and_is_no_trouble_at_its_close(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise ConnectionError("the store does not answer")
+
+    await scene.save("tick")
+    await scene.next()
+    monkeypatch.setattr(scene.store, "claim_due", away)
+    monkeypatch.setattr(scene.store, "give_back", away)
+    await scene.save("tock")
+
+    with pytest.raises(ConnectionError):
+        await scene.next()
+    with capture_logs() as logs:
+        await scene.end()
+
+    assert [line["event"] for line in logs] == ["claims_not_given_back"]

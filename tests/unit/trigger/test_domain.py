@@ -1,0 +1,110 @@
+"""Schedules, policy and tokens."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.trigger.domain.claim import Token
+from tradewind.trigger.domain.policy import Policy
+from tradewind.trigger.domain.schedule import LAST_MS, Schedule
+from tradewind.trigger.domain.trigger import PENDING, TRANSITIONS, TriggerStatus
+
+
+@pytest.mark.parametrize(
+    ("planned", "now", "following"),
+    [
+        (1000, 1000, 2000),
+        (1000, 1999, 2000),
+        (1000, 2000, 3000),
+        (1000, 999, 2000),
+        (1000, 500, 2000),
+        (1000, 7300, 8000),
+    ],
+)
+def test_the_tick_after_a_planned_one_is_on_the_grid_and_after_now(planned: int, now: int, following: int) -> None:
+    assert Schedule.every(1000, 0).following(planned, now) == following
+
+
+@given(
+    interval=st.integers(1, 10**10),
+    anchor=st.integers(0, 2 * 10**12),
+    ticks=st.integers(0, 1000),
+    late=st.integers(-(10**6), 10**12),
+)
+def test_the_grid_never_drifts(interval: int, anchor: int, ticks: int, late: int) -> None:
+    planned = anchor + ticks * interval
+    following = Schedule.every(interval, anchor).following(planned, planned + late)
+
+    assert following is not None
+    assert (following - anchor) % interval == 0
+    assert following > max(planned, planned + late)
+    assert following - interval <= max(planned, planned + late)
+
+
+def test_nothing_follows_a_single_time_or_the_end_of_the_calendar() -> None:
+    assert Schedule.once(1000).following(1000, 2000) is None
+    assert Schedule.every(10, LAST_MS - 5).following(LAST_MS - 5, 0) is None
+
+
+@pytest.mark.parametrize(("anchor", "interval"), [(-1, 0), (LAST_MS + 1, 0), (0, -1), (0, LAST_MS + 1)])
+def test_a_schedule_out_of_range_cannot_be_made(anchor: int, interval: int) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Schedule(anchor, interval)
+
+
+def test_an_interval_of_nothing_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="at least 1 ms"):
+        Schedule.every(0, 0)
+
+
+def test_backoff_doubles_up_to_its_most() -> None:
+    policy = Policy(backoff_first_ms=1000, backoff_most_ms=300_000)
+
+    assert [policy.backoff_ms(failures) for failures in (0, 1, 2, 3, 9, 10, 10**6)] == [
+        0,
+        1000,
+        2000,
+        4000,
+        256_000,
+        300_000,
+        300_000,
+    ]
+
+
+def test_a_policy_of_nothing_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="max_failures must be at least 1"):
+        Policy(max_failures=0)
+
+
+def test_a_token_says_where_its_claim_is() -> None:
+    token = Token.parse("12:nightly.report_2-b:7:a1b2")
+
+    assert token is not None
+    assert (token.partition, token.trigger_id, token.text) == (12, "nightly.report_2-b", "12:nightly.report_2-b:7:a1b2")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tick",
+        "16:tick:1:a",
+        "-1:tick:1:a",
+        "01:tick:1:a",
+        "1:ti ck:1:a",
+        "1:*:1:a",
+        "1:tick:0:a",
+        "1:tick:1:",
+        "1:tick:1:ü",
+        "1:tick:1:a:b",
+        "1:tick:1:a\n",
+        f"1:{'x' * 129}:1:a",
+    ],
+)
+def test_what_no_claim_was_ever_named_is_no_token(text: str) -> None:
+    assert Token.parse(text) is None
+
+
+def test_every_status_has_its_transitions() -> None:
+    assert set(TRANSITIONS) == set(TriggerStatus)
+    assert {TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED} == PENDING

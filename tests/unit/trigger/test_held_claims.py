@@ -1,0 +1,60 @@
+"""What a receiver holds, and how much more it may be given."""
+
+from tradewind.trigger.domain.claim import DueTrigger
+from tradewind.trigger.domain.schedule import Schedule
+from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
+from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
+
+
+def due(id: str, attempt: int = 1, deadline_ms: int = 30) -> DueTrigger:
+    trigger = Trigger(id, "flow", Schedule.once(0), "", 0, TriggerStatus.CLAIMED, 0, 0, "", 1, 0)
+    return DueTrigger(trigger, f"3:{id}:{attempt}:n", deadline_ms)
+
+
+def test_each_claim_takes_room_until_it_is_dropped() -> None:
+    held = HeldClaims(credits=2)
+    a, b = due("a"), due("b")
+    held.add([a, b], offset_us=0)
+
+    assert held.room(now_us=0) == 0
+    held.drop(token_of(a))
+    held.drop(token_of(a))
+    assert held.room(now_us=0) == 1
+
+
+def test_a_trigger_that_comes_again_replaces_the_claim_before() -> None:
+    held = HeldClaims(credits=2)
+    held.add([due("a"), due("b")], offset_us=0)
+    held.add([due("a", attempt=2)], offset_us=0)
+
+    assert sorted(token.text for token in held.take()) == ["3:a:2:n", "3:b:1:n"]
+
+
+def test_lapsed_claims_take_no_room() -> None:
+    held = HeldClaims(credits=1)
+    held.add([due("a", deadline_ms=30)], offset_us=5000)
+
+    assert held.first_lapse_us() == 25_000
+    assert held.room(now_us=24_999) == 0
+    assert held.room(now_us=25_000) == 1
+    assert held.first_lapse_us() is None
+
+
+def test_an_extension_moves_the_lapse() -> None:
+    held = HeldClaims(credits=1)
+    a = due("a")
+    held.add([a], offset_us=0)
+
+    held.extend(token_of(a), 90_000)
+    held.extend(token_of(due("b")), 10)
+
+    assert held.first_lapse_us() == 90_000
+
+
+def test_what_is_taken_is_held_no_more() -> None:
+    held = HeldClaims(credits=5)
+    held.add([due("a"), due("b")], offset_us=0)
+
+    assert held.take(partition=4) == []
+    assert len(held.take(partition=3)) == 2
+    assert held.take() == []

@@ -1,0 +1,162 @@
+"""What a node is told and can tell."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tradewind.testing import LogLine, run_node
+from tradewind.worker import Context, node
+from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES
+
+WHEN = datetime(2010, 3, 1, 12, 30, tzinfo=UTC)
+
+
+async def test_the_facts_of_the_cycle() -> None:
+    seen: dict[str, Any] = {}
+
+    @node("facts")
+    async def facts(ctx: Context) -> None:
+        for name in dir(ctx):
+            if not name.startswith("_") and name not in ("log", "progress", "heartbeat", "check_stop"):
+                seen[name] = getattr(ctx, name)
+
+    later = datetime.now(UTC) + timedelta(minutes=5)
+    await run_node(
+        facts,
+        facts={
+            "flow_id": "momentum",
+            "cycle": 7,
+            "run": 2,
+            "run_id": "4f",
+            "component_id": "1",
+            "node_id": "fast",
+            "attempt": 3,
+            "user_id": "ada",
+            "planned_time": WHEN,
+            "deadline": later,
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        },
+    )
+
+    assert seen == {
+        "flow_id": "momentum",
+        "cycle": 7,
+        "run": 2,
+        "run_id": "4f",
+        "component_id": "1",
+        "node_id": "fast",
+        "node_type": "facts",
+        "attempt": 3,
+        "user_id": "ada",
+        "planned_time": WHEN,
+        "deadline": later,
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "idempotency_key": "momentum:7:2:fast",
+        "stop_requested": False,
+    }
+
+
+async def test_a_node_without_times_has_none() -> None:
+    @node("facts")
+    async def facts(ctx: Context) -> bool:
+        return ctx.deadline is None
+
+    assert (await run_node(facts)).output is True
+
+
+async def test_log_lines_have_levels_arguments_and_fields() -> None:
+    @node("talks")
+    async def talks(ctx: Context) -> None:
+        ctx.log("plain")
+        ctx.log.debug("%s of %d", "two", 2)
+        ctx.log.info("100 % sure")
+        ctx.log.warning("bought", symbol="IBM", shares=3)
+        ctx.log.error("wrong %d", "count")
+        try:
+            raise ValueError("nothing")
+        except ValueError:
+            ctx.log.exception("failed with %s", "it")
+        ctx.log.critical(42)
+        ctx.log("x" * 10_000)
+
+    run = await run_node(talks)
+
+    assert run.logs[:5] == [
+        LogLine("INFO", "plain"),
+        LogLine("DEBUG", "two of 2"),
+        LogLine("INFO", "100 % sure"),
+        LogLine("WARNING", "bought symbol='IBM' shares=3"),
+        LogLine("ERROR", "wrong %d ('count',)"),
+    ]
+    assert run.logs[5].message.startswith("failed with it\nTraceback (most recent call last):\n")
+    assert run.logs[5].message.endswith("ValueError: nothing")
+    assert run.logs[6] == LogLine("CRITICAL", "42")
+    assert len(run.logs[7].message) == LOG_BYTES
+
+
+async def test_a_heartbeat_says_again_what_was_said_last() -> None:
+    @node("alive")
+    async def alive(ctx: Context) -> None:
+        await ctx.heartbeat()
+        await ctx.progress(50, "half")
+        ctx.heartbeat()
+
+    assert (await run_node(alive)).progress == [(0, ""), (50, "half"), (50, "half")]
+
+
+async def test_progress_never_falls_and_stays_within_bounds() -> None:
+    @node("walks")
+    async def walks(ctx: Context) -> None:
+        await ctx.progress(-5)
+        await ctx.progress(50.7, "half")
+        ctx.progress(20, "ü" * 2000)
+        await ctx.progress(250)
+
+    run = await run_node(walks)
+
+    assert [percent for percent, _ in run.progress] == [0, 50, 50, 100]
+    assert run.progress[1] == (50, "half")
+    assert len(run.progress[2][1].encode()) <= PROGRESS_BYTES
+
+
+async def test_a_thread_uses_the_same_context() -> None:
+    @node("walks")
+    def walks(ctx: Context) -> str:
+        ctx.progress(50, "half")
+        ctx.log.info("there")
+        ctx.check_stop()
+        return ctx.flow_id
+
+    run = await run_node(walks)
+
+    assert (run.output, run.progress, run.logs) == ("test", [(50, "half")], [LogLine("INFO", "there")])
+
+
+async def test_what_goes_on_after_the_end_is_not_heard() -> None:
+    kept: list[Context] = []
+
+    @node("leaks")
+    async def leaks(ctx: Context) -> None:
+        kept.append(ctx)
+
+    run = await run_node(leaks)
+    kept[0].log("too late")
+    await kept[0].progress(99)
+
+    assert (run.logs, run.progress) == ([], [])
+
+
+async def test_awaiting_progress_gives_others_a_turn() -> None:
+    turns: list[str] = []
+
+    @node("fair")
+    async def fair(ctx: Context) -> None:
+        other = asyncio.create_task(asyncio.to_thread(lambda: None))
+        asyncio.get_running_loop().call_soon(turns.append, "other")
+        await ctx.progress(10)
+        turns.append("node")
+        await other
+
+    await run_node(fair)
+
+    assert turns == ["other", "node"]

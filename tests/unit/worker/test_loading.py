@@ -1,0 +1,77 @@
+"""Finding nodes by the name of a module, and what is said when there are none."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tradewind.worker import load_nodes
+from tradewind.worker.errors import NodeLoadError
+
+NODES = """
+from tradewind.worker import Worker, node
+
+@node("second")
+async def beta() -> None: ...
+
+@node("first")
+def alpha() -> None: ...
+
+again = beta
+some = [alpha]
+worker = Worker([beta], worker_id="w")
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, empty; modules of it are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def types(target: str) -> list[str]:
+    return [node.type for node in load_nodes(target)]
+
+
+def test_nodes_of_a_module_in_their_order(folder: Path) -> None:
+    (folder / "shop_nodes.py").write_text(NODES)
+
+    assert types("shop_nodes") == ["second", "first"]
+    assert types("shop_nodes:alpha") == ["first"]
+    assert types("shop_nodes:some") == ["first"]
+    assert types("shop_nodes:worker") == ["second"]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("shop_nodes:alpa", 'module shop_nodes has no alpa; did you mean "alpha"?'),
+        ("shop_nodes:number", "shop_nodes:number is int: it must be a node, a list of nodes or a Worker"),
+        ("empty_nodes", "module empty_nodes has no nodes: decorate its functions with @node(...)"),
+        ("no.such.module", "there is no module no; it is looked for in the current directory"),
+        ("shop_nodes.py", '"shop_nodes.py" is not the name of a module: write it as in an import'),
+        ("", '"" is not the name of a module'),
+        ("needy_nodes", "module needy_nodes needs not_installed, which is not installed"),
+        ("broken_nodes", "module broken_nodes cannot be imported: ZeroDivisionError: division by zero"),
+        ("typo_nodes", "module typo_nodes cannot be imported: SyntaxError: "),
+        ("wrong_nodes", 'module wrong_nodes: node "x" (sums): parameter *values cannot be filled by name'),
+    ],
+)
+def test_what_is_wrong_is_said(folder: Path, target: str, message: str) -> None:
+    (folder / "shop_nodes.py").write_text(NODES)
+    (folder / "empty_nodes.py").write_text("")
+    (folder / "needy_nodes.py").write_text("import not_installed")
+    (folder / "broken_nodes.py").write_text("1 / 0")
+    (folder / "typo_nodes.py").write_text("def :")
+    (folder / "wrong_nodes.py").write_text("from tradewind.worker import node\n@node('x')\ndef sums(*values): ...\n")
+
+    with pytest.raises(NodeLoadError) as refused:
+        load_nodes(target)
+    assert str(refused.value).startswith(message)

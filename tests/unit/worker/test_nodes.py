@@ -1,0 +1,205 @@
+"""What `@node` makes of a function: the declared type, its schemas, and what it refuses."""
+
+import functools
+import json
+from collections.abc import AsyncIterator
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from tradewind.server import json_schema
+from tradewind.worker import Context, Emit, Gather, Node, node
+from tradewind.worker.errors import NodeDefinitionError
+
+
+class Side(Enum):
+    """A choice."""
+
+    BUY = "buy"
+    SELL = "sell"
+
+
+class Order(msgspec.Struct):
+    """A structure of its own."""
+
+    symbol: str
+    side: Side = Side.BUY
+
+
+@node("risk.check", outputs=["accepted", "refused"])
+async def risk_check(
+    ctx: Context,
+    order: Order,
+    prices: Gather[float],
+    limit: Annotated[int, msgspec.Meta(ge=1, description="Most shares.")] = 100,
+    mode: Literal["strict", "lax"] = "strict",
+    anything: Any = None,
+) -> Emit:
+    """Refuses orders that are
+    too large.
+
+    More is in the manual.
+    """
+    return Emit(accepted=order)
+
+
+def schemas(declared: Node[..., Any]) -> dict[str, Any]:
+    """Return the schemas of the inputs by handle."""
+    return {
+        handle.name: json.loads(handle.schema_json) if handle.schema_json else None
+        for handle in declared.declaration().inputs
+    }
+
+
+def test_the_declaration_tells_handles_and_schemas() -> None:
+    declared = risk_check.declaration()
+
+    assert (declared.type, declared.description) == ("risk.check", "Refuses orders that are too large.")
+    assert [(handle.name, handle.required, handle.gather) for handle in declared.inputs] == [
+        ("order", True, False),
+        ("prices", True, True),
+        ("limit", False, False),
+        ("mode", False, False),
+        ("anything", False, False),
+    ]
+    assert [(handle.name, handle.schema_json) for handle in declared.outputs] == [("accepted", ""), ("refused", "")]
+    assert schemas(risk_check)["prices"] == {"type": "number"}
+    assert schemas(risk_check)["limit"] == {"type": "integer", "minimum": 1, "description": "Most shares."}
+    assert schemas(risk_check)["anything"] is None
+
+
+@pytest.mark.parametrize(
+    ("config", "paths"),
+    [
+        ({}, []),
+        ({"order": {"symbol": "IBM", "side": "sell"}, "prices": [1, 2.5], "limit": 5, "mode": "lax"}, []),
+        ({"order": {"symbol": {"$secret": "which"}}, "limit": {"$secret": "most"}}, []),
+        ({"limit": 0}, ["limit"]),
+        ({"mode": "other"}, ["mode"]),
+        ({"prices": ["x"]}, ["prices[0]"]),
+        ({"order": {"side": "hold"}}, ["order", "order.side"]),
+        ({"lmit": 5}, [""]),
+    ],
+)
+def test_configs_are_judged_by_the_declared_schema(config: dict[str, Any], paths: list[str]) -> None:
+    """The check that the servers make."""
+    schema = risk_check.declaration().config_schema_json
+
+    assert json_schema.schema_fault(schema) is None
+    assert sorted(fault.path for fault in json_schema.faults(schema, config)) == paths
+
+
+def test_defaults_are_in_the_config_schema() -> None:
+    properties = json.loads(risk_check.declaration().config_schema_json)["properties"]
+
+    assert (properties["limit"]["default"], properties["mode"]["default"]) == (100, "strict")
+    assert "default" not in properties["order"]
+
+
+def test_a_single_output_is_declared_with_its_type_when_it_has_a_schema() -> None:
+    @node("when")
+    async def when() -> list[date]:
+        return []
+
+    @node("own")
+    async def own() -> object:
+        return 1
+
+    assert json.loads(when.declaration().outputs[0].schema_json)["items"]["format"] == "date"
+    assert own.declaration().outputs[0].name == "output"
+    assert own.declaration().outputs[0].schema_json == ""
+
+
+def test_a_node_that_takes_the_whole_config_declares_no_limits_on_its_keys() -> None:
+    @node("free")
+    async def free(config: dict[str, Any], window: int = 1) -> None: ...
+
+    schema = free.declaration().config_schema_json
+
+    assert json_schema.faults(schema, {"other": 1}) == []
+    assert [fault.path for fault in json_schema.faults(schema, {"window": "x"})] == ["window"]
+    assert [handle.name for handle in free.declaration().inputs] == ["window"]
+
+
+async def test_a_node_is_called_as_its_function() -> None:
+    @node("double")
+    def double(value: int) -> int:
+        """Twice the value."""
+        return 2 * value
+
+    assert double(4) == 8
+    assert (await risk_check(None, Order("IBM"), [])).values == {"accepted": Order("IBM")}  # type: ignore[arg-type]
+    assert (double.__doc__, double.is_async, risk_check.is_async) == (
+        "Twice the value.",
+        False,
+        True,
+    )
+    assert repr(double).startswith("<node double: test_a_node_is_called_as_its_function")
+
+
+def test_partials_and_callable_objects_can_be_nodes() -> None:
+    class Scale:
+        async def __call__(self, value: float) -> float:
+            return value
+
+    def scale(value: float, factor: float) -> float:
+        return factor * value
+
+    partial = node("half")(functools.partial(scale, factor=0.5))
+    instance = node("scale")(Scale())
+
+    assert [(handle.name, handle.required) for handle in partial.declaration().inputs] == [
+        ("value", True),
+        ("factor", False),
+    ]
+    assert instance.is_async
+    assert [handle.name for handle in instance.declaration().inputs] == ["value"]
+
+
+class Unreadable:
+    """A type that JSON knows nothing of."""
+
+
+def test_what_cannot_be_a_node_is_refused_with_the_reason() -> None:
+    def several(*values: int) -> None: ...
+    def by_position(value: int, /) -> None: ...
+    def method(self: Any, value: int) -> None: ...
+    def private(_value: int) -> None: ...
+    def foreign(value: Unreadable) -> None: ...
+    def later(value: "NotHere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+    def plain() -> None: ...
+
+    async def generator() -> AsyncIterator[int]:
+        yield 1
+
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        (several, {}, "parameter *values: int cannot be filled by name"),
+        (by_position, {}, "cannot be filled by name"),
+        (method, {}, "a node is a function, not a method"),
+        (private, {}, "parameter _value cannot be a handle"),
+        (foreign, {}, "cannot be read from JSON"),
+        (later, {}, "name 'NotHere' is not defined; annotations are read when the node is declared"),
+        (generator, {}, "a generator cannot be a node"),
+        (risk_check, {}, "it is a node already"),
+        (Unreadable, {}, "decorate a function"),
+        (plain, {"outputs": ["a", "a"]}, "outputs names a handle twice: a, a"),
+        (plain, {"outputs": ["a b"]}, 'output handle "a b" must begin with'),
+        (plain, {"outputs": "buy"}, 'outputs is a list of handles: outputs=["buy"]'),
+    ]
+    for function, options, reason in cases:
+        with pytest.raises(NodeDefinitionError) as refused:
+            node("x", **options)(function)
+        assert reason in str(refused.value)
+        assert str(refused.value).startswith('node "x"')
+
+
+def test_the_name_of_a_node_type_is_checked() -> None:
+    def plain() -> None: ...
+
+    with pytest.raises(NodeDefinitionError, match='node type "a b" must begin'):
+        node("a b")(plain)
+    with pytest.raises(NodeDefinitionError, match="needs the name of the node type"):
+        node(plain)  # type: ignore[arg-type]

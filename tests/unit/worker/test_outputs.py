@@ -1,0 +1,127 @@
+"""What a node may return, and what is said of the rest."""
+
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tradewind.worker import Emit
+from tradewind.worker.errors import NodeFault
+from tradewind.worker.outputs import MAX_OUTPUT_BYTES, encode_outputs
+
+
+@dataclass
+class Trade:
+    symbol: str
+    price: Decimal
+
+
+class Array:
+    """Gives plain numbers on request, as numpy's arrays and scalars do."""
+
+    def __init__(self, *values: float) -> None:
+        self.values = list(values)
+
+    def tolist(self) -> list[float]:
+        return self.values
+
+
+class Model:
+    """Gives a plain dict on request, as pydantic's models do."""
+
+    def model_dump(self, mode: str) -> dict[str, str]:
+        return {"mode": mode}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        ("null", '"null"'),
+        ({"a": None, "b": "nullable", "c": [1.5, {"d": None}]}, '{"a":null,"b":"nullable","c":[1.5,{"d":null}]}'),
+        (Trade("IBM", Decimal("1.50")), '{"symbol":"IBM","price":"1.50"}'),
+        (date(2010, 3, 1), '"2010-03-01"'),
+        ((1, 2), "[1,2]"),
+        ("€", '"€"'),
+        (Array(1.0, 2.0), "[1.0,2.0]"),
+        (Model(), '{"mode":"json"}'),
+    ],
+)
+def test_a_single_output_is_the_return_value_as_json(value: Any, text: str) -> None:
+    assert encode_outputs(value, ["output"]) == [("output", text)]
+
+
+def test_several_outputs_are_emitted_by_name() -> None:
+    assert encode_outputs(Emit(sell=None, buy=1), ["buy", "sell", "hold"]) == [("sell", "null"), ("buy", "1")]
+    assert encode_outputs(Emit(), ["buy", "sell"]) == []
+    assert encode_outputs(Emit(output=3), ["output"]) == [("output", "3")]
+    assert encode_outputs(None, []) == []
+    assert (Emit(a=1), repr(Emit(a=1))) == (Emit(a=1), "Emit(a=1)")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (float("nan"), "output output is not JSON: output is nan; emit null or leave it out"),
+        ({"a": [1, None, float("-inf")]}, "output output is not JSON: output.a[2] is -inf; emit null or leave it out"),
+        (Array(float("nan")), "output output is not JSON: output[0] is nan; emit null or leave it out"),
+        (object(), "output output is not JSON: a value of type object cannot be written as JSON"),
+        ({(1, 2): 3}, "output output is not JSON: the keys of an object are text or numbers, not a tuple"),
+        ("\ud800", "output output is not JSON: 'utf-8' codec can't encode character '\\ud800'"),
+    ],
+)
+def test_what_is_not_json_is_refused(value: Any, reason: str) -> None:
+    with pytest.raises(NodeFault) as refused:
+        encode_outputs(value, ["output"])
+    assert refused.value.code == "INVALID_OUTPUT"
+    assert refused.value.message.startswith(reason)
+
+
+def test_a_structure_that_holds_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+
+    with pytest.raises(NodeFault, match=r"output output is not JSON: .*recursion"):
+        encode_outputs(endless, ["output"])
+
+
+def test_an_awaitable_says_what_to_do() -> None:
+    async def price() -> float:
+        return 1.0
+
+    with pytest.raises(NodeFault, match="it is a coroutine; await it in the node"):
+        encode_outputs(price(), ["output"])
+
+
+@pytest.mark.parametrize(
+    ("value", "handles", "reason"),
+    [
+        (1.5, ["buy", "sell"], "a node with several outputs returns Emit(buy=..., sell=...) with"),
+        (None, ["buy", "sell"], "a node with several outputs returns Emit(buy=..., sell=...)"),
+        (Emit(byu=1), ["buy", "sell"], 'the node has no output handle "byu"; did you mean "buy"?'),
+        (Emit(other=1), ["buy", "sell"], 'the node has no output handle "other"; there are buy, sell'),
+        (3, [], "the node declares no outputs but returned a value of type int"),
+    ],
+)
+def test_wrong_handles_are_refused(value: Any, handles: list[str], reason: str) -> None:
+    with pytest.raises(NodeFault) as refused:
+        encode_outputs(value, handles)
+    assert refused.value.code == "INVALID_OUTPUT"
+    assert refused.value.message.startswith(reason)
+
+
+def test_outputs_have_a_limit_together() -> None:
+    half = "x" * (MAX_OUTPUT_BYTES // 2 - 2)
+    assert len(encode_outputs(Emit(a=half, b=half), ["a", "b"])) == 2
+    assert len(encode_outputs("x" * (MAX_OUTPUT_BYTES - 2), ["output"])) == 1
+
+    with pytest.raises(NodeFault) as refused:
+        encode_outputs(Emit(a=half, b=half + "xx"), ["a", "b"])
+    assert refused.value.code == "OUTPUT_TOO_LARGE"
+    assert refused.value.message.startswith(
+        "the outputs have 1048578 bytes of JSON together (b 524290 bytes, a 524288 bytes), at most 1048576 are allowed"
+    )
+    with pytest.raises(NodeFault, match="1048577 bytes"):
+        encode_outputs("x" * (MAX_OUTPUT_BYTES - 1), ["output"])

@@ -1,0 +1,84 @@
+"""What a node can say about its next attempt."""
+
+import math
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.worker.attempts import Bench
+from tradewind.testing import run_node
+from tradewind.worker import Fatal, RetryLater, node
+
+
+class AccountClosed(Fatal):
+    """No order goes through any more."""
+
+
+@node("order")
+async def order(after: float | None = None, closed: bool = False) -> None:
+    if closed:
+        raise AccountClosed("account 7 is closed")
+    if after is not None:
+        raise RetryLater(after, "the exchange is full")
+    raise ConnectionError("no line")
+
+
+@pytest.mark.parametrize("after", [0, 2.5, 86_400])
+async def test_retry_later_asks_for_its_time(after: float) -> None:
+    error = (await run_node(order, after=after)).error
+
+    assert error is not None
+    assert (error.code, error.type, error.message) == ("NODE_ERROR", "RetryLater", "the exchange is full")
+    assert (error.retry_after, error.non_retryable) == (timedelta(seconds=after), False)
+    assert error.traceback == ""
+
+
+async def test_retry_later_for_a_reason_brings_its_traceback() -> None:
+    @node("order")
+    def order() -> None:
+        try:
+            raise ConnectionError("no line")
+        except ConnectionError as error:
+            raise RetryLater(timedelta(minutes=1)) from error
+
+    error = (await run_node(order)).error
+
+    assert error is not None
+    assert (error.message, error.retry_after) == ("to be tried again after 60 s", timedelta(minutes=1))
+    assert "ConnectionError: no line" in error.traceback
+
+
+async def test_fatal_and_its_kinds_are_final() -> None:
+    error = (await run_node(order, closed=True)).error
+
+    assert error is not None
+    assert (error.type, error.message) == ("AccountClosed", "account 7 is closed")
+    assert (error.retry_after, error.non_retryable) == (None, True)
+    assert "raise AccountClosed" in error.traceback
+
+
+async def test_any_other_exception_leaves_it_to_the_backoff() -> None:
+    error = (await run_node(order)).error
+
+    assert error is not None
+    assert (error.type, error.retry_after, error.non_retryable) == ("ConnectionError", None, False)
+
+
+async def test_what_does_not_fit_the_node_is_final() -> None:
+    needs = node("needs")(lambda value: value)
+    async with Bench([needs]) as bench:
+        missing = (await bench.run(bench.assignment("needs"))).error
+        unknown = (await bench.run(bench.assignment("needs", "t2", config_json='{"valeu": 1}'))).error
+
+    assert missing is not None
+    assert (missing.code, missing.non_retryable) == ("INPUT_MISSING", True)
+    assert unknown is not None
+    assert (unknown.type, unknown.non_retryable) == ("InvalidInput", True)
+
+
+@pytest.mark.parametrize(
+    "after", [-1, -0.001, 366 * 86_400, math.nan, math.inf, -math.inf, timedelta(days=-1), timedelta.max]
+)
+def test_a_time_that_cannot_be_waited_is_refused(after: float | timedelta) -> None:
+    with pytest.raises(ValueError, match="give seconds or a timedelta from 0 to 365 days"):
+        RetryLater(after)

@@ -1,0 +1,158 @@
+"""Secrets are resolved in the worker, and never leave it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.worker.attempts import Bench
+from tradewind.testing import run_node
+from tradewind.worker import Context, node
+from tradewind.worker.secrets import Redactor, environment_name
+
+VALUE = 's3cr"t\n/ü'
+
+
+@node("login")
+async def login(ctx: Context, key: str, more: Any = None, fail: str = "") -> list[Any]:
+    ctx.log.info("using %s", key)
+    await ctx.progress(10, f"with {key}")
+    if fail == "repr":
+        raise PermissionError({"key": key})
+    if fail == "plain":
+        raise PermissionError(f"{key} is refused for {json.dumps(key)}")
+    return [key == VALUE, more]
+
+
+def reference(name: str) -> dict[str, str]:
+    return {"$secret": name}
+
+
+async def test_references_are_resolved_anywhere_in_the_config() -> None:
+    run = await run_node(
+        login,
+        config={"key": reference("broker"), "more": {"list": [reference("second"), 1]}},
+        secrets={"broker": VALUE, "second": "two"},
+    )
+
+    assert run.output == [True, {"list": ["two", 1]}]
+
+
+async def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_SECRET_BROKER_API_KEY", VALUE)
+
+    async with Bench([login]) as bench:
+        run = await bench.run(bench.assignment("login", config_json='{"key": {"$secret": "broker.api-key"}}'))
+
+    assert run.output == [True, None]
+
+
+async def test_a_hook_may_be_async_and_may_not_know_a_name() -> None:
+    async def vault(name: str) -> str | None:
+        return {"broker": VALUE}.get(name)
+
+    async with Bench([login], secrets=vault) as bench:
+        known = await bench.run(bench.assignment("login", config_json='{"key": {"$secret": "broker"}}'))
+        unknown = await bench.run(bench.assignment("login", "t2", config_json='{"key": {"$secret": "other"}}'))
+
+    assert known.output == [True, None]
+    assert unknown.error is not None
+    assert (unknown.error.code, unknown.error.message) == (
+        "SECRET_MISSING",
+        "the worker's secrets hook knows no value for other",
+    )
+
+
+async def test_missing_secrets_are_all_named_with_what_to_set() -> None:
+    async with Bench([login]) as bench:
+        config = json.dumps({"key": reference("no-such"), "more": reference("nor.this")})
+        run = await bench.run(bench.assignment("login", config_json=config))
+
+    assert run.error is not None
+    assert run.error.code == "SECRET_MISSING"
+    assert run.error.message == (
+        "this worker has no value for no-such (set TRADEWIND_SECRET_NO_SUCH), nor.this (set TRADEWIND_SECRET_NOR_THIS)"
+    )
+
+
+async def test_a_failing_hook_tells_its_type_only() -> None:
+    def vault(name: str) -> str:
+        raise ConnectionError(f"token {VALUE} is refused")
+
+    async with Bench([login], secrets=vault) as bench:
+        run = await bench.run(bench.assignment("login", config_json='{"key": {"$secret": "broker"}}'))
+
+    assert run.error is not None
+    assert (run.error.message, run.error.type) == ("the worker's secrets hook failed for broker", "ConnectionError")
+
+
+async def test_a_hook_that_gives_no_text_is_a_fault() -> None:
+    def vault(name: str) -> Any:
+        return 5
+
+    async with Bench([login], secrets=vault) as bench:
+        run = await bench.run(bench.assignment("login", config_json='{"key": {"$secret": "broker"}}'))
+
+    assert run.error is not None
+    assert run.error.message == "the worker's secrets hook must return text for broker, or None"
+
+
+@pytest.mark.parametrize("bad", [{"$secret": 5}, {"$secret": "a", "other": 1}])
+async def test_a_malformed_reference_says_where_it_stands(bad: dict[str, Any]) -> None:
+    run = await run_node(login, config={"key": "x", "more": [bad]})
+
+    assert run.error is not None
+    assert run.error.message == 'config.more[0]: a reference to a secret is {"$secret": "name"} and nothing else'
+
+
+@pytest.mark.parametrize("fail", ["plain", "repr"])
+async def test_values_are_never_in_logs_progress_or_errors(fail: str) -> None:
+    run = await run_node(login, config={"key": reference("broker"), "fail": fail}, secrets={"broker": VALUE})
+
+    assert run.error is not None
+    said = repr(run)
+    assert "[secret broker]" in run.error.message
+    assert "[secret broker]" in run.error.traceback
+    assert [line.message for line in run.logs] == ["using [secret broker]"]
+    assert run.progress == [(10, "with [secret broker]")]
+    assert "s3cr" not in said
+
+
+async def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
+    @node("side")
+    async def side(shares: int) -> None: ...
+
+    run = await run_node(side, config={"shares": reference("broker")}, secrets={"broker": "s3cr"})
+
+    assert run.error is not None
+    assert run.error.message == "config.shares: expected int, got str"
+
+
+async def test_a_changed_secret_is_used_by_the_next_call() -> None:
+    values = {"broker": "old"}
+
+    async def vault(name: str) -> str:
+        return values[name]
+
+    @node("tell")
+    async def tell(key: str) -> str:
+        return key.upper()
+
+    async with Bench([tell], secrets=vault) as bench:
+        first = await bench.run(bench.assignment("tell", config_json='{"key": {"$secret": "broker"}}'))
+        values["broker"] = "new"
+        second = await bench.run(bench.assignment("tell", "t2", config_json='{"key": {"$secret": "broker"}}'))
+
+    assert [first.output, second.output] == ["OLD", "NEW"]
+
+
+def test_the_longer_of_two_overlapping_secrets_is_redacted_whole() -> None:
+    redact = Redactor({"short": "abc", "long": "abcdef", "empty": ""})
+
+    assert redact("abcdef abc a%20b") == "[secret long] [secret short] a%20b"
+    assert Redactor({"url": "a b/c"})("?key=a%20b%2Fc&key=a+b%2Fc") == "?key=[secret url]&key=[secret url]"
+    assert Redactor({"empty": ""})("text") == "text"
+
+
+def test_names_of_environment_variables() -> None:
+    assert environment_name("broker.api-key_2") == "TRADEWIND_SECRET_BROKER_API_KEY_2"

@@ -1,0 +1,94 @@
+"""What a node hears of its stop, and what it may do in its grace."""
+
+import asyncio
+import threading
+
+from tests.unit.worker.attempts import Bench
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker import Context, NodeStopExecution, NodeStopExecutionException, node
+
+
+async def test_a_stop_comes_from_the_system_unless_somebody_asked_for_it() -> None:
+    told: list[tuple[str, str]] = []
+
+    @node("waits")
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        except NodeStopExecutionException as stop:
+            told.append((stop.reason, stop.source))
+            raise
+
+    async with Bench([waits]) as bench:
+        bench.executor.start(bench.assignment("waits"))
+        await until(lambda: bench.executor.held["t1"].begun_ns, "the node waits")
+        bench.executor.terminate(work_pb2.NodeTaskTermination(token="t1"))
+        assert (await bench.end("t1")).terminated
+
+    assert told == [("stopped", "system")]
+
+
+async def test_a_node_raises_it_by_itself_as_the_specification_shows() -> None:
+    @node("checks")
+    def checks(ctx: Context) -> None:
+        raise NodeStopExecutionException(reason="User requested stop", source="system")
+
+    async with Bench([checks]) as bench:
+        run = await bench.run(bench.assignment("checks"))
+
+    assert run.terminated
+    assert run.error is not None
+    assert run.error.message == "User requested stop (by system)"
+
+
+async def test_in_its_grace_a_node_may_wait_log_and_tell_progress_but_emits_nothing() -> None:
+    closed = asyncio.Event()
+
+    @node("trades")
+    async def trades(ctx: Context) -> str:
+        try:
+            await asyncio.Event().wait()
+        except NodeStopExecution:
+            ctx.log("closing")
+            await closed.wait()
+            await ctx.progress(90, "closed")
+        return "closed"
+
+    async with Bench([trades]) as bench:
+        bench.executor.start(bench.assignment("trades"))
+        await until(lambda: bench.executor.held["t1"].begun_ns, "the node waits")
+        bench.stop(grace=30)
+        await until(lambda: "t1" in bench.runs, "it cleans up")
+        assert "t1" in bench.executor.held
+        closed.set()
+        run = await bench.end("t1")
+
+    assert run.terminated
+    assert [line.message for line in run.logs] == ["closing"]
+    assert run.progress == [(90, "closed")]
+    assert run.outputs == {}
+
+
+async def test_what_comes_after_the_grace_is_dropped() -> None:
+    opened, left = threading.Event(), threading.Event()
+
+    @node("late")
+    def late(ctx: Context) -> str:
+        ctx.progress(1)
+        opened.wait(10)
+        ctx.progress(99)
+        ctx.log("too late")
+        left.set()
+        return "late"
+
+    async with Bench([late]) as bench:
+        bench.executor.start(bench.assignment("late"))
+        await until(lambda: "t1" in bench.runs, "the node runs")
+        bench.stop(grace=0.01)
+        assert (await bench.end("t1")).terminated
+        opened.set()
+        await until(left.is_set, "the thread ends after all")
+
+    assert bench.ended == ["t1"]
+    assert (bench.runs["t1"].logs, bench.runs["t1"].progress) == ([], [(1, "")])

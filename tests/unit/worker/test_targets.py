@@ -1,0 +1,98 @@
+"""Which nodes a process of its own can find, and what is said of those that it cannot."""
+
+import functools
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from tradewind.testing import run_node
+from tradewind.worker import Node, Worker, WorkerError, node, processes
+from tradewind.worker.errors import NodeDefinitionError, NodeFault
+from tradewind.worker.processes.targets import Target, locate
+
+
+@node("double", process=True)
+def double(value: int) -> int:
+    return value * 2
+
+
+def triple(value: int) -> int:
+    return value * 3
+
+
+tripled = node("triple", process=True)(functools.partial(triple))
+listed = [node("listed", process=True)(triple)]
+
+
+def test_a_node_is_found_by_the_name_that_its_module_has_for_it() -> None:
+    assert locate(double) == Target(__name__, "double")
+    assert locate(tripled) == Target(__name__, "tripled")
+    assert Target(__name__, "double").load("double") is double
+
+
+def test_a_node_that_no_module_names_is_refused_when_the_worker_is_made() -> None:
+    @node("inner", process=True)
+    def inner() -> None: ...
+
+    for nameless, name in ((inner, r"test_a_node\S+inner"), (listed[0], "triple")):
+        with pytest.raises(WorkerError, match=rf'node "\w+" \({name}\): with process=True .* top level of a module'):
+            Worker([nameless])
+    assert Worker([inner], process_capacity=0).nodes == [inner]
+
+
+def test_a_node_of_the_program_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    program: Any = types.ModuleType("__main__")
+
+    def run() -> None: ...
+
+    run.__module__ = "__main__"
+    program.run = node("run", process=True)(run)
+    monkeypatch.setitem(sys.modules, "__main__", program)
+
+    with pytest.raises(NodeDefinitionError, match=r"declared in the program itself.* move it into a module, import it"):
+        Worker([program.run])
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (
+            Target("tests.nowhere", "node"),
+            "module tests.nowhere cannot be imported in a process of its own: ModuleNotF",
+        ),
+        (Target(__name__, "missing"), f"{__name__}.missing is not the node double in a process of its own"),
+        (Target(__name__, "triple"), f"{__name__}.triple is not the node double in a process of its own"),
+        (Target(__name__, "tripled"), f"{__name__}.tripled is not the node double in a process of its own"),
+    ],
+)
+def test_a_target_that_is_another_in_the_process_is_a_fault(target: Target, said: str) -> None:
+    with pytest.raises(NodeFault) as caught:
+        target.load("double")
+    assert caught.value.message.startswith(said)
+
+
+async def test_a_module_that_serves_when_it_is_imported_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "in_child", True)
+
+    with pytest.raises(WorkerError, match='put what runs the worker under if __name__ == "__main__"'):
+        await Worker([double]).serve()
+
+
+async def test_a_node_is_tested_in_the_test_s_own_process() -> None:
+    @node("inner", process=True)
+    def inner(value: int) -> int:
+        seen.append(value)
+        return value
+
+    seen: list[int] = []
+    assert (await run_node(inner, value=3)).output == 3
+    assert seen == [3]
+    assert isinstance(inner, Node)
+    assert inner.process
+
+
+def test_a_worker_needs_no_negative_number_of_processes() -> None:
+    with pytest.raises(ValueError, match="process_capacity must be at least 0, is -1"):
+        Worker([double], process_capacity=-1)

@@ -1,0 +1,137 @@
+"""Threads that do not end are given up, replaced and counted."""
+
+import asyncio
+import functools
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.waiting import until
+from tradewind.worker import threads
+from tradewind.worker.threads import ThreadPool
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread is stuck as soon as it is given up."""
+    monkeypatch.setattr(threads, "STUCK_AFTER", 0)
+
+
+@pytest.fixture
+def end() -> Iterator[threading.Event]:
+    """Ends what a test has left stuck."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def stick(pool: ThreadPool, end: threading.Event) -> None:
+    """Occupy a thread until `end` and give up waiting for it."""
+    begun = threading.Event()
+
+    def call() -> None:
+        begun.set()
+        end.wait(30)
+
+    waiting = asyncio.create_task(pool.run(call))
+    await until(begun.is_set, "the call runs")
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+
+
+async def test_a_stuck_thread_costs_no_place(end: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+    pool = ThreadPool(1)
+    await stick(pool, end)
+    await stick(pool, end)
+
+    assert await pool.run(lambda: 42) == 42
+    await until(lambda: "2 of this worker's threads do not end" in caplog.text, "it is said")
+    pool.close()
+
+
+async def test_calls_that_wait_behind_a_stuck_one_go_on_in_another_thread(end: threading.Event) -> None:
+    pool = ThreadPool(1)
+    begun = threading.Event()
+
+    def call() -> None:
+        begun.set()
+        end.wait(30)
+
+    stuck = asyncio.create_task(pool.run(call))
+    await until(begun.is_set, "the only thread is taken")
+    behind = [asyncio.create_task(pool.run(functools.partial(int, index))) for index in range(3)]
+    await asyncio.sleep(0)
+    stuck.cancel()
+
+    assert await asyncio.gather(*behind) == [0, 1, 2]
+    pool.close()
+
+
+async def test_a_thread_that_ends_late_leaves_its_place_to_the_other(end: threading.Event) -> None:
+    pool = ThreadPool(1)
+    await stick(pool, end)
+    end.set()
+    meeting = threading.Barrier(2)
+    both = [asyncio.create_task(pool.run(functools.partial(meeting.wait, 0.05))) for _ in range(2)]
+
+    with pytest.raises(threading.BrokenBarrierError):
+        await both[0]
+    await asyncio.gather(*both, return_exceptions=True)
+    pool.close()
+
+
+async def test_a_call_that_has_not_begun_never_does(end: threading.Event) -> None:
+    told: list[int] = []
+    pool = ThreadPool(1, stuck_limit=1, too_many_stuck=told.append)
+    calls: list[int] = []
+    begun = threading.Event()
+
+    def call() -> None:
+        begun.set()
+        end.wait(30)
+
+    first = asyncio.create_task(pool.run(call))
+    await until(begun.is_set, "the only thread is taken")
+    second = asyncio.create_task(pool.run(functools.partial(calls.append, 2)))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait((second,))
+    end.set()
+    await first
+    await pool.run(lambda: None)
+
+    assert calls == []
+    assert told == []
+    pool.close()
+
+
+async def test_the_limit_counts_those_that_are_stuck_now(end: threading.Event) -> None:
+    told: list[int] = []
+    pool = ThreadPool(2, stuck_limit=2, too_many_stuck=told.append)
+    early = threading.Event()
+    await stick(pool, early)
+    early.set()
+    await until(lambda: not pool._stuck, "the first has ended after all")
+    await stick(pool, end)
+    assert told == []
+    await stick(pool, end)
+    await until(lambda: told, "the limit is told")
+
+    assert told == [2]
+    pool.close()
+
+
+async def test_one_that_ends_soon_after_it_was_given_up_is_not_stuck(
+    end: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(threads, "STUCK_AFTER", 0.05)
+    pool = ThreadPool(1)
+    await stick(pool, end)
+    end.set()
+    looked = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.1, looked.set_result, None)
+    await looked
+
+    assert caplog.text == ""
+    pool.close()

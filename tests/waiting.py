@@ -1,0 +1,25 @@
+"""Waiting for a condition instead of sleeping."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+
+
+async def until(
+    condition: Callable[[], object] | Callable[[], Awaitable[object]], what: str, timeout: float = 10
+) -> None:
+    """Return once `condition()` is true; it may be a plain or an async function.
+
+    Fails with `what` was waited for, and for how long, after `timeout` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        result = condition()
+        if inspect.isawaitable(result):
+            result = await result
+        if result:
+            return
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout} s in vain until {what}")
+        await asyncio.sleep(0.005)
