@@ -1,6 +1,7 @@
 """When a store wakes receivers, and when it leaves them alone, over every store."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest_asyncio
 
@@ -17,28 +18,37 @@ from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
 
 
 class Heard(list[Wake]):
-    """The wakes that came, in order."""
+    """The wakes that came: those of one partition in order, as a cluster's nodes do not keep one among themselves."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, server: RedisServer | None) -> None:
         super().__init__()
-        self._bench = bench
+        self._nodes = [] if server is None else [partial(server.on_node, node) for node in server.nodes]
         self._marks = 0
 
-    async def so_far(self) -> list[Wake]:
-        """Return what came since the last call; a wake of our own making tells that nothing more is on its way."""
-        self._marks += 1
-        mark = Subscription(15, self._marks, "mark")
-        await self._bench.store.subscribe([mark])
-        await until(lambda: NewReceiver(mark) in self, "the mark is heard")
-        came = [wake for wake in self if wake != NewReceiver(mark)]
+    async def so_far(self) -> dict[int, list[Wake]]:
+        """Return what came since the last call, by partition; a mark behind each node's wakes ends them."""
+        marks = []
+        for publish in self._nodes:
+            self._marks += 1
+            marks.append(NewReceiver(Subscription(15, self._marks, "mark")))
+            await publish("PUBLISH", Keys().wake(15), f"receiver {self._marks} mark")
+        await until(lambda: all(mark in self for mark in marks), "the marks are heard")
+        came: dict[int, list[Wake]] = {}
+        for wake in self:
+            if wake not in marks:
+                came.setdefault(_partition(wake), []).append(wake)
         self.clear()
         return came
+
+
+def _partition(wake: Wake) -> int:
+    return wake.partition if isinstance(wake, EarlierDue) else wake.subscription.partition
 
 
 @pytest_asyncio.fixture
 async def heard(bench: Bench, server: RedisServer | None) -> AsyncIterator[Heard]:
     """Hears every wake of the store."""
-    heard = Heard(bench)
+    heard = Heard(server)
     subscriber: Subscriber | None = None
     channel: WakeChannel
     if server is None:
@@ -63,18 +73,17 @@ async def test_only_a_save_that_comes_before_all_else_wakes(bench: Bench, heard:
     await bench.save("earlier", 4000)
     await bench.save("earlier", 4000)
 
-    assert await heard.so_far() == [
-        EarlierDue(PARTITION, bench.now + 5000),
-        EarlierDue(4, bench.now + 7000),
-        EarlierDue(PARTITION, bench.now + 4000),
-    ]
+    assert await heard.so_far() == {
+        PARTITION: [EarlierDue(PARTITION, bench.now + 5000), EarlierDue(PARTITION, bench.now + 4000)],
+        4: [EarlierDue(4, bench.now + 7000)],
+    }
 
 
 async def test_a_subscription_tells_who_receives_and_a_refused_one_nothing(bench: Bench, heard: Heard) -> None:
     await bench.subscribe(5, "s5")
     await bench.subscribe(4, "s4")
 
-    assert await heard.so_far() == [NewReceiver(Subscription(PARTITION, 5, "s5"))]
+    assert await heard.so_far() == {PARTITION: [NewReceiver(Subscription(PARTITION, 5, "s5"))]}
 
 
 async def test_answers_of_the_receiver_itself_wake_nobody(bench: Bench, heard: Heard) -> None:
@@ -89,7 +98,7 @@ async def test_answers_of_the_receiver_itself_wake_nobody(bench: Bench, heard: H
     await bench.give_back(c)
     await bench.extend(*await bench.claim(), lease_ms=10)
 
-    assert await heard.so_far() == []
+    assert await heard.so_far() == {}
 
 
 async def test_answers_of_somebody_else_wake_the_receiver_when_something_is_due_earlier(
@@ -105,7 +114,9 @@ async def test_answers_of_somebody_else_wake_the_receiver_when_something_is_due_
     await bench.ack(a, session="old")
     await bench.give_back(b, session="old")
 
-    assert await heard.so_far() == [EarlierDue(PARTITION, bench.now + HOUR), EarlierDue(PARTITION, bench.now)]
+    assert await heard.so_far() == {
+        PARTITION: [EarlierDue(PARTITION, bench.now + HOUR), EarlierDue(PARTITION, bench.now)]
+    }
 
 
 async def test_an_answer_that_leaves_the_earliest_as_it_was_wakes_nobody(bench: Bench, heard: Heard) -> None:
@@ -116,4 +127,4 @@ async def test_an_answer_that_leaves_the_earliest_as_it_was_wakes_nobody(bench: 
 
     await bench.ack(a, session="old")
 
-    assert await heard.so_far() == []
+    assert await heard.so_far() == {}
