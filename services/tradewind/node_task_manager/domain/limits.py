@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+OUTPUT_BYTES = 1024 * 1024
+"""What a node task may emit, all handles together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -21,6 +24,8 @@ class Limits:
     log_cycles: int = 5
     log_lines: int = 10_000
     unnamed_ms: int = 2_000
+    fan_out_lease_ms: int = 5_000
+    output_bytes: int = OUTPUT_BYTES
     user_queue: int = 100_000
     retries: int = 10
     """Further attempts that a flow may have within a minute at any rate,"""
