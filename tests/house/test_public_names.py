@@ -35,6 +35,7 @@ PUBLIC: dict[str, list[str]] = {
         "FlowStatus",
         "InputHandle",
         "InvalidInput",
+        "ItemCounts",
         "LogLevel",
         "LogLine",
         "LogSource",

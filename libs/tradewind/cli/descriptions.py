@@ -7,6 +7,7 @@ from tradewind.client import (
     CycleRecord,
     CycleStatistics,
     FlowDescription,
+    ItemCounts,
     LogLine,
     NodeTaskRecord,
     StatusCounts,
@@ -100,9 +101,30 @@ def note(node: NodeTaskRecord) -> str:
         return str(node.error).partition("\n")[0]
     if node.reason:
         return node.reason
+    if node.items is not None:
+        return items_words(node.items)
     if not node.status.ended and (node.progress or node.message):
         return f"{node.progress} % {node.message}".strip()
     return ""
+
+
+def items_words(items: ItemCounts) -> str:
+    """Return `37 of 100 items done, 4 open, 1 failed`."""
+    words = f"{items.ended} of {items.total} items done"
+    for number, what in ((items.open, "open"), (items.failed, "failed"), (items.cancelled, "cancelled")):
+        words += f", {number} {what}" if number else ""
+    return words
+
+
+def show_items(screen: Screen, items: list[NodeTaskRecord]) -> None:
+    """Print the items of a mapped node."""
+    screen.table(
+        ["ITEM", "STATUS", "ATTEMPT", "WORKER", "TOOK", "NOTE"],
+        [
+            (str(item.item), item.status, str(item.attempt or ""), item.worker_id, _took(item), note(item))
+            for item in items
+        ],
+    )
 
 
 def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
@@ -116,6 +138,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("next attempt", screen.when(node.retry_at)),
         ("worker", node.worker_id),
         ("progress", f"{node.progress} % {node.message}".strip() if node.progress or node.message else ""),
+        ("items", items_words(node.items) if node.items is not None else ""),
         ("reason", node.reason),
         (
             "stop asked",

@@ -106,7 +106,9 @@ class FanOuts:
             outputs.append((ERRORS, await self._losses(ids, silent)))
         size = sum(len(value.encode()) for _, value in outputs)
         if size > self._limit:
-            message = f"the joined results are {size} bytes, the limit is {self._limit}: return less, or where it is kept"
+            message = (
+                f"the joined results are {size} bytes, the limit is {self._limit}: return less, or where it is kept"
+            )
             return _failed(offer, TaskError(TOO_LARGE, message))
         return FanOutStep(offer.task_id, offer.nonce, StepKind.COMPLETED, outputs=tuple(sorted(outputs)))
 

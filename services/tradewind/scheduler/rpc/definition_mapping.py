@@ -98,13 +98,22 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
         config = read_json_text(node.config_json, f"{path}.config_json", faults)
         if config is not UNREADABLE:
             weather["config"] = config
-    for name in ("schedule_to_start", "timeout", "priority"):
+    for name in ("schedule_to_start", "timeout", "priority", "map", "max_parallel"):
         if given := getattr(node, name):
             weather[name] = given
     if node.HasField("concurrency"):
         concurrency = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
         path_of = f"{path}.concurrency.when_full"
         _choose(concurrency, "when_full", node.concurrency.when_full, _WHEN_FULL, path_of, faults)
+    if node.HasField("min_success_count"):
+        weather["min_success"] = node.min_success_count
+    elif node.HasField("min_success_ratio"):
+        share = node.min_success_ratio
+        # All of them is what it is without a share.
+        if 0 < share < 1:
+            weather["min_success"] = share
+        elif share != 1:
+            faults.add(f"{path}.min_success_ratio", f"must be over 0 and at most 1, is {share:g}")
     if node.HasField("timeouts"):
         weather["timeouts"] = {field.name: value for field, value in node.timeouts.ListFields()}
     if node.HasField("retry"):
