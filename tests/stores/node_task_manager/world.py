@@ -231,9 +231,10 @@ class World:
         await self.both("complete", (args[0], vacancies), (args[1], vacancies))
 
     def _outcome(self, pair: Pair) -> tuple[Outcome, Outcome]:
-        retry = self.plans[pair.memory.plan].nodes[pair.memory.index].retry
-        # What may be tried again fails for the most part, so that waits and budgets come into play.
-        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1) if retry is None else (3, 8, 1))[0]
+        node = self.plans[pair.memory.plan].nodes[pair.memory.index]
+        # What may be tried again fails for the most part, so that waits and budgets come into play; not so items.
+        often = node.retry is None or node.fan_out is not None
+        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1) if often else (3, 8, 1))[0]
         error = None
         if kind is not OutcomeKind.COMPLETED:
             error = TaskError("NODE_ERROR", "broke", self.rng.choice(("IOError", "IOError", "ValueError")))

@@ -218,8 +218,11 @@ class Dispatcher:
         offers = self._pool.promise(self.shard.number)
         try:
             effects = await self.shard.tasks.fan_out(steps, [vacancy for _, vacancy in offers])
-        except BaseException:
+        except BaseException as error:
             self._pool.settle(offers)
+            if isinstance(error, Exception):
+                # Items may have been given to workers by an answer that was lost.
+                self.recovered()
             raise
         self.apply(effects, offers)
         return [None] * len(steps)
