@@ -49,7 +49,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_help_is_quick() -> None:
-    """In processor time, which other programs on the machine lengthen less than the time on the clock, and not always."""
+    """In processor time, which other programs lengthen less than the time on the clock, and not each time."""
     seconds: list[float] = []
     while len(seconds) < 20 and min(seconds, default=1) >= 0.4:
         begun = os.times()

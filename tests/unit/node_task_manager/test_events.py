@@ -25,6 +25,12 @@ class Log(FaultyStore):
             self._store._events.setdefault(partition, []).append(event)
 
 
+@pytest.fixture(autouse=True)
+def _no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is not told does not look."""
+    monkeypatch.setattr(events, "_FALLBACK_S", 600.0)
+
+
 @pytest.fixture
 def log() -> Log:
     return Log(ManualClock())
@@ -36,7 +42,7 @@ def feed(log: Log) -> EventFeed:
 
 
 async def ids(feed: EventFeed, subscriber: Subscriber) -> list[str]:
-    """Return the ids of the next events, which come without waiting for the fallback."""
+    """Return the ids of the next events, which come without a look that nobody asked for."""
     found, _ = await asyncio.wait_for(feed.next(subscriber), 20)
     return [event.event_id for _, event in found]
 
