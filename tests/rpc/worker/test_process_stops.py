@@ -18,7 +18,7 @@ def alive(pid: int) -> bool:
     """Say whether a process runs; one that only waits to be reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
