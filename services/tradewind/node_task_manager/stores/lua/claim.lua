@@ -1,4 +1,4 @@
---!include fan_out
+--!include when_full
 -- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
 local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
 local claims, carried, inputs_of_runs = 0, 0, {}
@@ -338,7 +338,6 @@ local function conclude()
   end
   local first = write_delayed()
   write_budgets()
-  if fan then fan.write() end
   write_all()
   write_dead_letters()
   write_changed()

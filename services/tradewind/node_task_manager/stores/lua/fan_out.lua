@@ -1,9 +1,11 @@
---!include when_full
+--!include release
 -- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most` at
 -- once. Its own node task is carried out by the node task manager, by offers that stand in `delayed` until they are, or are
 -- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait
 -- in `items:<node task>` and have no record. What nodes without `map` never need is made when it is needed first.
 local fan
+-- Failed node tasks that wait for their next attempt, and offers that wait to be made anew.
+local delaying = {}
 
 -- The id of the mapped node that an item belongs to and the item's place, nil for any other node task.
 local function item_of(id) return string.match(id, '^([^:]+:[^:]+:[^:]+:[^:]+):(%d+)$') end
@@ -27,7 +29,7 @@ local function make_fan()
 
   local function open_of(counts) return counts.begun - counts.completed - counts.failed - counts.cancelled end
 
-  function fan.write()
+  before_writing = function()
     for record in pairs(fan.touched) do
       if records[record.id] == record then
         for _, name in ipairs(COUNTED) do

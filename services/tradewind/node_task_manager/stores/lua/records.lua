@@ -156,6 +156,8 @@ end
 
 -- Keys of what has ended, to get their time to live once all is written.
 local expiring = {}
+-- What is to be done before records are written, if anything.
+local before_writing
 
 -- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
 local totals = {}
@@ -170,6 +172,7 @@ local function count_failure(code)
 end
 
 local function write_all()
+  if before_writing then before_writing() end
   for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
   for _, record in pairs(records) do if record and (record.n > 0 or record.signalled) then write_record(record) end end
   for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_record(comp) end end

@@ -2,7 +2,6 @@
 --!include dead_letters
 -- Failed attempts that are followed by another: a node task waits in `delayed` until it is due, then it is queued.
 local DUE_AT_ONCE = 250
-local delaying = {}
 
 -- How long a node task waits after so many failures; as domain/retry.py has it.
 local function delay_of(policy, id, failures)
