@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tradewind.node_task_manager.domain.called import CalledWorker
 from tradewind.node_task_manager.domain.component import Component, RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
@@ -189,6 +190,55 @@ class WorkerDirectory(Protocol):
         ...
 
 
+class CalledWorkerDirectory(Protocol):
+    """Which workers want to be called."""
+
+    async def called(self) -> Sequence[CalledWorker] | None:
+        """Return those that are alive and have an api_url, in any order; None when nobody can tell."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a called worker said to node tasks: nonces of those that it runs, and why it runs none, or "".
+
+    `silent` means that the connection broke before it said anything: it may run them.
+    """
+
+    accepted: frozenset[str] = frozenset()
+    refused: str = ""
+    retry_after_s: float = 0.0
+    silent: bool = False
+
+
+class WorkerCalls(Protocol):
+    """Calls one worker. Nothing here raises."""
+
+    async def execute(self, ready: Sequence[Ready]) -> Answer:
+        """Hand it node tasks, and return what it said within seconds."""
+        ...
+
+    async def terminate(self, shard: int, terminations: Sequence[Termination]) -> bool:
+        """Ask it to stop node tasks; False when it did not hear."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class Replicas(Protocol):
+    """The node task managers over the same store."""
+
+    async def meet(self, name: str, keep_ms: int) -> Sequence[str]:
+        """Say that this one is here for so long, and return the names of all that are, itself among them."""
+        ...
+
+    async def leave(self, name: str) -> None:
+        """Say that this one is not here any more."""
+        ...
+
+
 class NodeTypes(Protocol):
     """What live workers can do."""
 
@@ -233,6 +283,11 @@ class NodeTaskStore(Protocol):
     ) -> Effects:
         """Queue again the named node tasks of a worker, or all; refused ("replaced") when the session is not its
         latest. Does not count as lost. A node task asked to stop becomes terminated."""
+        ...
+
+    async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
+        """Hand a node task that a worker did not take to the worker `to`, as the same attempt with a nonce of its own
+        and clocks that begin anew; nothing when the lease is not held any more or the node task is to stop."""
         ...
 
     async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
@@ -288,6 +343,10 @@ class NodeTaskReader(Protocol):
 
     async def held_by(self, worker_id: str) -> list[str]:
         """Return the ids of node tasks leased to a worker."""
+        ...
+
+    async def incarnation_of(self, worker_id: str) -> str | None:
+        """Return the process behind a worker's latest session; None when there was none for long."""
         ...
 
     async def emitted(self, ids: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
