@@ -136,6 +136,17 @@ class Ready:
     node: PlanNode
     inputs: tuple[tuple[str, tuple[str, ...]], ...]
 
+    @property
+    def nonce(self) -> str:
+        """What tells this lease from all others."""
+        return self.assignment.nonce
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        values = sum(len(value) for _, group in self.inputs for value in group)
+        return 500 + values + len(self.node.config_json) + len(self.assignment.run_inputs)
+
 
 class WorkerLine(Protocol):
     """The way out to a connected worker; calls return at once and what they say is sent in order."""
@@ -202,12 +213,13 @@ class CalledWorkerDirectory(Protocol):
 class Answer:
     """What a called worker said to node tasks: nonces of those that it runs, and why it runs none, or "".
 
-    `silent` means that the connection broke before it said anything: it may run them.
+    `full`: that was for want of room. `silent`: the connection broke before it said anything, and it may run them.
     """
 
     accepted: frozenset[str] = frozenset()
     refused: str = ""
     retry_after_s: float = 0.0
+    full: bool = False
     silent: bool = False
 
 
@@ -271,6 +283,11 @@ class NodeTaskStore(Protocol):
     ) -> Session:
         """Begin the worker's next session. Named node tasks whose lease stands stay with it; whatever else it had is
         given back, and counts as lost when the incarnation is another one."""
+        ...
+
+    async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
+        """Note which process is behind a worker that opens no stream. When it is known that another one was, all that
+        the worker holds is given back and counts as lost; saying the same again changes nothing."""
         ...
 
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
@@ -343,10 +360,6 @@ class NodeTaskReader(Protocol):
 
     async def held_by(self, worker_id: str) -> list[str]:
         """Return the ids of node tasks leased to a worker."""
-        ...
-
-    async def incarnation_of(self, worker_id: str) -> str | None:
-        """Return the process behind a worker's latest session; None when there was none for long."""
         ...
 
     async def emitted(self, ids: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:

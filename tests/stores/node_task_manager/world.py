@@ -34,7 +34,7 @@ LARGE = '"' + "v" * 5000 + '"'
 VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
 RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
-VERBS |= {"pass_on": 1, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
+VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
 
 
 @dataclass(frozen=True)
@@ -272,6 +272,9 @@ class World:
                 "give_back", (worker, session, of_memory, vacancies), (worker, session, of_redis, vacancies)
             )
 
+    async def begin_process(self) -> None:
+        await self.both("begin_process", (self.rng.choice(WORKERS), self.rng.choice(("i1", "i2"))))
+
     async def pass_on(self) -> None:
         if self.pairs:
             pair, to = self.rng.choice(self.pairs[-8:]), self.rng.choice(WORKERS)
@@ -388,7 +391,6 @@ class World:
                     "tasks": [_record(task) for task in await shard.tasks(ids, inputs=True, outputs=True)],
                     "components": await shard.components(names),
                     "held": [sorted(await shard.held_by(worker)) for worker in WORKERS],
-                    "processes": [await shard.incarnation_of(worker) for worker in WORKERS],
                     "events": sorted(
                         (replace(event, event_id="") for event in events), key=lambda e: (e.run, e.component)
                     ),

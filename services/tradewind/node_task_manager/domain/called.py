@@ -1,4 +1,4 @@
-"""Workers that are called: what is known of one, which replica calls it, and how long one that refused is left alone."""
+"""Workers that are called: what is known of one, which replica calls it, how long one that refused is left alone."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class CalledWorker:
 
 
 def caller_of(worker_id: str, replicas: Iterable[str]) -> str:
-    """Return which of the replicas hands a worker its node tasks: with each that comes or goes, only its share moves."""
+    """Return which of the replicas calls a worker: with each replica that comes or goes, only its share moves."""
     return max(replicas, key=lambda name: (blake2b(f"{name} {worker_id}".encode(), digest_size=8).digest(), name))
 
 
@@ -42,5 +42,5 @@ class Patience:
     def refused(self, *, full: bool, asked_s: float = 0.0) -> float:
         """Count a refusal, and return for how many seconds to leave it alone; `asked_s` is what it asked for itself."""
         self.refusals += 1
-        pause = min(2.0 if full else 30.0, 0.25 * 2 ** min(self.refusals, 10))
+        pause = min(2.0 if full else 30.0, 0.25 * 2.0 ** min(self.refusals, 10))
         return min(60.0, max(pause, asked_s))

@@ -72,10 +72,6 @@ class RedisNodeTaskReader:
     async def held_by(self, worker_id: str) -> list[str]:
         return [member.decode() for member in await self._client.zrange(self._keys.worker_tasks(worker_id), 0, -1)]
 
-    async def incarnation_of(self, worker_id: str) -> str | None:
-        found = await self._client.get(self._keys.worker_incarnation(worker_id))
-        return None if found is None else str(found.decode())
-
     async def emitted(self, ids: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
         found: list[tuple[tuple[str, str], ...]] = []
         for first in range(0, len(ids), _WHOLE_PIECE):

@@ -1062,7 +1062,7 @@ Global___FailNodeTasksResponse: _TypeAlias = FailNodeTasksResponse  # noqa: Y015
 
 @_typing.final
 class ReportNodeTasksRequest(_message.Message):
-    """All that a worker has to say. At most 500 of each."""
+    """All that a worker has to say. At most 1000 of each, and 10 000 held tokens."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

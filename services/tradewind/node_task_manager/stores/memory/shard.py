@@ -148,8 +148,14 @@ class MemoryShard(MemoryConsequences):
         self._conclude(vacancies, turn)
         return Session(session, tuple(lost), turn.effects())
 
-    async def incarnation_of(self, worker_id: str) -> str | None:
-        return self._incarnations.get(worker_id)
+    async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
+        turn = Turn()
+        if self._incarnations.get(worker_id, incarnation) != incarnation:
+            for task_id in await self.held_by(worker_id):
+                self._give_back(self._tasks[task_id], lost=True, turn=turn)
+        self._incarnations[worker_id] = incarnation
+        self._conclude((), turn)
+        return turn.effects()
 
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
         turn, now = Turn(), self._clock()
