@@ -101,8 +101,9 @@ async def list_(
             f"{worker.running}/{worker.capacity}",
             session.screen.when(worker.last_heartbeat),
             f"{worker.host}:{worker.pid}" if worker.host else "",
+            worker.api_url or "-",
             ",".join(worker.node_types),
         )
         for worker in workers
     ]
-    session.screen.table(["WORKER", "STATUS", "LOAD", "LAST BEAT", "PROCESS", "NODE TYPES"], rows)
+    session.screen.table(["WORKER", "STATUS", "LOAD", "LAST BEAT", "PROCESS", "CALLED AT", "NODE TYPES"], rows)

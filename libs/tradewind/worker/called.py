@@ -227,10 +227,15 @@ async def _abort(context: _Context, code: int, reason: str, message: str) -> Non
 
 
 def reachable_at(listen: str, port: int, api_url: str | None) -> str:
-    """Return the address to register, that listened on unless given. Raises ValueError for one of all interfaces."""
+    """Return the address to register, that listened on unless given.
+
+    Raises ValueError for one that is not `host:port`, or stands for all interfaces.
+    """
+    host, colon, number = listen.rpartition(":")
+    if not (colon and host and number.isdecimal()):
+        raise ValueError(f"listen={listen} is no host:port, such as 127.0.0.1:0")
     if api_url:
         return api_url
-    host = listen.rpartition(":")[0]
-    if host in ("0.0.0.0", "[::]", "::", ""):
+    if host in ("0.0.0.0", "[::]"):
         raise ValueError(f"listen={listen} is every address of this machine: say with api_url which one others reach")
     return f"{host}:{port}"

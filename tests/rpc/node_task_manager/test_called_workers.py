@@ -25,7 +25,7 @@ COMPLETED, TERMINATED = node_task_pb2.NODE_TASK_STATUS_COMPLETED, node_task_pb2.
 @pytest_asyncio.fixture
 async def registry() -> AsyncIterator[Registry]:
     """Lists nobody to begin with."""
-    registry = Registry()
+    registry = Registry()  # type: ignore[abstract]  # nobody asks it anything else
     await registry.start()
     yield registry
     await registry.stop()
@@ -52,7 +52,9 @@ async def ntm(start: Start, registry: Registry) -> Ntm:
     return await start(registry_address=registry.address)
 
 
-async def is_(ntm: Ntm, node_id: str, status: int, **fields: Any) -> node_task_pb2.NodeTask:
+async def is_(
+    ntm: Ntm, node_id: str, status: node_task_pb2.NodeTaskStatus.ValueType, **fields: Any
+) -> node_task_pb2.NodeTask:
     """Wait until a node task has a status; return it."""
     seen: list[node_task_pb2.NodeTask] = []
 
@@ -114,7 +116,7 @@ async def refusing(kind: str, make: Make) -> Called:
     elif kind == "nobody listens":
         await worker.stop()
     elif kind not in ("no room", "says nothing"):
-        worker.refuse = aborting(Status[kind])
+        worker.refuse = aborting(getattr(Status, kind))
     return worker
 
 
@@ -133,11 +135,15 @@ async def refusing(kind: str, make: Make) -> Called:
 )
 async def test_when_one_does_not_take_it_the_next_is_tried(ntm: Ntm, registry: Registry, make: Make, kind: str) -> None:
     bad, good = await refusing(kind, make), await make("good")
+    registry.workers = [good.listed()]
+    await ntm.submit(plan(nodes="z", digest="p0"), flow_id="before")
+    await good.has(1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1] if kind == "says nothing" else bad.port
         await registry.list(bad.listed(api_url=f"127.0.0.1:{port}"), good.listed())
         await ntm.submit(plan(nodes="a"))
-        (taken,) = await good.has(1)
+        # It is the busier one, so the other comes first.
+        _, taken = await good.has(2)
         # It is the first attempt still: it did not go back to its queue.
         assert (taken.node_task_id, taken.attempt) == ("flow:0:0:a", 1)
         if kind not in ("nobody listens", "says nothing"):
@@ -191,7 +197,7 @@ async def test_a_worker_that_dies_loses_its_lease_and_its_late_result_is_refused
     registry.workers = [other.listed()]
 
     (second,) = await other.has(1)
-    assert second.attempt == 2
+    assert second.attempt > first.attempt
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await dead.complete(ntm.stub, first.token, out="1")
     assert refused.value.code() is Status.FAILED_PRECONDITION
@@ -237,8 +243,10 @@ async def test_a_connection_that_breaks_while_it_is_handed_something_leaves_it_t
         await hanging(context)
 
     broken.refuse = breaks
-    await registry.list(broken.listed(api_url=f"127.0.0.1:{proxy.port}"), other.listed())
+    await registry.list(broken.listed(api_url=f"127.0.0.1:{proxy.port}"))
     await ntm.submit(plan(nodes="a"))
+    await until(lambda: broken.calls, "it is handed over")
+    await registry.list(other.listed())
     (taken,) = await other.has(1)
     assert taken.attempt == 2
     await other.complete(ntm.stub, taken.token)

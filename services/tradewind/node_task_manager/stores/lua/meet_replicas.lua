@@ -4,7 +4,7 @@ local time = now(args.now)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', time)
 if args.keep > 0 then
   redis.call('ZADD', KEYS[1], time + args.keep, args.name)
-  redis.call('PEXPIRE', KEYS[1], args.keep)
+  redis.call('PEXPIRE', KEYS[1], args.keep + 600000)
 else
   redis.call('ZREM', KEYS[1], args.name)
 end
