@@ -22,6 +22,13 @@ class Limits:
     log_lines: int = 10_000
     unnamed_ms: int = 2_000
     user_queue: int = 100_000
+    keep_cycles: int = 100
+    """How many ended runs of a flow stay, unless it says otherwise;"""
+    settle_ms: int = 60_000
+    """and those that ended less than this ago, whatever it says."""
+    clean_keys: int = 500
+    cleaner_lease_ms: int = 30_000
+    silent_ms: int = 60_000
     retries: int = 10
     """Further attempts that a flow may have within a minute at any rate,"""
     retry_percent: int = 20

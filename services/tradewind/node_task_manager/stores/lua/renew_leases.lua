@@ -8,6 +8,7 @@ local RESENT = 500
 local lost, named = {}, {}
 local session, process = base .. 'worker_session:' .. args.worker_id, base .. 'worker_incarnation:' .. args.worker_id
 local current = args.session == 0 or call('GET', session) == tostring(args.session)
+put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
 if current then
   for _, held in ipairs(args.held) do
     local record = task(held.task_id)
