@@ -55,10 +55,10 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What one step of cleaning did: `leads` is whether it was the caller's to do, `waits` that lapsed leases come first.
+    """What a step of cleaning did: `leads` is whether it was the caller's to do, `waits` that lapsed leases come first.
 
     `keys` counts what was looked at; `runs`, `node_tasks` and `entries` of indexes what was removed. The next step goes
-    on at `place`, and there is `more` for it to do at once.
+    on at `place` of the list of all node tasks, None when that is through; there is `more` for it to do at once.
     """
 
     leads: bool
@@ -67,7 +67,7 @@ class Cleaned:
     runs: int = 0
     node_tasks: int = 0
     entries: int = 0
-    place: int = 0
+    place: int | None = None
     more: bool = False
 
 
@@ -284,10 +284,11 @@ class NodeTaskStore(Protocol):
         ...
 
     async def clean(self, cleaner: str, place: int | None) -> Cleaned:
-        """Remove a bounded part of what has ended and is kept no more, if `cleaner` leads or nobody does. `place` is 0
-        to begin with the list of all node tasks, or where the step before left off, None to leave the list. Of a flow go the ended runs beyond its newest `keep_cycles`, of those that
-        ended more than a minute ago and whose events are acknowledged; what is open stays. Indexes lose what has no
-        record."""
+        """Remove a bounded part of what has ended and is kept no more, if `cleaner` leads or nobody does.
+
+        Of a flow go the ended runs beyond its newest `keep_cycles`, among those that ended more than a minute ago and
+        whose events are acknowledged; what is open stays. Indexes lose what has no record: the list of all node tasks
+        from `place` on (0, or where the step before left off), unless that is None."""
         ...
 
     async def leave_cleaning(self, cleaner: str) -> None:

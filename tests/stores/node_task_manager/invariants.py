@@ -131,8 +131,7 @@ async def read_keys(server: RedisServer) -> Keys:
 
 def _is_sorted_set(name: str) -> bool:
     prefixes = ("ready:", "worker_tasks:", "ring:", "flow_runs:", "dead_letters:", "user_runs:", "blocked:", "slots:")
-    prefixes += ("kept_runs:",)
-    return name.startswith(prefixes) or name in SETS
+    return name.startswith((*prefixes, "kept_runs:")) or name in SETS
 
 
 def _pairs(value: list[Any]) -> Iterable[tuple[str, float]]:

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+MOST_KEPT_CYCLES = 10_000
+SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 24 * 3600 * 1000
+"""What a flow may say of how many ended runs it keeps, and for how long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

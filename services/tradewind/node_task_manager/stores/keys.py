@@ -6,13 +6,13 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | key | kind | holds | until |
 | --- | --- | --- | --- |
 | `plan:<digest>` | hash | structure and configs of a component | 30 d after its last use, ad hoc 25 h |
-| `run:<run>` | hash | run_id, inputs, components, how many of several are open, `keep` | 24 h or `keep_for` from its end; `keep_cycles` |
+| `run:<run>` | hash | run_id, inputs, components, how many are open, `keep` | 24 h or `keep_for` from its end |
 | `component:<run>:<component>` | hash | counts of nodes, what nodes need to know | as its run |
 | `node_tasks:<run>:<node>` | hash | status, lease, signals (`in:<edge>`), outputs (`out:<handle>`) | as above |
 | `stop:<run>[:<component>]` | string | who stopped it, why, when | deadline of the cycle and 1 h |
 | `flow_runs:<flow>` | zset | components to be purged with it, by when they expire | 30 d after the last submission |
 | `purged:<flow>` | string | when the flow was purged | 1 h |
-| `kept_runs:<flow>` | zset | ended runs `<cycle>:<run>` by number | beyond `keep_cycles` they go; 8 d after the last end |
+| `kept_runs:<flow>` | zset | ended runs `<cycle>:<run>` by number | newest `keep_cycles`; 8 d after the last |
 | `node_tasks_list` | zset | node tasks by creation | go with the record; swept from a day on |
 | `to_clean` | zset | `run:`, `worker:`, `dead_letters:` and a name, by when to look at it | empties itself |
 | `walks` | list | ended runs whose records are on their way out, with how far they are | empties itself |

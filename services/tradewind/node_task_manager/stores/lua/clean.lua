@@ -115,7 +115,7 @@ local function unlist_expired()
   end
 end
 
--- Goes on through the oldest of all node tasks; returns the place to go on at, 0 when those that are old enough are through.
+-- Goes on through the oldest of all node tasks; returns the place to go on at, nil when those that are old enough are through.
 local function look_through_list(from)
   local list, gone, count = base .. 'node_tasks_list', {}, math.min(budget, LOOKS)
   if count <= 0 then return from end
@@ -131,10 +131,10 @@ local function look_through_list(from)
   end
   in_pieces('ZREM', list, gone)
   removed.entries = removed.entries + #gone
-  return through and 0 or from
+  if not through then return from end
 end
 
-local waits, place, more = false, 0, false
+local waits, place, more = false, nil, false
 local function clean()
   waits = #call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, 1) > 0
   if waits then return end
@@ -143,7 +143,7 @@ local function clean()
   walk()
   unlist_expired()
   if args.place then place = look_through_list(args.place) end
-  more = place > 0 or budget <= 0 or call('EXISTS', base .. 'walks') == 1
+  more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1
     or #call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
   for what, count in pairs(removed) do
     if count > 0 then call('HINCRBY', base .. 'queue:cleaned', what, count) end

@@ -27,7 +27,9 @@ if current and args.session ~= 0 and args.named then
   for _, id in ipairs(args.named) do named[id] = true end
   for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do
     local record = not named[id] and task(id)
-    if record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
+    if record == false and not named[id] then
+      take('worker_tasks:' .. args.worker_id, id)
+    elseif record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
       and tonumber(more(record).started_at) + limits.unnamed <= time then
       local comp = component_of(record)
       if comp then

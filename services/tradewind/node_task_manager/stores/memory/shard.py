@@ -15,8 +15,8 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
-from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
+from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.records import Run
 
