@@ -61,6 +61,7 @@ class NodeTaskManager:
             stop_grace_ms=int(settings.node_task_manager_stop_grace_seconds * 1000),
             retries=settings.node_task_manager_retries_per_minute,
             retry_percent=settings.node_task_manager_retry_percent,
+            cleaner_lease_ms=int(3000 * settings.node_task_manager_clean_seconds),
             settle_ms=int(settings.node_task_manager_settle_seconds * 1000),
         )
         user = settings.store_user
@@ -76,8 +77,9 @@ class NodeTaskManager:
         self._config = FollowConfig(RedisConfigStore(client, self._keys), self._dispatchers, self._tell_of_config)
         self._watch = RunWatch()
         lease_s = limits.lease_ms / 1000
-        replica, pace = new_run_id(), settings.node_task_manager_clean_keys_per_second
-        cleaners = [Cleaner(shard.tasks, replica, pace) for shard in shards.values()]
+        replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
+        pace = settings.node_task_manager_clean_keys_per_second
+        cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
         self._loops = Loops(
             self._dispatchers,
             pool,

@@ -18,7 +18,6 @@ _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
 _OUTAGE_S = 2.0
 _LOOK_S = 5.0
-_CLEAN_S = 5.0
 _LEAVE_S = 1.0
 _PING_S = 5.0
 
@@ -55,7 +54,7 @@ class Loops:
         for dispatcher in self._dispatchers.values():
             self._begin(self._every(_REAP_S, _Reaper(dispatcher, self._pool, self._lease_s)))
         for cleaner in self._cleaners:
-            self._begin(self._every(_CLEAN_S, cleaner))
+            self._begin(self._every(cleaner.every_s, cleaner))
         self._begin(self._every(_LOOK_S, self._look))
         self._begin(self._every(_LOOK_S, self._load_config))
         self._begin(self._every(self._ping_s, self._ping))

@@ -36,6 +36,12 @@ class NodeTaskManagerSettings(CommonSettings):
         le=100,
         description="How many further attempts in a hundred begun a flow may have, where that is more.",
     )
+    node_task_manager_clean_seconds: float = Field(
+        5.0,
+        ge=0.2,
+        le=600,
+        description="How often is cleaned; another replica takes over from one that has not for three times so long.",
+    )
     node_task_manager_clean_keys_per_second: int = Field(
         20_000,
         ge=100,

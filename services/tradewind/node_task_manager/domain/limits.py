@@ -31,7 +31,7 @@ class Limits:
     settle_ms: int = 60_000
     """and those that ended less than this ago, whatever it says."""
     clean_keys: int = 500
-    cleaner_lease_ms: int = 30_000
+    cleaner_lease_ms: int = 15_000
     silent_ms: int = 60_000
     retries: int = 10
     """Further attempts that a flow may have within a minute at any rate,"""

@@ -16,7 +16,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `node_tasks_list` | zset | node tasks by creation | go with the record; swept from a day on |
 | `to_clean` | zset | `run:`, `worker:`, `dead_letters:` and a name, by when to look at it | empties itself |
 | `walks` | list | ended runs whose records are on their way out, with how far they are | empties itself |
-| `cleaner` | string | the replica that cleans | 30 s after its last step |
+| `cleaner` | string | the replica that cleans | 15 s after its last step |
 | `queue:cleaned` | hash | how much was removed | kept, one |
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |

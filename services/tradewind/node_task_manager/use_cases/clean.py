@@ -2,8 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from tradewind.node_task_manager.ports import NodeTaskStore
+
+Sleep = Callable[[float], Awaitable[Any]]
 
 _SWEEP_S = 3600.0
 """So often the list of all node tasks is looked through for those whose records are gone."""
@@ -12,12 +16,16 @@ _REST = 4
 
 
 class Cleaner:
-    """Cleans a shard when it leads: whoever was first does, until it leaves or dies."""
+    """Cleans a shard when it leads: whoever was first does, until it leaves or dies. To be called every `every_s`."""
 
-    def __init__(self, tasks: NodeTaskStore, name: str, keys_per_second: int) -> None:
+    def __init__(
+        self, tasks: NodeTaskStore, name: str, every_s: float, keys_per_second: int, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self.every_s = every_s
         self._tasks = tasks
         self._name = name
         self._keys_per_second = keys_per_second
+        self._sleep = sleep
         self._swept = -_SWEEP_S
 
     async def __call__(self) -> None:
@@ -31,7 +39,9 @@ class Cleaner:
                 break
             place = step.place
             took = time.monotonic() - began
-            await asyncio.sleep(max(step.keys / self._keys_per_second, took * _REST))
+            rest = max(step.keys / self._keys_per_second, took * _REST)
+            # Its lease must not lapse meanwhile.
+            await self._sleep(min(rest, self.every_s))
         if sweeping and step.leads and not step.waits:
             self._swept = time.monotonic()
 
