@@ -103,7 +103,8 @@ class World:
             more = await self.redis.claim()
             terminations += more.terminations
             partitions += more.partitions
-            todo, due_in = more.todo, more.due_in
+            # A claim for nobody says nothing of types that wait for their rate.
+            todo, due_in = more.todo, min((at for at in (due_in, more.due_in) if at >= 0), default=-1)
         drained = replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
         return replace(drained, todo=0, due_in=due_in)
 
