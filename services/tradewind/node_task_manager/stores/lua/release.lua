@@ -197,6 +197,7 @@ local function expire_run(comp)
     if part then later('expire', part, 0, 0) end
     for _, index in ipairs(part and part.maps and cmsgpack.unpack(part.maps) or {}) do later('expire_items', part, index, 0) end
   end
+  put('to_clean', 'run:' .. comp.run, time + limits.settle)
 end
 
 -- What a component's only sink has just emitted goes along with the event, when it is small.
