@@ -1,6 +1,6 @@
 """What the node task manager can be told."""
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from tradewind.server.settings import CommonSettings
 
@@ -36,6 +36,12 @@ class NodeTaskManagerSettings(CommonSettings):
         le=100,
         description="How many further attempts in a hundred begun a flow may have, where that is more.",
     )
+    cache_url: str | None = Field(
+        None,
+        description="A store for cached results alone, which may evict them, addressed as the store; that one if not set.",
+    )
+    cache_user: str | None = Field(None, description="ACL user to log in to that store as; overrides the URL's.")
+    cache_password: SecretStr | None = Field(None, description="Password of that user; overrides the URL's.")
     node_task_manager_stream_grace_seconds: float = Field(
         2.0, ge=0, le=60, description="How long a worker has to come back before what it held is given to others."
     )

@@ -24,37 +24,38 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_retry__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2tradewind/api/node_task_manager/v1/component.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a.tradewind/api/node_task_manager/v1/retry.proto\"\xe7\x03\n\x08PlanNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x03 \x01(\t\x12\x39\n\x06run_if\x18\x04 \x01(\x0e\x32).tradewind.api.node_task_manager.v1.RunIf\x12\x34\n\x11schedule_to_start\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0estart_to_close\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12>\n\x05retry\x18\x07 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.RetryPolicy\x12\x34\n\x11heartbeat_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08priority\x18\n \x01(\x05\x12\x44\n\x0b\x63oncurrency\x18\x0b \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.Concurrency\"X\n\x08PlanEdge\x12\x0e\n\x06source\x18\x01 \x01(\x05\x12\x15\n\rsource_handle\x18\x02 \x01(\t\x12\x0e\n\x06target\x18\x03 \x01(\x05\x12\x15\n\rtarget_handle\x18\x04 \x01(\t\"\xf0\x01\n\x04Plan\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12;\n\x05nodes\x18\x02 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.PlanNode\x12;\n\x05\x65\x64ges\x18\x03 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.PlanEdge\x12I\n\x0e\x66\x61ilure_policy\x18\x04 \x01(\x0e\x32\x31.tradewind.api.node_task_manager.v1.FailurePolicy\x12\x13\n\x0bmax_running\x18\n \x01(\x05\"@\n\x13\x43omponentSubmission\x12\x14\n\x0c\x63omponent_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\"\xe2\x02\n\rRunSubmission\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\r\n\x05\x63ycle\x18\x02 \x01(\x05\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12K\n\ncomponents\x18\x06 \x03(\x0b\x32\x37.tradewind.api.node_task_manager.v1.ComponentSubmission\x12\x13\n\x0binputs_json\x18\x07 \x01(\t\x12\x13\n\x0btraceparent\x18\x08 \x01(\t\x12,\n\x08\x64\x65\x61\x64line\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cplanned_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x62\x65gun_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xc2\x01\n\x0cSubmitResult\x12\x42\n\x07outcome\x18\x01 \x01(\x0e\x32\x31.tradewind.api.node_task_manager.v1.SubmitOutcome\x12\x15\n\runknown_plans\x18\x02 \x03(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12.\n\x0bretry_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0f\x65xisting_run_id\x18\x05 \x01(\t\"\xb1\x03\n\tComponent\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\r\n\x05\x63ycle\x18\x02 \x01(\x05\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\x14\n\x0c\x63omponent_id\x18\x05 \x01(\t\x12\x43\n\x06status\x18\x06 \x01(\x0e\x32\x33.tradewind.api.node_task_manager.v1.ComponentStatus\x12@\n\x06\x63ounts\x18\x07 \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.StatusCounts\x12\x12\n\nnode_count\x18\x08 \x01(\x05\x12\x17\n\x0fsinks_completed\x18\t \x01(\x05\x12:\n\x04stop\x18\n \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x30\n\x0csubmitted_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa0\x01\n\x11\x43omponentFinished\x12@\n\tcomponent\x18\x01 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.Component\x12\x0c\n\x04sink\x18\x02 \x01(\t\x12;\n\x07outputs\x18\x03 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Output\"\x98\x01\n\x05\x45vent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05shard\x18\x03 \x01(\x05\x12S\n\x12\x63omponent_finished\x18\x04 \x01(\x0b\x32\x35.tradewind.api.node_task_manager.v1.ComponentFinishedH\x00\x42\x06\n\x04kind*\xc8\x01\n\rSubmitOutcome\x12\x1e\n\x1aSUBMIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUBMIT_OUTCOME_ACCEPTED\x10\x01\x12\x1c\n\x18SUBMIT_OUTCOME_DUPLICATE\x10\x02\x12\x1f\n\x1bSUBMIT_OUTCOME_PLAN_UNKNOWN\x10\x03\x12\x1f\n\x1bSUBMIT_OUTCOME_RUN_CONFLICT\x10\x04\x12\x1a\n\x16SUBMIT_OUTCOME_REFUSED\x10\x05*\x8e\x01\n\x0f\x43omponentStatus\x12 \n\x1c\x43OMPONENT_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43OMPONENT_STATUS_STAGING\x10\x01\x12\x1c\n\x18\x43OMPONENT_STATUS_RUNNING\x10\x02\x12\x1d\n\x19\x43OMPONENT_STATUS_FINISHED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2tradewind/api/node_task_manager/v1/component.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a.tradewind/api/node_task_manager/v1/cache.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a.tradewind/api/node_task_manager/v1/retry.proto\"\xa4\x04\n\x08PlanNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x03 \x01(\t\x12\x39\n\x06run_if\x18\x04 \x01(\x0e\x32).tradewind.api.node_task_manager.v1.RunIf\x12\x34\n\x11schedule_to_start\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0estart_to_close\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12>\n\x05retry\x18\x07 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.RetryPolicy\x12\x34\n\x11heartbeat_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08priority\x18\n \x01(\x05\x12\x44\n\x0b\x63oncurrency\x18\x0b \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.Concurrency\x12;\n\x05\x63\x61\x63he\x18\x15 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.CacheUse\"X\n\x08PlanEdge\x12\x0e\n\x06source\x18\x01 \x01(\x05\x12\x15\n\rsource_handle\x18\x02 \x01(\t\x12\x0e\n\x06target\x18\x03 \x01(\x05\x12\x15\n\rtarget_handle\x18\x04 \x01(\t\"\xf0\x01\n\x04Plan\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12;\n\x05nodes\x18\x02 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.PlanNode\x12;\n\x05\x65\x64ges\x18\x03 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.PlanEdge\x12I\n\x0e\x66\x61ilure_policy\x18\x04 \x01(\x0e\x32\x31.tradewind.api.node_task_manager.v1.FailurePolicy\x12\x13\n\x0bmax_running\x18\n \x01(\x05\"@\n\x13\x43omponentSubmission\x12\x14\n\x0c\x63omponent_id\x18\x01 \x01(\t\x12\x13\n\x0bplan_digest\x18\x02 \x01(\t\"\xe2\x02\n\rRunSubmission\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\r\n\x05\x63ycle\x18\x02 \x01(\x05\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12K\n\ncomponents\x18\x06 \x03(\x0b\x32\x37.tradewind.api.node_task_manager.v1.ComponentSubmission\x12\x13\n\x0binputs_json\x18\x07 \x01(\t\x12\x13\n\x0btraceparent\x18\x08 \x01(\t\x12,\n\x08\x64\x65\x61\x64line\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cplanned_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x62\x65gun_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xc2\x01\n\x0cSubmitResult\x12\x42\n\x07outcome\x18\x01 \x01(\x0e\x32\x31.tradewind.api.node_task_manager.v1.SubmitOutcome\x12\x15\n\runknown_plans\x18\x02 \x03(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12.\n\x0bretry_delay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0f\x65xisting_run_id\x18\x05 \x01(\t\"\xb1\x03\n\tComponent\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\r\n\x05\x63ycle\x18\x02 \x01(\x05\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\x14\n\x0c\x63omponent_id\x18\x05 \x01(\t\x12\x43\n\x06status\x18\x06 \x01(\x0e\x32\x33.tradewind.api.node_task_manager.v1.ComponentStatus\x12@\n\x06\x63ounts\x18\x07 \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.StatusCounts\x12\x12\n\nnode_count\x18\x08 \x01(\x05\x12\x17\n\x0fsinks_completed\x18\t \x01(\x05\x12:\n\x04stop\x18\n \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x30\n\x0csubmitted_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa0\x01\n\x11\x43omponentFinished\x12@\n\tcomponent\x18\x01 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.Component\x12\x0c\n\x04sink\x18\x02 \x01(\t\x12;\n\x07outputs\x18\x03 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Output\"\x98\x01\n\x05\x45vent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05shard\x18\x03 \x01(\x05\x12S\n\x12\x63omponent_finished\x18\x04 \x01(\x0b\x32\x35.tradewind.api.node_task_manager.v1.ComponentFinishedH\x00\x42\x06\n\x04kind*\xc8\x01\n\rSubmitOutcome\x12\x1e\n\x1aSUBMIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUBMIT_OUTCOME_ACCEPTED\x10\x01\x12\x1c\n\x18SUBMIT_OUTCOME_DUPLICATE\x10\x02\x12\x1f\n\x1bSUBMIT_OUTCOME_PLAN_UNKNOWN\x10\x03\x12\x1f\n\x1bSUBMIT_OUTCOME_RUN_CONFLICT\x10\x04\x12\x1a\n\x16SUBMIT_OUTCOME_REFUSED\x10\x05*\x8e\x01\n\x0f\x43omponentStatus\x12 \n\x1c\x43OMPONENT_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43OMPONENT_STATUS_STAGING\x10\x01\x12\x1c\n\x18\x43OMPONENT_STATUS_RUNNING\x10\x02\x12\x1d\n\x19\x43OMPONENT_STATUS_FINISHED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.node_task_manager.v1.component_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBMITOUTCOME']._serialized_start=2453
-  _globals['_SUBMITOUTCOME']._serialized_end=2653
-  _globals['_COMPONENTSTATUS']._serialized_start=2656
-  _globals['_COMPONENTSTATUS']._serialized_end=2798
-  _globals['_PLANNODE']._serialized_start=256
-  _globals['_PLANNODE']._serialized_end=743
-  _globals['_PLANEDGE']._serialized_start=745
-  _globals['_PLANEDGE']._serialized_end=833
-  _globals['_PLAN']._serialized_start=836
-  _globals['_PLAN']._serialized_end=1076
-  _globals['_COMPONENTSUBMISSION']._serialized_start=1078
-  _globals['_COMPONENTSUBMISSION']._serialized_end=1142
-  _globals['_RUNSUBMISSION']._serialized_start=1145
-  _globals['_RUNSUBMISSION']._serialized_end=1499
-  _globals['_SUBMITRESULT']._serialized_start=1502
-  _globals['_SUBMITRESULT']._serialized_end=1696
-  _globals['_COMPONENT']._serialized_start=1699
-  _globals['_COMPONENT']._serialized_end=2132
-  _globals['_COMPONENTFINISHED']._serialized_start=2135
-  _globals['_COMPONENTFINISHED']._serialized_end=2295
-  _globals['_EVENT']._serialized_start=2298
-  _globals['_EVENT']._serialized_end=2450
+  _globals['_SUBMITOUTCOME']._serialized_start=2562
+  _globals['_SUBMITOUTCOME']._serialized_end=2762
+  _globals['_COMPONENTSTATUS']._serialized_start=2765
+  _globals['_COMPONENTSTATUS']._serialized_end=2907
+  _globals['_PLANNODE']._serialized_start=304
+  _globals['_PLANNODE']._serialized_end=852
+  _globals['_PLANEDGE']._serialized_start=854
+  _globals['_PLANEDGE']._serialized_end=942
+  _globals['_PLAN']._serialized_start=945
+  _globals['_PLAN']._serialized_end=1185
+  _globals['_COMPONENTSUBMISSION']._serialized_start=1187
+  _globals['_COMPONENTSUBMISSION']._serialized_end=1251
+  _globals['_RUNSUBMISSION']._serialized_start=1254
+  _globals['_RUNSUBMISSION']._serialized_end=1608
+  _globals['_SUBMITRESULT']._serialized_start=1611
+  _globals['_SUBMITRESULT']._serialized_end=1805
+  _globals['_COMPONENT']._serialized_start=1808
+  _globals['_COMPONENT']._serialized_end=2241
+  _globals['_COMPONENTFINISHED']._serialized_start=2244
+  _globals['_COMPONENTFINISHED']._serialized_end=2404
+  _globals['_EVENT']._serialized_start=2407
+  _globals['_EVENT']._serialized_end=2559
 # @@protoc_insertion_point(module_scope)

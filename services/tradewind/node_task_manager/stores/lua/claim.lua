@@ -116,7 +116,11 @@ local function assign(record, comp, vacancy)
   set(record, 'worker_id', vacancy.worker_id)
   set(record, 'started_at', stamp)
   if close_at > 0 or attempt > 1 then note(record, 'close_at', close_at) end
-  if attempt > 1 then note(record, 'progress', 0) end
+  if attempt > 1 then
+    note(record, 'progress', 0)
+    note(record, 'message', '')
+    note(record, 'step', '')
+  end
   if entry.retry then count_attempt(comp) end
   put('inflight', record.id, deadline)
   put('worker_tasks:' .. vacancy.worker_id, record.id, deadline)

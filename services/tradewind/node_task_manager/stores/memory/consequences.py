@@ -428,6 +428,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
             worker_id=worker_id,
             started_at=now,
             progress=0,
+            message="",
+            step="",
         )
         task = self._take_slots(task)
         self._tasks[task.task_id] = task
