@@ -221,7 +221,14 @@ class Worker:
             tracer=NodeTracer.configured(),
             grace=self._grace,
         )
-        stream = WorkStream(NodeTaskManagerServiceStub(channel), self._identity, executor, outbox)
+        offers = [node.offer() for node in self._nodes.values()]
+        stream = WorkStream(
+            NodeTaskManagerServiceStub(channel),
+            self._identity,
+            executor,
+            outbox,
+            [node.offer() for node in self._nodes.values()],
+        )
         registration = Registration(
             RegistryServiceStub(registry_channel),
             self._identity,

@@ -38,7 +38,7 @@ class NodeTaskManagerSettings(CommonSettings):
     )
     cache_url: str | None = Field(
         None,
-        description="A store for cached results alone, which may evict them, addressed as the store; that one if not set.",
+        description="A store for cached results alone, which may evict them; where not set, they go to the store.",
     )
     cache_user: str | None = Field(None, description="ACL user to log in to that store as; overrides the URL's.")
     cache_password: SecretStr | None = Field(None, description="Password of that user; overrides the URL's.")

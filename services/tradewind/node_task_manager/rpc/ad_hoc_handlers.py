@@ -158,7 +158,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         return pb2.ListTaskLogsResponse(logs=[mapping.log_line(line) for line in lines])
 
     async def _uploaded(self, messages: AsyncIterator[pb2.SubmitBatchRequest]) -> tuple[pb2.BatchHead, list[str]]:
-        """Read the parts of a batch. Raises InvalidInput, as soon as there is a fault, with all that are known by then."""
+        """Read the parts of a batch. Raises InvalidInput, as soon as there is a fault, with all known by then."""
         head: pb2.BatchHead | None = None
         parameters: list[str] = []
         size = 0
@@ -190,17 +190,8 @@ def _why(request: pb2.CancelTaskRequest | pb2.CancelBatchRequest) -> tuple[str, 
 def _face(seen: Seen) -> object:
     """What of a task is worth telling; not its lease."""
     task = seen.task
-    return (
-        task.status,
-        task.reason,
-        seen.waits,
-        task.attempt,
-        task.worker_id,
-        task.progress,
-        task.message,
-        task.step,
-        task.stop,
-    )
+    said = task.progress, task.message, task.step
+    return task.status, task.reason, seen.waits, task.attempt, task.worker_id, said, task.stop
 
 
 def _batch_face(component: Component) -> object:

@@ -16,6 +16,7 @@ _MOST_ENTRIES = 1_000_000
 _LONGEST_KEY = 256
 _LONGEST_VERSION = 128
 _SHORTEST_MS, _LONGEST_MS = 1000, 366 * 24 * 3600 * 1000
+_COMMON = CacheSettings()
 _SCOPES = {
     cache_pb2.CACHE_SCOPE_UNSPECIFIED: CacheScope.USER,
     cache_pb2.CACHE_SCOPE_USER: CacheScope.USER,
@@ -85,7 +86,7 @@ def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[V
 
 def cache_settings(message: cache_pb2.CacheSettings) -> CacheSettings:
     """Parse how a cache is set up."""
-    return CacheSettings(_ms(message.ttl) / 1000, message.max_entries or CacheSettings.max_entries)
+    return CacheSettings(_ms(message.ttl) / 1000, message.max_entries or _COMMON.max_entries)
 
 
 def settings_message(settings: CacheSettings) -> cache_pb2.CacheSettings:

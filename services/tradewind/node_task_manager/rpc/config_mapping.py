@@ -48,7 +48,7 @@ def update(request: config_pb2.UpdateConfigRequest) -> tuple[SystemConfig, tuple
         user_weights=dict(message.user_weights),
         rates={name: Rate.parse(text) for name, text in message.rates.items()},
         enable_cache=message.enable_cache if message.HasField("enable_cache") else True,
-        cache_ttl=milliseconds(message.cache_ttl) / 1000 if message.HasField("cache_ttl") else SystemConfig.cache_ttl,
+        cache_ttl=milliseconds(message.cache_ttl) / 1000 if message.HasField("cache_ttl") else SystemConfig().cache_ttl,
         caches={name: cache_mapping.cache_settings(each) for name, each in message.caches.items()},
     )
     return given, tuple(request.update_mask.paths) or FIELDS, int(request.etag[1:]) if request.etag else None

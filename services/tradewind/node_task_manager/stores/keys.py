@@ -16,7 +16,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
-| `delayed` | zset | failed node tasks, and those that wait for a cached result, by when they may begin | empties itself |
+| `delayed` | zset | failed node tasks, and those that wait for a result, by when they may begin | empties itself |
 | `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |
 | `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
 | `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |
@@ -47,7 +47,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `cache_index:<name>` | zset | results by their end | as the last of them |
 | `cache_generation:<name>` | string | results of another one do not count | 400 d after the last use |
 | `cache_stats` | hash | what became of look-ups, by cache; first shard only | kept, one |
-| `wake` | channel | a type has ready node tasks, a partition events, a worker a stop; a run, a result or the config has changed | |
+| `wake` | channel | a type has ready tasks, a partition events, a worker a stop; a run, result, config changed | |
 
 Keys of caches, `cache_stats` excepted, are in the store of the caches, where that is another one. There any of them may
 vanish at any time: then a result is worked out again.
