@@ -7,7 +7,7 @@ import typer
 
 from tradewind.cli.failures import WRONG_INPUT, fail
 from tradewind.cli.parameters import Output
-from tradewind.cli.screen import Format, Screen, length
+from tradewind.cli.screen import Format, Screen
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _MAPS: dict[str, type[int] | type[float] | type[str]] = {
 }
 _LENGTHS = ("cache_ttl",)
 _CACHES = "caches"
+_UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
 
 
 @app.command()
@@ -100,7 +101,12 @@ def _number(setting: str, text: str, kind: type[int] | type[float] | type[str]) 
 
 
 def _length(time: timedelta) -> str:
-    return length(time.total_seconds())
+    """As it is to be written: 90s, 1h."""
+    for unit, size in _UNITS.items():
+        count, rest = divmod(time, size)
+        if not rest:
+            return f"{count}{unit}"
+    return f"{time / timedelta(milliseconds=1):.0f}ms"
 
 
 def _truth(setting: str, text: str) -> bool:

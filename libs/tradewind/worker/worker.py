@@ -227,7 +227,7 @@ class Worker:
             self._identity,
             executor,
             outbox,
-            [node.offer() for node in self._nodes.values()],
+            offers,
         )
         registration = Registration(
             RegistryServiceStub(registry_channel),

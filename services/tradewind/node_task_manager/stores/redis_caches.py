@@ -36,7 +36,8 @@ class RedisCacheStore:
 
     async def keep(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
         args = {"now": self._clock(), "token": token, "generation": generation, "flight_ms": flight_ms}
-        return await _KEEP(self._client, [self._keys_of(entry).cache_flight(entry)], args)
+        keys = self._keys_of(entry)
+        return await _KEEP(self._client, [keys.cache_flight(entry), keys.cache_generation(entry.cache)], args)
 
     async def fill(
         self, entry: Entry, token: str, generation: str, result: str, ttl_ms: int, max_entries: int

@@ -81,17 +81,20 @@ class ResultCaches:
         hasten: Callable[[int, Sequence[str]], Awaitable[Sequence[str]]],
         publish: Callable[[str], Awaitable[Any]],
         flight_ms: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self.count = count
         self._config = config
         self._pool = pool
         self._publish = publish
+        self._clock = clock
         self._flight_ms = flight_ms
         self.waiters = CacheWaiters(hasten)
         self._breaker = Breaker()
         self._flights: dict[str, _Flight] = {}
         self._unknown: set[str] = set()
+        self._lingering: list[_Flight] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def use_of(self, ready: Ready, offers: Mapping[str, Offer]) -> CacheUse | None:
@@ -152,7 +155,7 @@ class ResultCaches:
     def _begin(
         self, entry: Entry, token: str, found: CacheLook, ttl_ms: int, most: int, holder: ConnectedWorker | None
     ) -> None:
-        until = time.monotonic() + self._flight_ms / 1000
+        until = self._clock() + self._flight_ms / 1000
         self._flights[token] = _Flight(entry, token, found.generation, ttl_ms, most, holder, until)
 
     def ending(self, nonces: Sequence[str]) -> None:
@@ -182,8 +185,9 @@ class ResultCaches:
                 self._spawn(self._keep(flight))
 
     async def tend(self) -> None:
-        """Renew the flights of attempts that go on, end those of others; store what was counted."""
-        now = time.monotonic()
+        """Renew the flights of attempts that go on, end those of others and those that could not be ended before; store
+        what was counted."""
+        now = self._clock()
         for nonce, flight in list(self._flights.items()):
             if now >= flight.until:
                 del self._flights[nonce]
@@ -192,7 +196,12 @@ class ResultCaches:
                     self.dropped(nonce)
                 elif flight.until - now < self._flight_ms / 1500:
                     await self._keep(flight)
-        self.waiters.tidy(now)
+        if self._lingering and not self._breaker.is_open:
+            lingering, self._lingering = self._lingering, []
+            for flight in lingering:
+                if now < flight.until:
+                    await self._settle(flight, None)
+        self.waiters.tidy(time.monotonic())
         await self.count.flush()
 
     def tell(self, message: str) -> None:
@@ -226,7 +235,7 @@ class ResultCaches:
             self._failed(error)
             return
         if kept:
-            flight.until = time.monotonic() + self._flight_ms / 1000
+            flight.until = self._clock() + self._flight_ms / 1000
         else:
             self._flights.pop(flight.token, None)
 
@@ -254,6 +263,8 @@ class ResultCaches:
                     self.count.count(cache, "fills", int(filled))
                     self.count.count(cache, "evicted", evicted)
         except Exception as error:
+            # Else all who wait for it would have to wait for its end.
+            self._lingering.append(flight)
             self._failed(error)
         await self.waiters.tell(flight.entry, filled=filled)
         try:

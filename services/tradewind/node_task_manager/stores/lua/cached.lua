@@ -21,6 +21,12 @@ local function standing(key, generation)
   if found and found[1] == generation and found[2] > time then return found end
 end
 
+-- Whether the caller works out the result, and the cache was not cleared since it began.
+local function works(flight_key, generation_key)
+  local flight = standing(flight_key, args.generation)
+  return flight and flight[3] == args.token and call('GET', generation_key) == args.generation
+end
+
 local function store(key, generation, ms, value)
   call('SET', key, cmsgpack.pack({generation, time + ms, value}), 'PX', ms)
 end

@@ -4,10 +4,7 @@
 -- Returns {whether it was put in, how many gave way}.
 --!include cached
 local AT_ONCE = 100
-local flight = standing(KEYS[2], args.generation)
-if call('GET', KEYS[3]) ~= args.generation or not flight or flight[3] ~= args.token then
-  return cmsgpack.pack({false, 0})
-end
+if not works(KEYS[2], KEYS[3]) then return cmsgpack.pack({false, 0}) end
 store(KEYS[1], args.generation, args.ttl_ms, args.result)
 call('DEL', KEYS[2])
 local ended = call('ZRANGEBYSCORE', KEYS[4], '-inf', time, 'LIMIT', 0, AT_ONCE)
