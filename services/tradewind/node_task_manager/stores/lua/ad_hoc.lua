@@ -1,4 +1,5 @@
 --!include records
+--!level
 -- Runs outside any flow, ad-hoc tasks and batches: counting what runs of them, telling who watches, listing by user.
 local NO_PARTITION, TOLD_MS = -1, 100
 local running, touched = {}, {}
