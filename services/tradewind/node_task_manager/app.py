@@ -49,6 +49,8 @@ from tradewind.server.redis.client import Client, connect, require_reachable, re
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.streams import OpenStreams
 
+_CACHE_PATIENCE_S, _STORE_PATIENCE_S = 2.0, 10.0
+
 
 class NodeTaskManager:
     """The service, to be bound to a server."""
@@ -60,6 +62,7 @@ class NodeTaskManager:
     def __init__(self, settings: NodeTaskManagerSettings) -> None:
         limits = Limits(
             lease_ms=int(settings.node_task_manager_lease_seconds * 1000),
+            retention_ms=int(settings.node_task_manager_result_seconds * 1000),
             stop_grace_ms=int(settings.node_task_manager_stop_grace_seconds * 1000),
             retries=settings.node_task_manager_retries_per_minute,
             retry_percent=settings.node_task_manager_retry_percent,
@@ -71,10 +74,19 @@ class NodeTaskManager:
         shards = {at: _shard(at, client, keys, limits) for at, keys in self._keys.items()}
         plans, pool = PlanCache(), WorkerPool()
         self._cache_client = _cache_client(settings) or client
+        # Without the store itself nothing goes on anyway.
+        patience_s = _CACHE_PATIENCE_S if settings.cache_url else _STORE_PATIENCE_S
         cache_store = RedisCacheStore(self._cache_client, self._keys, ScriptTime())
         count_caches = CountCaches(cache_store, RedisCacheStatistics(client, self._keys[0]), self._standing)
         caches = self._caches = ResultCaches(
-            cache_store, count_caches, self._standing, pool, self._hasten, self._tell_of_result, limits.lease_ms
+            cache_store,
+            count_caches,
+            self._standing,
+            pool,
+            self._hasten,
+            self._tell_of_result,
+            limits.lease_ms,
+            patience_s,
         )
         self._feed = EventFeed(shards, self._took)
         self._dispatchers = {

@@ -24,6 +24,9 @@ class NodeTaskManagerSettings(CommonSettings):
     node_task_manager_stop_grace_seconds: float = Field(
         10.0, ge=0.1, le=600, description="How long a node has to end after a stop before it is closed without it."
     )
+    node_task_manager_result_seconds: float = Field(
+        86400.0, ge=60, le=31_622_400, description="How long results are kept after their task, batch or run has ended."
+    )
     node_task_manager_retries_per_minute: int = Field(
         10,
         ge=0,

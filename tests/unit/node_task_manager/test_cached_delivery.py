@@ -17,7 +17,6 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.work import OutcomeKind
 from tradewind.node_task_manager.ports import CacheLook
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
-from tradewind.node_task_manager.use_cases import caches as caches_module
 from tradewind.node_task_manager.use_cases.breaker import Breaker
 from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -266,7 +265,7 @@ async def test_a_result_that_could_not_be_put_in_holds_nobody_up(bench: CachingB
 async def test_a_cache_that_does_not_answer_delays_no_more_than_a_moment(
     bench: CachingBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caches_module, "_LOOK_S", 0.01)
+    bench.caches._patience_s = 0.01
 
     async def hangs(*_args: object) -> CacheLook:
         await asyncio.Event().wait()

@@ -27,8 +27,6 @@ from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer
 from tradewind.server.ending import end_tasks
 
 _log = structlog.get_logger(__name__)
-_LOOK_S = 0.5
-_FILL_S = 2.0
 _LONGEST_WAIT_MS = 10_000
 """How long a node task waits before it looks again, in case nobody told that the result is there."""
 _BIG = 64 * 1024
@@ -69,7 +67,7 @@ class ResultCaches:
     """The caches as this process uses them.
 
     `hasten(shard, task_ids)` makes postponed node tasks ready and returns which of them are; `publish(message)` tells
-    other replicas.
+    other replicas. The store has `patience_s` to answer.
     """
 
     def __init__(
@@ -81,6 +79,7 @@ class ResultCaches:
         hasten: Callable[[int, Sequence[str]], Awaitable[Sequence[str]]],
         publish: Callable[[str], Awaitable[Any]],
         flight_ms: int,
+        patience_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -88,6 +87,7 @@ class ResultCaches:
         self._config = config
         self._pool = pool
         self._publish = publish
+        self._patience_s = patience_s
         self._clock = clock
         self._flight_ms = flight_ms
         self.waiters = CacheWaiters(hasten)
@@ -133,7 +133,7 @@ class ResultCaches:
             entry = name_of(ready, use, version)
         token = given.nonce
         try:
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(self._patience_s):
                 found = await self._store.look(entry, token, self._flight_ms)
             outputs = msgspec.json.decode(found.result, type=Outputs) if found.result else None
         except Exception as error:
@@ -229,7 +229,7 @@ class ResultCaches:
 
     async def _keep(self, flight: _Flight) -> None:
         try:
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(self._patience_s):
                 kept = await self._store.keep(flight.entry, flight.token, flight.generation, self._flight_ms)
         except Exception as error:
             self._failed(error)
@@ -244,7 +244,7 @@ class ResultCaches:
         cache = flight.entry.cache
         filled = False
         try:
-            async with asyncio.timeout(_FILL_S):
+            async with asyncio.timeout(self._patience_s):
                 if outputs is not None and _size(outputs) > MAX_BYTES:
                     self.count.count(cache, "oversize")
                     outputs = None
