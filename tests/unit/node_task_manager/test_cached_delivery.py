@@ -68,12 +68,10 @@ class CachingBench(Bench):
             self._hasten,
             self._tell,
             FLIGHT_MS,
+            10.0,
             lambda: bench.clock() / 1000,
         )
         return self.caches
-
-    def _seconds(self) -> float:
-        return self.clock() / 1000
 
     async def _hasten(self, shard: int, task_ids: Any) -> Any:
         dispatcher = self.dispatchers[shard]
