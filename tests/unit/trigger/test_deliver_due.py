@@ -100,9 +100,9 @@ def ids(parcel: Parcel) -> list[str]:
 
 
 async def test_it_sleeps_until_the_earliest_is_due_by_the_stores_own_clock(scene: Scene) -> None:
+    begun = asyncio.get_running_loop().time()
     await scene.save("later", HOUR)
     await scene.save("sooner", 120)
-    begun = asyncio.get_running_loop().time()
 
     parcel = await scene.next()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.work import Held, Vacancy
@@ -36,6 +36,9 @@ class ConnectedWorker:
     promised: int = 0
     offers: Mapping[str, Offer] = field(default_factory=dict)
     unanswered_pings: int = 0
+
+    called: ClassVar[bool] = False
+    """Whether it is called, and renews its leases and reports by calls of its own."""
 
     @property
     def room(self) -> int:
@@ -133,7 +136,9 @@ class WorkerPool:
             node_types, kind = next(iter(self._kinds.items()))
             worker = next(iter(kind))
             room = worker.room
-            offers.append((worker, Vacancy(worker.worker_id, worker.sessions[shard], room, node_types)))
+            offers.append(
+                (worker, Vacancy(worker.worker_id, worker.sessions[shard], room, node_types, worker.capacity))
+            )
             worker.promised += room
             types += len(node_types)
             self._leave_line(worker)
