@@ -351,6 +351,8 @@ class World:
         assert of_memory.removed == removed
         assert sorted(t.task_id for t in of_memory.effects.terminations) == sorted(t.task_id for t in terminations)
         self.runs = {name: run for name, run in self.runs.items() if run.run.flow_id != flow}
+        # A flow of this name has a budget of its own from now on.
+        self.granted = [(at, whose) for at, whose in self.granted if whose != flow]
         self.clock.advance(1)
 
     async def configure(self) -> None:
