@@ -100,7 +100,8 @@ class World:
             more = await self.redis.claim()
             terminations += more.terminations
             partitions += more.partitions
-            todo, due_in = more.todo, more.due_in
+            # What only a claim with vacancies looks for, a rate that lets the next one begin, was told before.
+            todo, due_in = more.todo, min((due for due in (due_in, more.due_in) if due >= 0), default=-1)
         drained = replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
         return replace(drained, todo=0, due_in=due_in)
 
