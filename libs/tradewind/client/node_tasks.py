@@ -150,6 +150,10 @@ class NodeTaskRecord:
     history: tuple[PastAttempt, ...] = ()
     items: ItemCounts | None = None
     item: int | None = None
+    current_step: str = ""
+    """What the node said it is doing."""
+    cached_in: str = ""
+    """The cache that its outputs came from, empty when it ran."""
 
     @property
     def config(self) -> Any:
@@ -197,6 +201,8 @@ def node_task_from(message: node_task_pb2.NodeTask) -> NodeTaskRecord:
         ),
         items=_items(message.items) if message.HasField("items") else None,
         item=message.item if message.HasField("item") else None,
+        current_step=message.current_step,
+        cached_in=message.cached_in,
     )
 
 

@@ -28,6 +28,7 @@ from tradewind.node_task_manager.domain.plan import (
     RunIf,
 )
 from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
+from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
@@ -108,6 +109,7 @@ def _plan_node(node: component_pb2.PlanNode) -> PlanNode:
         total_ms=milliseconds(node.total_timeout),
         priority=node.priority,
         concurrency=_concurrency(node.concurrency) if node.HasField("concurrency") else None,
+        cache=cache_use(node.cache),
         fan_out=fan_out(node),
     )
 
@@ -234,6 +236,8 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         worker_id=task.worker_id,
         progress=items.ended * 100 // items.total if items else task.progress,
         message=_items_words(items) if items else task.message,
+        current_step=task.step,
+        cached_in=task.cached,
         registered_at=timestamp(task.registered_at),
         ready_at=timestamp(task.ready_at),
         started_at=timestamp(task.started_at),
@@ -246,7 +250,7 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         stop=stop_mark(task.stop),
         failures=task.failures,
         max_attempts=node.retry.attempts if node.retry else 1,
-        retry_at=timestamp(task.retry_at) if task.failures else None,
+        retry_at=timestamp(task.retry_at) if task.failures and not _postponed(task) else None,
         last_error=None if failed else task_error(task.error),
         history=[_past_attempt(each) for each in task.history] if config or history else (),
         items=item_counts(items),
@@ -268,8 +272,14 @@ def _past_attempt(past: PastAttempt) -> node_task_pb2.PastAttempt:
     )
 
 
+def _postponed(task: NodeTask) -> bool:
+    return 0 < task.retry_at == task.postponed
+
+
 def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
-    """What a node task waits for between attempts, and a mapped one before its items, "" when it does not."""
+    """What a node task waits for: its next attempt, another one's outputs, its items; "" when for none of these."""
+    if _postponed(task):
+        return "another node task does the same work; its outputs, once cached, are the outputs of this one"
     if node.fan_out is not None and name.item < 0 and task.status is NodeTaskStatus.PENDING:
         return f'its list, at "{node.fan_out.handle}", is being split into items'
     if not task.retry_at or task.error is None or node.retry is None:
