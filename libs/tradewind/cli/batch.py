@@ -7,13 +7,17 @@ import typer
 from tradewind.cli.failures import FAILED, fail
 from tradewind.cli.parameters import (
     Attempts,
+    ConcurrencyText,
     NodeTypeName,
     Output,
     Priority,
+    RateText,
     RequestId,
     RequireWorker,
     chosen_statuses,
+    concurrency_of,
     first,
+    rate_of,
 )
 from tradewind.cli.screen import STYLES, Format, length
 from tradewind.cli.session import Session, asynchronous
@@ -39,6 +43,8 @@ async def submit(
     require_worker: RequireWorker = False,
     attempts: Attempts = 1,
     priority: Priority = 0,
+    concurrency: ConcurrencyText = None,
+    rate: RateText = None,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -57,6 +63,8 @@ async def submit(
             require_worker=require_worker,
             retry=Retry(attempts) if attempts > 1 else None,
             priority=priority,
+            concurrency=concurrency_of(concurrency),
+            rate=rate_of(rate),
             request_id=request_id,
         )
         for warning in handle.warnings if output is Format.TEXT else ():

@@ -7,16 +7,20 @@ import typer
 from tradewind.cli.failures import FAILED, fail
 from tradewind.cli.parameters import (
     Attempts,
+    ConcurrencyText,
     NodeTypeName,
     Output,
     Params,
     ParamsJson,
     Priority,
+    RateText,
     RequestId,
     RequireWorker,
     chosen_statuses,
+    concurrency_of,
     first,
     inputs_of,
+    rate_of,
 )
 from tradewind.cli.screen import STYLES, Format
 from tradewind.cli.session import Session, asynchronous
@@ -42,6 +46,8 @@ async def submit(
     require_worker: RequireWorker = False,
     attempts: Attempts = 1,
     priority: Priority = 0,
+    concurrency: ConcurrencyText = None,
+    rate: RateText = None,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -61,6 +67,8 @@ async def submit(
             require_worker=require_worker,
             retry=Retry(attempts) if attempts > 1 else None,
             priority=priority,
+            concurrency=concurrency_of(concurrency),
+            rate=rate_of(rate),
             request_id=request_id,
         )
         for warning in handle.warnings if output is Format.TEXT else ():

@@ -1,8 +1,8 @@
 """The asynchronous client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -136,16 +136,25 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         request_id: str | None = None,
     ) -> TaskHandle:
         """Run one node by itself; `await handle.result()` waits for what it emits.
 
-        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry` and `priority` are those of
-        such a node, but that it waits for a worker as long as it takes unless they say else.
+        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`
+        and `rate` are those of such a node, but that it waits for a worker as long as it takes unless they say else.
         Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
         `require_worker` NotFound when no live worker offers the node type; without, the handle has a warning.
         """
-        options = options_of(require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority)
+        options = options_of(
+            require_worker=require_worker,
+            timeouts=timeouts,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+        )
         answer = await self._submit_task(node_type, parameters, request_id, options)
         task = node_task_from(answer.task)
         return TaskHandle(self, task.node_task_id, record=task, warnings=tuple(answer.warnings))
@@ -159,6 +168,8 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         request_id: str | None = None,
     ) -> BatchHandle:
         """Run one node type once with each of `parameters`, 1 to 10 000 of them, 8 MiB in all; all or nothing.
@@ -166,7 +177,14 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         `await handle.result()` waits for what they emit, in order. Options and errors are those of submit_task, for
         each item.
         """
-        options = options_of(require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority)
+        options = options_of(
+            require_worker=require_worker,
+            timeouts=timeouts,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+        )
         answer = await self._submit_batch(node_type, parameters, request_id, options)
         batch = batch_from(answer.batch)
         return BatchHandle(self, batch.batch_id, record=batch, warnings=tuple(answer.warnings))

@@ -1,6 +1,6 @@
 """The client for code without an event loop: the asynchronous one, with waiting."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -284,6 +284,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         request_id: str | None = None,
     ) -> SyncTaskHandle:
         """Run one node by itself, as Client.submit_task; `.result()` waits for what it emits."""
@@ -294,6 +296,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             request_id=request_id,
         )
         return SyncTaskHandle(self._loop.wait(submitted), self._loop)
@@ -307,6 +311,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         request_id: str | None = None,
     ) -> SyncBatchHandle:
         """Run one node type with each of `parameters`, as Client.submit_batch; `.result()` waits for what they emit."""
@@ -317,6 +323,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             request_id=request_id,
         )
         return SyncBatchHandle(self._loop.wait(submitted), self._loop)

@@ -1,20 +1,29 @@
 """How an ad-hoc task, or every item of a batch, is carried out."""
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, retry_pb2
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Retry, Timeouts
+from tradewind.flow.spec import concurrency_of, key_rate_of
 
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def options_of(
-    *, require_worker: bool, timeouts: Timeouts | None, retry: Retry | None, priority: int
+    *,
+    require_worker: bool,
+    timeouts: Timeouts | None,
+    retry: Retry | None,
+    priority: int,
+    concurrency: Mapping[str, Any] | None,
+    rate: Mapping[str, Any] | None,
 ) -> batch_pb2.TaskOptions:
     """Return the options as they travel; None leaves it to the server. Raises ValueError for what is no time."""
     given = timeouts or Timeouts()
@@ -26,6 +35,8 @@ def options_of(
         require_worker=require_worker,
         retry=None if retry is None else _retry(retry),
         priority=priority,
+        concurrency=None if concurrency is None else concurrency_of(concurrency),
+        rate=None if rate is None else key_rate_of(rate),
     )
 
 

@@ -100,6 +100,7 @@ class Flow:
         retry: Retry | None = None,
         priority: int | None = None,
         concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
     ) -> Node:
         """Add a node and return it, to be joined to others.
 
@@ -107,7 +108,8 @@ class Flow:
         worker, `timeout` one attempt, `timeouts` has further limits; `retry` says how often it may be tried. Of ready
         nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
         `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
-        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. Raises FlowError when the id is
+        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. `rate` bounds how many begin in a
+        time under a key, such as {"key": "acct-7", "limit": "100/m", "cost": 2}. Raises FlowError when the id is
         taken or the config is no JSON.
         """
         path = f"nodes[{len(self._nodes)}]"
@@ -129,6 +131,8 @@ class Flow:
             weather["priority"] = priority
         if concurrency is not None:
             weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
+        if rate is not None:
+            weather["rate"] = json_copy(rate, f"{path}.rate")
         self._nodes.append(weather)
         self._by_id[node_id] = node = self._node_of(weather)
         return node

@@ -11,7 +11,6 @@ from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
-from tradewind.node_task_manager.domain.rates import Rate
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.work import (
@@ -25,6 +24,7 @@ from tradewind.node_task_manager.domain.work import (
 )
 from tradewind.node_task_manager.ports import Line, Progress
 from tradewind.server.clock import ManualClock
+from tradewind.server.rates import KeyRate, Rate
 
 TYPES = ("t1", "t2")
 WORKERS = ("w1", "w2", "w3")
@@ -480,6 +480,7 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
             concurrency=Concurrency(rng.choice("kl"), rng.randint(1, 2), rng.choice(list(WhenFull)))
             if limits and rng.random() < 0.3
             else None,
+            rate=_random_rate(rng) if limits and rng.random() < 0.3 else None,
         )
         for at in range(count)
     )
@@ -491,6 +492,11 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
     )
     policy = rng.choices(list(FailurePolicy), (4, 2, 2))[0]
     return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)) if limits else 0)
+
+
+def _random_rate(rng: random.Random) -> KeyRate:
+    rate = Rate(rng.randint(1, 4), rng.choice((1_000, 60_000)))
+    return KeyRate(rng.choice("kl"), rate, rng.randint(1, rate.count))
 
 
 def _random_policy(rng: random.Random) -> RetryPolicy:

@@ -62,6 +62,7 @@ def test_every_option_has_its_place() -> None:
         timeout=0.5,
         priority=2,
         concurrency={"key": "k", "max": 1},
+        rate={"key": "k", "limit": "5/s"},
     )
     flow.node("b", "noop", retry=Retry(3, timedelta(seconds=5), factor=1.5, non_retryable=["ValueError"]))
     flow.node("c", "noop", timeouts=Timeouts(total=timedelta(hours=1), heartbeat="30s"))
@@ -83,6 +84,7 @@ def test_every_option_has_its_place() -> None:
                 "timeout": 0.5,
                 "priority": 2,
                 "concurrency": {"key": "k", "max": 1},
+                "rate": {"key": "k", "limit": "5/s"},
             },
             {
                 "id": "b",

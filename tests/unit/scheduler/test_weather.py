@@ -15,6 +15,7 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import analyze
 from tradewind.scheduler.domain.flow_definition import FlowDefinition, OverlapPolicy
 from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
+from tradewind.scheduler.domain.key_rate import KeyRate
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition, RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
 from tradewind.scheduler.domain.weather import definition_from_json, read_weather, read_weather_json
@@ -81,6 +82,7 @@ def test_every_field() -> None:
             node("b", run_if="any_succeeded", timeout=0),
             node("c", run_if="all_done", timeout="1m", priority=-5),
             node("d", concurrency={"key": "acct-7", "max": 1, "when_full": "drop_new"}),
+            node("e", rate={"key": "acct-7", "limit": "100/m", "cost": 2}),
         ],
         "edges": [edge("a", "b"), edge("a", "c")],
     }
@@ -98,6 +100,7 @@ def test_every_field() -> None:
         NodeDefinition("b", "feed", run_if=RunIf.ANY_SUCCEEDED, start_to_close_ms=0),
         NodeDefinition("c", "feed", run_if=RunIf.ALL_DONE, start_to_close_ms=60_000, priority=-5),
         NodeDefinition("d", "feed", concurrency=Concurrency("acct-7", 1, WhenFull.DROP_NEW)),
+        NodeDefinition("e", "feed", rate=KeyRate("acct-7", "100/m", 2)),
     )
     assert definition.to_weather() == {
         **weather,
@@ -107,6 +110,7 @@ def test_every_field() -> None:
             node("b", run_if="any_succeeded", timeout=0),
             node("c", run_if="all_done", timeout=60, priority=-5),
             node("d", concurrency={"key": "acct-7", "max": 1, "when_full": "drop_new"}),
+            node("e", rate={"key": "acct-7", "limit": "100/m", "cost": 2}),
         ],
     }
 

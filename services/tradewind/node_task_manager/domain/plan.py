@@ -6,6 +6,7 @@ from functools import cached_property
 
 from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.server.rates import KeyRate
 
 SCHEDULE_TO_START_MS = 5 * 60 * 1000
 START_TO_CLOSE_MS = 5 * 60 * 1000
@@ -57,6 +58,7 @@ class PlanNode:
     total_ms: int = 0
     priority: int = 0
     concurrency: Concurrency | None = None
+    rate: KeyRate | None = None
 
 
 @dataclass(frozen=True, slots=True)

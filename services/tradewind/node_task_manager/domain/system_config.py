@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from tradewind.node_task_manager.domain.rates import Rate
+from tradewind.server.rates import Rate
 
 
 @dataclass(frozen=True, slots=True)

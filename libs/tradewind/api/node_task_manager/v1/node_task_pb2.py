@@ -25,39 +25,41 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2tradewind/api/node_task_manager/v1/node_task.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"h\n\x0b\x43oncurrency\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0b\n\x03max\x18\x02 \x01(\x05\x12?\n\twhen_full\x18\x03 \x01(\x0e\x32,.tradewind.api.node_task_manager.v1.WhenFull\"e\n\rNodeTaskError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x11\n\ttraceback\x18\x04 \x01(\t\x12\x14\n\x0c\x66inal_reason\x18\x05 \x01(\t\",\n\x06Output\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nvalue_json\x18\x02 \x01(\t\"N\n\x08StopMark\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12&\n\x02\x61t\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xae\x08\n\x08NodeTask\x12\x14\n\x0cnode_task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x66low_id\x18\x02 \x01(\t\x12\r\n\x05\x63ycle\x18\x03 \x01(\x05\x12\x0b\n\x03run\x18\x04 \x01(\x05\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x14\n\x0c\x63omponent_id\x18\x06 \x01(\t\x12\x0f\n\x07node_id\x18\x07 \x01(\t\x12\x11\n\tnode_type\x18\x08 \x01(\t\x12\x0f\n\x07user_id\x18\t \x01(\t\x12\x42\n\x06status\x18\n \x01(\x0e\x32\x32.tradewind.api.node_task_manager.v1.NodeTaskStatus\x12\x0e\n\x06reason\x18\x0b \x01(\t\x12@\n\x05\x65rror\x18\x0c \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.NodeTaskError\x12\x0f\n\x07\x61ttempt\x18\r \x01(\x05\x12\x11\n\tworker_id\x18\x0e \x01(\t\x12\x10\n\x08progress\x18\x0f \x01(\x05\x12\x0f\n\x07message\x18\x10 \x01(\t\x12\x31\n\rregistered_at\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08ready_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstarted_at\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0elease_deadline\x18\x16 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12;\n\x07outputs\x18\x17 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Output\x12\x17\n\x0f\x65mitted_handles\x18\x18 \x03(\t\x12\x13\n\x0b\x63onfig_json\x18\x19 \x01(\t\x12:\n\x04stop\x18\x1a \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x10\n\x08\x66\x61ilures\x18\x1b \x01(\x05\x12\x14\n\x0cmax_attempts\x18\x1c \x01(\x05\x12,\n\x08retry_at\x18\x1d \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x45\n\nlast_error\x18\x1e \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.NodeTaskError\x12@\n\x07history\x18\x1f \x03(\x0b\x32/.tradewind.api.node_task_manager.v1.PastAttempt\"\x9b\x01\n\x0bPastAttempt\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x05\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12,\n\x08\x62\x65gan_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x63ode\x18\x05 \x01(\t\"\x98\x01\n\x06Signal\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x15\n\rsource_handle\x18\x02 \x01(\t\x12\x0e\n\x06target\x18\x03 \x01(\t\x12\x15\n\rtarget_handle\x18\x04 \x01(\t\x12@\n\x06status\x18\x05 \x01(\x0e\x32\x30.tradewind.api.node_task_manager.v1.SignalStatus\"\x8c\x01\n\x0cStatusCounts\x12\x12\n\nregistered\x18\x01 \x01(\x05\x12\x0f\n\x07pending\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x11\n\tcompleted\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\x12\x12\n\nterminated\x18\x06 \x01(\x05\x12\x0f\n\x07skipped\x18\x07 \x01(\x05\"\xb7\x01\n\x07NodeLog\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\r\n\x05\x63ycle\x18\x02 \x01(\x05\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\r\n\x05level\x18\x05 \x01(\t\x12\x0e\n\x06source\x18\x06 \x01(\t\x12\x0f\n\x07message\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\t \x01(\x05*\x8b\x02\n\x0eNodeTaskStatus\x12 \n\x1cNODE_TASK_STATUS_UNSPECIFIED\x10\x00\x12\x1f\n\x1bNODE_TASK_STATUS_REGISTERED\x10\x01\x12\x1c\n\x18NODE_TASK_STATUS_PENDING\x10\x02\x12\x1c\n\x18NODE_TASK_STATUS_RUNNING\x10\x03\x12\x1e\n\x1aNODE_TASK_STATUS_COMPLETED\x10\x04\x12\x1b\n\x17NODE_TASK_STATUS_FAILED\x10\x05\x12\x1f\n\x1bNODE_TASK_STATUS_TERMINATED\x10\x06\x12\x1c\n\x18NODE_TASK_STATUS_SKIPPED\x10\x07*h\n\x05RunIf\x12\x16\n\x12RUN_IF_UNSPECIFIED\x10\x00\x12\x18\n\x14RUN_IF_ALL_SUCCEEDED\x10\x01\x12\x18\n\x14RUN_IF_ANY_SUCCEEDED\x10\x02\x12\x13\n\x0fRUN_IF_ALL_DONE\x10\x03*\x8e\x01\n\rFailurePolicy\x12\x1e\n\x1a\x46\x41ILURE_POLICY_UNSPECIFIED\x10\x00\x12\"\n\x1e\x46\x41ILURE_POLICY_SKIP_DOWNSTREAM\x10\x01\x12\x1c\n\x18\x46\x41ILURE_POLICY_FAIL_FAST\x10\x02\x12\x1b\n\x17\x46\x41ILURE_POLICY_CONTINUE\x10\x03*\x89\x01\n\x08WhenFull\x12\x19\n\x15WHEN_FULL_UNSPECIFIED\x10\x00\x12\x12\n\x0eWHEN_FULL_WAIT\x10\x01\x12\x16\n\x12WHEN_FULL_DROP_NEW\x10\x02\x12\x1b\n\x17WHEN_FULL_CANCEL_OLDEST\x10\x03\x12\x19\n\x15WHEN_FULL_KEEP_NEWEST\x10\x04*x\n\x0cSignalStatus\x12\x1d\n\x19SIGNAL_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15SIGNAL_STATUS_WAITING\x10\x01\x12\x16\n\x12SIGNAL_STATUS_LIVE\x10\x02\x12\x16\n\x12SIGNAL_STATUS_DEAD\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2tradewind/api/node_task_manager/v1/node_task.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"h\n\x0b\x43oncurrency\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0b\n\x03max\x18\x02 \x01(\x05\x12?\n\twhen_full\x18\x03 \x01(\x0e\x32,.tradewind.api.node_task_manager.v1.WhenFull\"3\n\x07KeyRate\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\t\x12\x0c\n\x04\x63ost\x18\x03 \x01(\x05\"e\n\rNodeTaskError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x11\n\ttraceback\x18\x04 \x01(\t\x12\x14\n\x0c\x66inal_reason\x18\x05 \x01(\t\",\n\x06Output\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nvalue_json\x18\x02 \x01(\t\"N\n\x08StopMark\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12&\n\x02\x61t\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xae\x08\n\x08NodeTask\x12\x14\n\x0cnode_task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x66low_id\x18\x02 \x01(\t\x12\r\n\x05\x63ycle\x18\x03 \x01(\x05\x12\x0b\n\x03run\x18\x04 \x01(\x05\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x14\n\x0c\x63omponent_id\x18\x06 \x01(\t\x12\x0f\n\x07node_id\x18\x07 \x01(\t\x12\x11\n\tnode_type\x18\x08 \x01(\t\x12\x0f\n\x07user_id\x18\t \x01(\t\x12\x42\n\x06status\x18\n \x01(\x0e\x32\x32.tradewind.api.node_task_manager.v1.NodeTaskStatus\x12\x0e\n\x06reason\x18\x0b \x01(\t\x12@\n\x05\x65rror\x18\x0c \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.NodeTaskError\x12\x0f\n\x07\x61ttempt\x18\r \x01(\x05\x12\x11\n\tworker_id\x18\x0e \x01(\t\x12\x10\n\x08progress\x18\x0f \x01(\x05\x12\x0f\n\x07message\x18\x10 \x01(\t\x12\x31\n\rregistered_at\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08ready_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstarted_at\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0elease_deadline\x18\x16 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12;\n\x07outputs\x18\x17 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Output\x12\x17\n\x0f\x65mitted_handles\x18\x18 \x03(\t\x12\x13\n\x0b\x63onfig_json\x18\x19 \x01(\t\x12:\n\x04stop\x18\x1a \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x10\n\x08\x66\x61ilures\x18\x1b \x01(\x05\x12\x14\n\x0cmax_attempts\x18\x1c \x01(\x05\x12,\n\x08retry_at\x18\x1d \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x45\n\nlast_error\x18\x1e \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.NodeTaskError\x12@\n\x07history\x18\x1f \x03(\x0b\x32/.tradewind.api.node_task_manager.v1.PastAttempt\"\x9b\x01\n\x0bPastAttempt\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x05\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12,\n\x08\x62\x65gan_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x63ode\x18\x05 \x01(\t\"\x98\x01\n\x06Signal\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x15\n\rsource_handle\x18\x02 \x01(\t\x12\x0e\n\x06target\x18\x03 \x01(\t\x12\x15\n\rtarget_handle\x18\x04 \x01(\t\x12@\n\x06status\x18\x05 \x01(\x0e\x32\x30.tradewind.api.node_task_manager.v1.SignalStatus\"\x8c\x01\n\x0cStatusCounts\x12\x12\n\nregistered\x18\x01 \x01(\x05\x12\x0f\n\x07pending\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x11\n\tcompleted\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\x12\x12\n\nterminated\x18\x06 \x01(\x05\x12\x0f\n\x07skipped\x18\x07 \x01(\x05\"\xb7\x01\n\x07NodeLog\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\r\n\x05\x63ycle\x18\x02 \x01(\x05\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\r\n\x05level\x18\x05 \x01(\t\x12\x0e\n\x06source\x18\x06 \x01(\t\x12\x0f\n\x07message\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\t \x01(\x05*\x8b\x02\n\x0eNodeTaskStatus\x12 \n\x1cNODE_TASK_STATUS_UNSPECIFIED\x10\x00\x12\x1f\n\x1bNODE_TASK_STATUS_REGISTERED\x10\x01\x12\x1c\n\x18NODE_TASK_STATUS_PENDING\x10\x02\x12\x1c\n\x18NODE_TASK_STATUS_RUNNING\x10\x03\x12\x1e\n\x1aNODE_TASK_STATUS_COMPLETED\x10\x04\x12\x1b\n\x17NODE_TASK_STATUS_FAILED\x10\x05\x12\x1f\n\x1bNODE_TASK_STATUS_TERMINATED\x10\x06\x12\x1c\n\x18NODE_TASK_STATUS_SKIPPED\x10\x07*h\n\x05RunIf\x12\x16\n\x12RUN_IF_UNSPECIFIED\x10\x00\x12\x18\n\x14RUN_IF_ALL_SUCCEEDED\x10\x01\x12\x18\n\x14RUN_IF_ANY_SUCCEEDED\x10\x02\x12\x13\n\x0fRUN_IF_ALL_DONE\x10\x03*\x8e\x01\n\rFailurePolicy\x12\x1e\n\x1a\x46\x41ILURE_POLICY_UNSPECIFIED\x10\x00\x12\"\n\x1e\x46\x41ILURE_POLICY_SKIP_DOWNSTREAM\x10\x01\x12\x1c\n\x18\x46\x41ILURE_POLICY_FAIL_FAST\x10\x02\x12\x1b\n\x17\x46\x41ILURE_POLICY_CONTINUE\x10\x03*\x89\x01\n\x08WhenFull\x12\x19\n\x15WHEN_FULL_UNSPECIFIED\x10\x00\x12\x12\n\x0eWHEN_FULL_WAIT\x10\x01\x12\x16\n\x12WHEN_FULL_DROP_NEW\x10\x02\x12\x1b\n\x17WHEN_FULL_CANCEL_OLDEST\x10\x03\x12\x19\n\x15WHEN_FULL_KEEP_NEWEST\x10\x04*x\n\x0cSignalStatus\x12\x1d\n\x19SIGNAL_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15SIGNAL_STATUS_WAITING\x10\x01\x12\x16\n\x12SIGNAL_STATUS_LIVE\x10\x02\x12\x16\n\x12SIGNAL_STATUS_DEAD\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.node_task_manager.v1.node_task_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NODETASKSTATUS']._serialized_start=2174
-  _globals['_NODETASKSTATUS']._serialized_end=2441
-  _globals['_RUNIF']._serialized_start=2443
-  _globals['_RUNIF']._serialized_end=2547
-  _globals['_FAILUREPOLICY']._serialized_start=2550
-  _globals['_FAILUREPOLICY']._serialized_end=2692
-  _globals['_WHENFULL']._serialized_start=2695
-  _globals['_WHENFULL']._serialized_end=2832
-  _globals['_SIGNALSTATUS']._serialized_start=2834
-  _globals['_SIGNALSTATUS']._serialized_end=2954
+  _globals['_NODETASKSTATUS']._serialized_start=2227
+  _globals['_NODETASKSTATUS']._serialized_end=2494
+  _globals['_RUNIF']._serialized_start=2496
+  _globals['_RUNIF']._serialized_end=2600
+  _globals['_FAILUREPOLICY']._serialized_start=2603
+  _globals['_FAILUREPOLICY']._serialized_end=2745
+  _globals['_WHENFULL']._serialized_start=2748
+  _globals['_WHENFULL']._serialized_end=2885
+  _globals['_SIGNALSTATUS']._serialized_start=2887
+  _globals['_SIGNALSTATUS']._serialized_end=3007
   _globals['_CONCURRENCY']._serialized_start=123
   _globals['_CONCURRENCY']._serialized_end=227
-  _globals['_NODETASKERROR']._serialized_start=229
-  _globals['_NODETASKERROR']._serialized_end=330
-  _globals['_OUTPUT']._serialized_start=332
-  _globals['_OUTPUT']._serialized_end=376
-  _globals['_STOPMARK']._serialized_start=378
-  _globals['_STOPMARK']._serialized_end=456
-  _globals['_NODETASK']._serialized_start=459
-  _globals['_NODETASK']._serialized_end=1529
-  _globals['_PASTATTEMPT']._serialized_start=1532
-  _globals['_PASTATTEMPT']._serialized_end=1687
-  _globals['_SIGNAL']._serialized_start=1690
-  _globals['_SIGNAL']._serialized_end=1842
-  _globals['_STATUSCOUNTS']._serialized_start=1845
-  _globals['_STATUSCOUNTS']._serialized_end=1985
-  _globals['_NODELOG']._serialized_start=1988
-  _globals['_NODELOG']._serialized_end=2171
+  _globals['_KEYRATE']._serialized_start=229
+  _globals['_KEYRATE']._serialized_end=280
+  _globals['_NODETASKERROR']._serialized_start=282
+  _globals['_NODETASKERROR']._serialized_end=383
+  _globals['_OUTPUT']._serialized_start=385
+  _globals['_OUTPUT']._serialized_end=429
+  _globals['_STOPMARK']._serialized_start=431
+  _globals['_STOPMARK']._serialized_end=509
+  _globals['_NODETASK']._serialized_start=512
+  _globals['_NODETASK']._serialized_end=1582
+  _globals['_PASTATTEMPT']._serialized_start=1585
+  _globals['_PASTATTEMPT']._serialized_end=1740
+  _globals['_SIGNAL']._serialized_start=1743
+  _globals['_SIGNAL']._serialized_end=1895
+  _globals['_STATUSCOUNTS']._serialized_start=1898
+  _globals['_STATUSCOUNTS']._serialized_end=2038
+  _globals['_NODELOG']._serialized_start=2041
+  _globals['_NODELOG']._serialized_end=2224
 # @@protoc_insertion_point(module_scope)

@@ -197,6 +197,7 @@ class NodeSpec(_message.Message):
     TIMEOUTS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Unique in the flow, [A-Za-z0-9][A-Za-z0-9._-]{0,127}."""
     type: _builtins.str
@@ -223,6 +224,10 @@ class NodeSpec(_message.Message):
     def concurrency(self) -> _node_task_pb2.Concurrency:
         """Bounds how many run at once under a key; none when unset."""
 
+    @_builtins.property
+    def rate(self) -> _node_task_pb2.KeyRate:
+        """Bounds how many begin in a time under a key; none when unset."""
+
     def __init__(
         self,
         *,
@@ -236,10 +241,11 @@ class NodeSpec(_message.Message):
         timeouts: Global___TimeoutsSpec | None = ...,
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
+        rate: _node_task_pb2.KeyRate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "rate", b"rate", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "priority", b"priority", "rate", b"rate", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
