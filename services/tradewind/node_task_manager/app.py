@@ -25,6 +25,7 @@ from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, Redis
 from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.called import CalledWorkers
+from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -45,6 +46,7 @@ from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime
 from tradewind.server.errors import ErrorTable
+from tradewind.server.identifiers import new_run_id
 from tradewind.server.redis.client import Client, connect, require_reachable, require_safe_policy
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.streams import OpenStreams
@@ -63,6 +65,8 @@ class NodeTaskManager:
             stop_grace_ms=int(settings.node_task_manager_stop_grace_seconds * 1000),
             retries=settings.node_task_manager_retries_per_minute,
             retry_percent=settings.node_task_manager_retry_percent,
+            cleaner_lease_ms=int(3000 * settings.node_task_manager_clean_seconds),
+            settle_ms=int(settings.node_task_manager_settle_seconds * 1000),
         )
         user = settings.store_user
         password = settings.store_password.get_secret_value() if settings.store_password else None
@@ -77,7 +81,19 @@ class NodeTaskManager:
         self._config = FollowConfig(RedisConfigStore(client, self._keys), self._dispatchers, self._tell_of_config)
         self._watch = RunWatch()
         lease_s = limits.lease_ms / 1000
-        self._loops = Loops(self._dispatchers, pool, self._feed, self._watch, self._publish, lease_s, self._config.load)
+        replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
+        pace = settings.node_task_manager_clean_keys_per_second
+        cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
+        self._loops = Loops(
+            self._dispatchers,
+            pool,
+            self._feed,
+            self._watch,
+            self._publish,
+            lease_s,
+            self._config.load,
+            cleaners,
+        )
         known = settings.registry_address not in ("", "none")
         self._channel = open_channel(settings.registry_address) if known else None
         directory = RegistryDirectory(self._channel) if self._channel else None

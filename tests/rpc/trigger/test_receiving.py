@@ -2,6 +2,7 @@
 
 import statistics
 from functools import partial
+from itertools import pairwise
 
 import grpc
 
@@ -17,6 +18,7 @@ from tests.rpc.trigger.receiving import (
     once,
     reason,
     retry_delay_ms,
+    timestamp,
     violations,
 )
 from tests.waiting import until
@@ -423,3 +425,40 @@ async def test_large_payloads_come_in_messages_that_fit(cast: Cast, replica: Rep
     await receiver.got(100)
     assert all(message.ByteSize() <= 2 * 1024 * 1024 for message in receiver.messages)
     assert receiver.error is None
+
+
+async def test_what_is_planned_by_the_calendar_goes_on_from_ack_to_ack(cast: Cast, replica: Replica) -> None:
+    await replica.save("tick", trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="* * * * * *")))
+    receiver = await cast.receiver(replica)
+
+    for count in range(1, 4):
+        due = (await receiver.got(count))[-1]
+        await receiver.ack(due)
+
+    planned = [ms_of(due.planned_time) for due in receiver.due[:3]]
+    assert all(time % 1000 == 0 for time in planned)
+    assert all(later > earlier for earlier, later in pairwise(planned))
+    for due in receiver.due:
+        assert ms_of(due.planned_time) <= ms_of(due.delivered_at)
+        assert ms_of(due.lease_deadline) - ms_of(due.delivered_at) == 30_000
+
+
+async def test_an_ack_with_a_time_that_has_passed_brings_the_trigger_again_at_once(
+    cast: Cast, replica: Replica
+) -> None:
+    begun = now_ms()
+    times = trigger_pb2.TimesSchedule(at=[timestamp(begun - 3000), timestamp(begun - 2000), timestamp(begun - 1000)])
+    await replica.save("late", trigger_pb2.Schedule(times=times))
+    receiver = await cast.receiver(replica)
+
+    (first,) = await receiver.got(1)
+    await receiver.ack(first, next_fire_time=timestamp(begun - 2000))
+    second = (await receiver.got(2))[-1]
+    await receiver.ack(second)
+
+    assert [ms_of(due.planned_time) for due in receiver.due] == [begun - 3000, begun - 2000]
+
+    async def completed() -> bool:
+        return (await replica.find("late")).status == trigger_pb2.TRIGGER_STATUS_COMPLETED
+
+    await until(completed, "no time is left, as the third has passed, too")

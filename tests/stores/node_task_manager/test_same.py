@@ -6,19 +6,20 @@
 import asyncio
 import random
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
-from tests.stores.node_task_manager.invariants import check_invariants, nothing_is_left
+from tests.stores.node_task_manager.invariants import check_invariants, expire_all, nothing_is_left
 from tests.stores.node_task_manager.shards import memory_shard, redis_shard
-from tests.stores.node_task_manager.world import ALONE, RETRIES, World, random_plan
+from tests.stores.node_task_manager.world import ALONE, CLEAN_KEYS, RETRIES, SETTLE_MS, World, random_plan
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.server.clock import ManualClock
 
 STEPS = 40
-WHOLE = Limits(retries=RETRIES)
-CUT = Limits(records_per_script=3, retries=RETRIES)
+WHOLE = Limits(retries=RETRIES, settle_ms=SETTLE_MS, clean_keys=CLEAN_KEYS)
+CUT = replace(WHOLE, records_per_script=3)
 SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
 
@@ -44,6 +45,8 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
                 await check_invariants(server)
         await world.wind_down()
         await check_invariants(server)
+        await expire_all(server)
+        await world.sweep()
         await nothing_is_left(server)
     finally:
         await server.close_clients()

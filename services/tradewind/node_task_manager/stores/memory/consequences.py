@@ -73,6 +73,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         MemoryEvents.__init__(self)
         self._totals: Counter[str] = Counter()
         self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
+        self._ends: dict[str, int] = {}
+        """Runs of flows that have ended, by when cleaning is to look at them."""
         self._sessions: dict[str, int] = {}
         self._numbers = itertools.count(1)
 
@@ -298,6 +300,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         self._components[owner] = component
         if component.run.ad_hoc:
             return
+        if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
+            self._ends[owner[0]] = self._clock() + self._limits.settle_ms
         partition = self._runs[owner[0]].submission.partition
         turn.partitions.append(partition)
         self.append(
