@@ -21,7 +21,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
-| `delayed` | zset | failed node tasks by their next attempt, limits (`\|<limit>`) by their next tokens | empties itself |
+| `delayed` | zset | failed node tasks by next attempt, limits (`\|<limit>`) by next tokens | empties itself |
 | `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |
 | `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
 | `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |
