@@ -7,6 +7,7 @@ import typer
 from tradewind.cli.failures import FAILED, fail
 from tradewind.cli.parameters import (
     Attempts,
+    CacheName,
     ConcurrencyText,
     NodeTypeName,
     Output,
@@ -45,6 +46,7 @@ async def submit(
     priority: Priority = 0,
     concurrency: ConcurrencyText = None,
     rate: RateText = None,
+    cache: CacheName = None,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -65,6 +67,7 @@ async def submit(
             priority=priority,
             concurrency=concurrency_of(concurrency),
             rate=rate_of(rate),
+            cache=cache,
             request_id=request_id,
         )
         for warning in handle.warnings if output is Format.TEXT else ():
@@ -109,6 +112,7 @@ async def show(session: Session, batch_id: BatchId, output: Output = Format.TEXT
             ("type", batch.node_type),
             ("status", batch.status),
             ("items", f"{progress.total}: " + ", ".join(f"{getattr(progress, name)} {name}" for name in counts)),
+            ("cached", f"{progress.cached} of those completed" if progress.cached else ""),
             ("done", f"{progress.percent:g} %"),
             ("waits", batch.reason),
             ("cancelled", f"{batch.stop_reason} (by {batch.stop_by})" if batch.stop_by else ""),

@@ -7,6 +7,7 @@ import typer
 from tradewind.cli.failures import FAILED, fail
 from tradewind.cli.parameters import (
     Attempts,
+    CacheName,
     ConcurrencyText,
     NodeTypeName,
     Output,
@@ -48,6 +49,7 @@ async def submit(
     priority: Priority = 0,
     concurrency: ConcurrencyText = None,
     rate: RateText = None,
+    cache: CacheName = None,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -69,6 +71,7 @@ async def submit(
             priority=priority,
             concurrency=concurrency_of(concurrency),
             rate=rate_of(rate),
+            cache=cache,
             request_id=request_id,
         )
         for warning in handle.warnings if output is Format.TEXT else ():

@@ -10,6 +10,7 @@ from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
 from tradewind.client.batches import batch_from
+from tradewind.client.cache_calls import CacheCalls
 from tradewind.client.connection import Connection
 from tradewind.client.cycle_calls import CycleCalls
 from tradewind.client.dead_letter_calls import DeadLetterCalls
@@ -22,10 +23,10 @@ from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.wire import Seconds, seconds_of
-from tradewind.flow import Retry, Timeouts
+from tradewind.flow import Cache, Retry, Timeouts
 
 
-class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, RegistryCalls):
+class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, CacheCalls, RegistryCalls):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
     `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else
@@ -138,13 +139,14 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         priority: int = 0,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> TaskHandle:
         """Run one node by itself; `await handle.result()` waits for what it emits.
 
-        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`
-        and `rate` are those of such a node, but that it waits for a worker as long as it takes unless they say else.
-        Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
+        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`,
+        `rate` and `cache` are those of such a node, but that it waits for a worker as long as it takes unless they say
+        else. Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
         `require_worker` NotFound when no live worker offers the node type; without, the handle has a warning.
         """
         options = options_of(
@@ -154,6 +156,7 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
             priority=priority,
             concurrency=concurrency,
             rate=rate,
+            cache=cache,
         )
         answer = await self._submit_task(node_type, parameters, request_id, options)
         task = node_task_from(answer.task)
@@ -170,6 +173,7 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         priority: int = 0,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> BatchHandle:
         """Run one node type once with each of `parameters`, 1 to 10 000 of them, 8 MiB in all; all or nothing.
@@ -184,6 +188,7 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
             priority=priority,
             concurrency=concurrency,
             rate=rate,
+            cache=cache,
         )
         answer = await self._submit_batch(node_type, parameters, request_id, options)
         batch = batch_from(answer.batch)

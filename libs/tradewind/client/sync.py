@@ -19,7 +19,7 @@ from tradewind.client.flow_calls import Inputs, RunRequest
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_tasks import NodeTaskRecord
 from tradewind.client.wire import Seconds
-from tradewind.flow import Retry, Timeouts
+from tradewind.flow import Cache, Retry, Timeouts
 
 Inner = TypeVar("Inner", covariant=True)
 Arguments = ParamSpec("Arguments")
@@ -239,6 +239,8 @@ class SyncClient(_Sync[Client]):
     queue_statistics = _waits(Client.queue_statistics)
     get_config = _waits(Client.get_config)
     update_config = _waits(Client.update_config)
+    cache_statistics = _waits(Client.cache_statistics)
+    clear_cache = _waits(Client.clear_cache)
 
     get_task = _waits(Client.get_task)
     list_tasks = _iterates(Client.list_tasks)
@@ -286,6 +288,7 @@ class SyncClient(_Sync[Client]):
         priority: int = 0,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncTaskHandle:
         """Run one node by itself, as Client.submit_task; `.result()` waits for what it emits."""
@@ -298,6 +301,7 @@ class SyncClient(_Sync[Client]):
             priority=priority,
             concurrency=concurrency,
             rate=rate,
+            cache=cache,
             request_id=request_id,
         )
         return SyncTaskHandle(self._loop.wait(submitted), self._loop)
@@ -313,6 +317,7 @@ class SyncClient(_Sync[Client]):
         priority: int = 0,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncBatchHandle:
         """Run one node type with each of `parameters`, as Client.submit_batch; `.result()` waits for what they emit."""
@@ -325,6 +330,7 @@ class SyncClient(_Sync[Client]):
             priority=priority,
             concurrency=concurrency,
             rate=rate,
+            cache=cache,
             request_id=request_id,
         )
         return SyncBatchHandle(self._loop.wait(submitted), self._loop)

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, Protocol, Self
 
 from tradewind.flow import drawing
+from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
 from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
 from tradewind.flow.retry import Retry
@@ -103,6 +104,7 @@ class Flow:
         priority: int | None = None,
         concurrency: Mapping[str, Any] | None = None,
         rate: Mapping[str, Any] | None = None,
+        cache: Cache | str | None = None,
     ) -> Node:
         """Add a node and return it, to be joined to others.
 
@@ -111,8 +113,9 @@ class Flow:
         nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
         `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
         "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. `rate` bounds how many begin in a
-        time under a key, such as {"key": "acct-7", "limit": "100/m", "cost": 2}. Raises FlowError when the id is
-        taken or the config is no JSON.
+        time under a key, such as {"key": "acct-7", "limit": "100/m", "cost": 2}. With `cache`, its
+        name or a Cache, it does not run when the same work was done before. Raises FlowError when the id is taken or
+        the config is no JSON.
         """
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
@@ -135,6 +138,8 @@ class Flow:
             weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
         if rate is not None:
             weather["rate"] = json_copy(rate, f"{path}.rate")
+        if cache is not None:
+            weather["cache"] = Cache.of(cache).to_weather(f"{path}.cache")
         self._nodes.append(weather)
         self._by_id[node_id] = node = self._node_of(weather)
         return node

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tradewind.node_task_manager.domain.batch import NO_PARTITION, ONLY_COMPONENT
+from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.names import RunName
@@ -37,13 +38,14 @@ class AdHocWork:
     concurrency: Concurrency | None = None
     rate: KeyRate | None = None
     traceparent: str = ""
+    cache: CacheUse | None = None
 
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of all that is to be done, whoever asks for it."""
         clocks = (self.schedule_to_start_ms, self.start_to_close_ms, self.heartbeat_ms, self.total_ms)
         # What is not said leaves no trace, so that a request of an earlier version is still the same one.
-        limits = [str(limit) for limit in (self.concurrency, self.rate) if limit is not None]
+        limits = [str(limit) for limit in (self.concurrency, self.rate, self.cache) if limit is not None]
         options = (*map(str, clocks), str(self.retry), str(self.priority), *limits)
         return _digest(("batch" if self.batch else "task", self.node_type, *options, *self.parameters))
 
@@ -68,6 +70,7 @@ class AdHocWork:
                 priority=self.priority,
                 concurrency=self.concurrency,
                 rate=self.rate,
+                cache=self.cache,
             )
             for place, parameters in enumerate(self.parameters)
         )

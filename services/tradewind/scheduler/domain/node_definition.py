@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tradewind.scheduler.domain.cache_definition import CacheDefinition
 from tradewind.scheduler.domain.concurrency import Concurrency
 from tradewind.scheduler.domain.intervals import format_duration
 from tradewind.scheduler.domain.key_rate import KeyRate
@@ -40,6 +41,7 @@ class NodeDefinition:
     rate: KeyRate | None = None
     total_ms: int = 0
     heartbeat_ms: int = 0
+    cache: CacheDefinition | None = None
 
     @property
     def further_clocks(self) -> dict[str, int]:
@@ -68,6 +70,8 @@ class NodeDefinition:
             weather["concurrency"] = self.concurrency.to_weather()
         if self.rate is not None:
             weather["rate"] = self.rate.to_weather()
+        if self.cache is not None:
+            weather["cache"] = self.cache.to_weather()
         return weather
 
 

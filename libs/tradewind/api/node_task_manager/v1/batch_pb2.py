@@ -24,73 +24,74 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_retry__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/batch.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a.tradewind/api/node_task_manager/v1/retry.proto\"\xc9\x03\n\x0bTaskOptions\x12\x34\n\x11schedule_to_start\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0estart_to_close\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0erequire_worker\x18\x03 \x01(\x08\x12>\n\x05retry\x18\x04 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.RetryPolicy\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x34\n\x11heartbeat_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x44\n\x0b\x63oncurrency\x18\x08 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.Concurrency\x12\x39\n\x04rate\x18\t \x01(\x0b\x32+.tradewind.api.node_task_manager.v1.KeyRate\"\xa6\x01\n\x11SubmitTaskRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"u\n\x12SubmitTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"K\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"M\n\x0fGetTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x90\x01\n\x10ListTasksRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x44\n\x08statuses\x18\x02 \x03(\x0e\x32\x32.tradewind.api.node_task_manager.v1.NodeTaskStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"i\n\x11ListTasksResponse\x12;\n\x05tasks\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"P\n\x12\x43\x61ncelTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"M\n\x10WatchTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"O\n\x11WatchTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x86\x01\n\rBatchProgress\x12\r\n\x05total\x18\x01 \x01(\x05\x12\x0e\n\x06queued\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x11\n\tcompleted\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\x12\x11\n\tcancelled\x18\x06 \x01(\x05\x12\x0f\n\x07percent\x18\x07 \x01(\x01\"\xe2\x02\n\x05\x42\x61tch\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tnode_type\x18\x03 \x01(\t\x12?\n\x06status\x18\x04 \x01(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x43\n\x08progress\x18\x05 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.BatchProgress\x12:\n\x04stop\x18\x06 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x30\n\x0csubmitted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x94\x01\n\tBatchHead\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x05\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"j\n\x12SubmitBatchRequest\x12;\n\x04head\x18\x01 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.BatchHead\x12\x17\n\x0fparameters_json\x18\x02 \x03(\t\"t\n\x13SubmitBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"4\n\x0fGetBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\\\n\x10GetBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x8f\x01\n\x12ListBatchesRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x41\n\x08statuses\x18\x02 \x03(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"j\n\x13ListBatchesResponse\x12:\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x95\x01\n\x17ListBatchResultsRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x14\n\x0comit_outputs\x18\x05 \x01(\x08\x12\x1a\n\x12include_parameters\x18\x06 \x01(\x08\"p\n\x18ListBatchResultsResponse\x12;\n\x05items\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"S\n\x12\x43\x61ncelBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"O\n\x13\x43\x61ncelBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"6\n\x11WatchBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"N\n\x12WatchBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"r\n\x13ListTaskLogsRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x14\n\x0c\x61\x66ter_log_id\x18\x05 \x01(\t\"Q\n\x14ListTaskLogsResponse\x12\x39\n\x04logs\x18\x01 \x03(\x0b\x32+.tradewind.api.node_task_manager.v1.NodeLog*\xc9\x01\n\x0b\x42\x61tchStatus\x12\x1c\n\x18\x42\x41TCH_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13\x42\x41TCH_STATUS_QUEUED\x10\x01\x12\x18\n\x14\x42\x41TCH_STATUS_RUNNING\x10\x02\x12\x1a\n\x16\x42\x41TCH_STATUS_COMPLETED\x10\x03\x12\x18\n\x14\x42\x41TCH_STATUS_PARTIAL\x10\x04\x12\x17\n\x13\x42\x41TCH_STATUS_FAILED\x10\x05\x12\x1a\n\x16\x42\x41TCH_STATUS_CANCELLED\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/batch.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a.tradewind/api/node_task_manager/v1/cache.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a.tradewind/api/node_task_manager/v1/retry.proto\"\x86\x04\n\x0bTaskOptions\x12\x34\n\x11schedule_to_start\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0estart_to_close\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0erequire_worker\x18\x03 \x01(\x08\x12>\n\x05retry\x18\x04 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.RetryPolicy\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x34\n\x11heartbeat_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x44\n\x0b\x63oncurrency\x18\x08 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.Concurrency\x12\x39\n\x04rate\x18\t \x01(\x0b\x32+.tradewind.api.node_task_manager.v1.KeyRate\x12;\n\x05\x63\x61\x63he\x18\x11 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.CacheUse\"\xa6\x01\n\x11SubmitTaskRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"u\n\x12SubmitTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"K\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"M\n\x0fGetTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x90\x01\n\x10ListTasksRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x44\n\x08statuses\x18\x02 \x03(\x0e\x32\x32.tradewind.api.node_task_manager.v1.NodeTaskStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"i\n\x11ListTasksResponse\x12;\n\x05tasks\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"P\n\x12\x43\x61ncelTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"M\n\x10WatchTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"O\n\x11WatchTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x96\x01\n\rBatchProgress\x12\r\n\x05total\x18\x01 \x01(\x05\x12\x0e\n\x06queued\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x11\n\tcompleted\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\x12\x11\n\tcancelled\x18\x06 \x01(\x05\x12\x0f\n\x07percent\x18\x07 \x01(\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x11 \x01(\x05\"\xe2\x02\n\x05\x42\x61tch\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tnode_type\x18\x03 \x01(\t\x12?\n\x06status\x18\x04 \x01(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x43\n\x08progress\x18\x05 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.BatchProgress\x12:\n\x04stop\x18\x06 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x30\n\x0csubmitted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x94\x01\n\tBatchHead\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x05\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"j\n\x12SubmitBatchRequest\x12;\n\x04head\x18\x01 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.BatchHead\x12\x17\n\x0fparameters_json\x18\x02 \x03(\t\"t\n\x13SubmitBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"4\n\x0fGetBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\\\n\x10GetBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x8f\x01\n\x12ListBatchesRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x41\n\x08statuses\x18\x02 \x03(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"j\n\x13ListBatchesResponse\x12:\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x95\x01\n\x17ListBatchResultsRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x14\n\x0comit_outputs\x18\x05 \x01(\x08\x12\x1a\n\x12include_parameters\x18\x06 \x01(\x08\"p\n\x18ListBatchResultsResponse\x12;\n\x05items\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"S\n\x12\x43\x61ncelBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"O\n\x13\x43\x61ncelBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"6\n\x11WatchBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"N\n\x12WatchBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"r\n\x13ListTaskLogsRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x14\n\x0c\x61\x66ter_log_id\x18\x05 \x01(\t\"Q\n\x14ListTaskLogsResponse\x12\x39\n\x04logs\x18\x01 \x03(\x0b\x32+.tradewind.api.node_task_manager.v1.NodeLog*\xc9\x01\n\x0b\x42\x61tchStatus\x12\x1c\n\x18\x42\x41TCH_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13\x42\x41TCH_STATUS_QUEUED\x10\x01\x12\x18\n\x14\x42\x41TCH_STATUS_RUNNING\x10\x02\x12\x1a\n\x16\x42\x41TCH_STATUS_COMPLETED\x10\x03\x12\x18\n\x14\x42\x41TCH_STATUS_PARTIAL\x10\x04\x12\x17\n\x13\x42\x41TCH_STATUS_FAILED\x10\x05\x12\x1a\n\x16\x42\x41TCH_STATUS_CANCELLED\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.node_task_manager.v1.batch_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BATCHSTATUS']._serialized_start=3775
-  _globals['_BATCHSTATUS']._serialized_end=3976
-  _globals['_TASKOPTIONS']._serialized_start=252
-  _globals['_TASKOPTIONS']._serialized_end=709
-  _globals['_SUBMITTASKREQUEST']._serialized_start=712
-  _globals['_SUBMITTASKREQUEST']._serialized_end=878
-  _globals['_SUBMITTASKRESPONSE']._serialized_start=880
-  _globals['_SUBMITTASKRESPONSE']._serialized_end=997
-  _globals['_GETTASKREQUEST']._serialized_start=999
-  _globals['_GETTASKREQUEST']._serialized_end=1074
-  _globals['_GETTASKRESPONSE']._serialized_start=1076
-  _globals['_GETTASKRESPONSE']._serialized_end=1153
-  _globals['_LISTTASKSREQUEST']._serialized_start=1156
-  _globals['_LISTTASKSREQUEST']._serialized_end=1300
-  _globals['_LISTTASKSRESPONSE']._serialized_start=1302
-  _globals['_LISTTASKSRESPONSE']._serialized_end=1407
-  _globals['_CANCELTASKREQUEST']._serialized_start=1409
-  _globals['_CANCELTASKREQUEST']._serialized_end=1490
-  _globals['_CANCELTASKRESPONSE']._serialized_start=1492
-  _globals['_CANCELTASKRESPONSE']._serialized_end=1572
-  _globals['_WATCHTASKREQUEST']._serialized_start=1574
-  _globals['_WATCHTASKREQUEST']._serialized_end=1651
-  _globals['_WATCHTASKRESPONSE']._serialized_start=1653
-  _globals['_WATCHTASKRESPONSE']._serialized_end=1732
-  _globals['_BATCHPROGRESS']._serialized_start=1735
-  _globals['_BATCHPROGRESS']._serialized_end=1869
-  _globals['_BATCH']._serialized_start=1872
-  _globals['_BATCH']._serialized_end=2226
-  _globals['_BATCHHEAD']._serialized_start=2229
-  _globals['_BATCHHEAD']._serialized_end=2377
-  _globals['_SUBMITBATCHREQUEST']._serialized_start=2379
-  _globals['_SUBMITBATCHREQUEST']._serialized_end=2485
-  _globals['_SUBMITBATCHRESPONSE']._serialized_start=2487
-  _globals['_SUBMITBATCHRESPONSE']._serialized_end=2603
-  _globals['_GETBATCHREQUEST']._serialized_start=2605
-  _globals['_GETBATCHREQUEST']._serialized_end=2657
-  _globals['_GETBATCHRESPONSE']._serialized_start=2659
-  _globals['_GETBATCHRESPONSE']._serialized_end=2751
-  _globals['_LISTBATCHESREQUEST']._serialized_start=2754
-  _globals['_LISTBATCHESREQUEST']._serialized_end=2897
-  _globals['_LISTBATCHESRESPONSE']._serialized_start=2899
-  _globals['_LISTBATCHESRESPONSE']._serialized_end=3005
-  _globals['_LISTBATCHRESULTSREQUEST']._serialized_start=3008
-  _globals['_LISTBATCHRESULTSREQUEST']._serialized_end=3157
-  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_start=3159
-  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_end=3271
-  _globals['_CANCELBATCHREQUEST']._serialized_start=3273
-  _globals['_CANCELBATCHREQUEST']._serialized_end=3356
-  _globals['_CANCELBATCHRESPONSE']._serialized_start=3358
-  _globals['_CANCELBATCHRESPONSE']._serialized_end=3437
-  _globals['_WATCHBATCHREQUEST']._serialized_start=3439
-  _globals['_WATCHBATCHREQUEST']._serialized_end=3493
-  _globals['_WATCHBATCHRESPONSE']._serialized_start=3495
-  _globals['_WATCHBATCHRESPONSE']._serialized_end=3573
-  _globals['_LISTTASKLOGSREQUEST']._serialized_start=3575
-  _globals['_LISTTASKLOGSREQUEST']._serialized_end=3689
-  _globals['_LISTTASKLOGSRESPONSE']._serialized_start=3691
-  _globals['_LISTTASKLOGSRESPONSE']._serialized_end=3772
+  _globals['_BATCHSTATUS']._serialized_start=3900
+  _globals['_BATCHSTATUS']._serialized_end=4101
+  _globals['_TASKOPTIONS']._serialized_start=300
+  _globals['_TASKOPTIONS']._serialized_end=818
+  _globals['_SUBMITTASKREQUEST']._serialized_start=821
+  _globals['_SUBMITTASKREQUEST']._serialized_end=987
+  _globals['_SUBMITTASKRESPONSE']._serialized_start=989
+  _globals['_SUBMITTASKRESPONSE']._serialized_end=1106
+  _globals['_GETTASKREQUEST']._serialized_start=1108
+  _globals['_GETTASKREQUEST']._serialized_end=1183
+  _globals['_GETTASKRESPONSE']._serialized_start=1185
+  _globals['_GETTASKRESPONSE']._serialized_end=1262
+  _globals['_LISTTASKSREQUEST']._serialized_start=1265
+  _globals['_LISTTASKSREQUEST']._serialized_end=1409
+  _globals['_LISTTASKSRESPONSE']._serialized_start=1411
+  _globals['_LISTTASKSRESPONSE']._serialized_end=1516
+  _globals['_CANCELTASKREQUEST']._serialized_start=1518
+  _globals['_CANCELTASKREQUEST']._serialized_end=1599
+  _globals['_CANCELTASKRESPONSE']._serialized_start=1601
+  _globals['_CANCELTASKRESPONSE']._serialized_end=1681
+  _globals['_WATCHTASKREQUEST']._serialized_start=1683
+  _globals['_WATCHTASKREQUEST']._serialized_end=1760
+  _globals['_WATCHTASKRESPONSE']._serialized_start=1762
+  _globals['_WATCHTASKRESPONSE']._serialized_end=1841
+  _globals['_BATCHPROGRESS']._serialized_start=1844
+  _globals['_BATCHPROGRESS']._serialized_end=1994
+  _globals['_BATCH']._serialized_start=1997
+  _globals['_BATCH']._serialized_end=2351
+  _globals['_BATCHHEAD']._serialized_start=2354
+  _globals['_BATCHHEAD']._serialized_end=2502
+  _globals['_SUBMITBATCHREQUEST']._serialized_start=2504
+  _globals['_SUBMITBATCHREQUEST']._serialized_end=2610
+  _globals['_SUBMITBATCHRESPONSE']._serialized_start=2612
+  _globals['_SUBMITBATCHRESPONSE']._serialized_end=2728
+  _globals['_GETBATCHREQUEST']._serialized_start=2730
+  _globals['_GETBATCHREQUEST']._serialized_end=2782
+  _globals['_GETBATCHRESPONSE']._serialized_start=2784
+  _globals['_GETBATCHRESPONSE']._serialized_end=2876
+  _globals['_LISTBATCHESREQUEST']._serialized_start=2879
+  _globals['_LISTBATCHESREQUEST']._serialized_end=3022
+  _globals['_LISTBATCHESRESPONSE']._serialized_start=3024
+  _globals['_LISTBATCHESRESPONSE']._serialized_end=3130
+  _globals['_LISTBATCHRESULTSREQUEST']._serialized_start=3133
+  _globals['_LISTBATCHRESULTSREQUEST']._serialized_end=3282
+  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_start=3284
+  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_end=3396
+  _globals['_CANCELBATCHREQUEST']._serialized_start=3398
+  _globals['_CANCELBATCHREQUEST']._serialized_end=3481
+  _globals['_CANCELBATCHRESPONSE']._serialized_start=3483
+  _globals['_CANCELBATCHRESPONSE']._serialized_end=3562
+  _globals['_WATCHBATCHREQUEST']._serialized_start=3564
+  _globals['_WATCHBATCHREQUEST']._serialized_end=3618
+  _globals['_WATCHBATCHRESPONSE']._serialized_start=3620
+  _globals['_WATCHBATCHRESPONSE']._serialized_end=3698
+  _globals['_LISTTASKLOGSREQUEST']._serialized_start=3700
+  _globals['_LISTTASKLOGSREQUEST']._serialized_end=3814
+  _globals['_LISTTASKLOGSRESPONSE']._serialized_start=3816
+  _globals['_LISTTASKLOGSRESPONSE']._serialized_end=3897
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as _retry_pb2
 import builtins as _builtins
@@ -105,6 +106,7 @@ class PlanNode(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     RATE_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node."""
     node_type: _builtins.str
@@ -145,6 +147,10 @@ class PlanNode(_message.Message):
     def rate(self) -> _node_task_pb2.KeyRate:
         """Bounds how many begin in a time under a key; none when unset."""
 
+    @_builtins.property
+    def cache(self) -> _cache_pb2.CacheUse:
+        """Where its outputs may come from; as the worker says when unset. A cache that the configuration does not know is not used."""
+
     def __init__(
         self,
         *,
@@ -160,10 +166,11 @@ class PlanNode(_message.Message):
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
         rate: _node_task_pb2.KeyRate | None = ...,
+        cache: _cache_pb2.CacheUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "rate", b"rate", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "rate", b"rate", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "config_json", b"config_json", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "rate", b"rate", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "rate", b"rate", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
