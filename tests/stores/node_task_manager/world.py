@@ -384,12 +384,14 @@ class World:
         await self.both("reopen", (self._also(),))
 
     async def acknowledge(self) -> None:
-        """Take some of the events of a partition as a scheduler would."""
+        """Take some of the events of a partition as a scheduler would, up to one instant: those of the same one come in
+        an order of each store's own."""
         partition, count = self.rng.randint(0, 1), self.rng.randint(1, 5)
-        for shard in (self.memory, self.redis):
-            events = await shard.read({partition: "0"}, count)
-            if events:
-                await shard.acknowledge({partition: events[-1].event_id})
+        known = [await shard.read({partition: "0"}, 10_000) for shard in (self.memory, self.redis)]
+        if known[0]:
+            until = known[0][:count][-1].at
+            for shard, events in zip((self.memory, self.redis), known, strict=True):
+                await shard.acknowledge({partition: [each for each in events if each.at <= until][-1].event_id})
 
     async def clean(self) -> None:
         """Clean until nothing is left to do; what is open is not touched, and of the rest as much goes in both."""
