@@ -6,6 +6,7 @@ from functools import cached_property
 
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.concurrency import Concurrency
+from tradewind.node_task_manager.domain.fan_out import FanOut
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.server.rates import KeyRate
 
@@ -61,6 +62,7 @@ class PlanNode:
     concurrency: Concurrency | None = None
     rate: KeyRate | None = None
     cache: CacheUse | None = None
+    fan_out: FanOut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,12 @@ class Plan:
         for place, edge in enumerate(self.edges):
             out[edge.source].append(place)
         return tuple(map(tuple, out))
+
+    def mapped_edge(self, place: int) -> int:
+        """Return the place of the edge that brings a mapped node its list."""
+        fan_out = self.nodes[place].fan_out
+        assert fan_out is not None
+        return next(at for at in self.inputs[place] if self.edges[at].target_handle == fan_out.handle)
 
     @cached_property
     def entries(self) -> tuple[int, ...]:
