@@ -544,6 +544,9 @@ class World:
             listed = [await self._listed(shard, user, kind) for user in USERS for kind in ("task", "batch")]
             seen.append((ids, letters, [replace(line, log_id="") for each in lines for line in each], listed))
         assert seen[0] == seen[1]
+        limits = [f"{kind}:{user}" for user in USERS for kind in ("user", "adhoc")]
+        limits += [f"flow:{flow}" for flow in FLOWS] + [f"type:{node_type}" for node_type in TYPES]
+        assert await self.memory.held(limits) == await self.redis.held(limits)
         assert await self.memory.queues() == await self.redis.queues()
         assert await self.memory.running(10_000) == await self.redis.running(10_000)
         assert await self.memory.totals() == await self.redis.totals()
