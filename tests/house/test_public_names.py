@@ -37,6 +37,7 @@ PUBLIC: dict[str, list[str]] = {
         "FlowStatus",
         "InputHandle",
         "InvalidInput",
+        "ItemCounts",
         "LogLevel",
         "LogLine",
         "LogSource",

@@ -7,6 +7,7 @@ from tradewind.client import (
     CycleRecord,
     CycleStatistics,
     FlowDescription,
+    ItemCounts,
     LogLine,
     NodeTaskRecord,
     StatusCounts,
@@ -104,11 +105,32 @@ def note(node: NodeTaskRecord) -> str:
         return str(node.error).partition("\n")[0]
     if node.reason:
         return node.reason
+    if node.items is not None:
+        return items_words(node.items)
     if node.cached_in:
         return f"cached in {node.cached_in}"
     if not node.status.ended and (node.progress or node.message or node.current_step):
         return _progress(node)
     return ""
+
+
+def items_words(items: ItemCounts) -> str:
+    """Return `37 of 100 items done, 4 open, 1 failed`."""
+    words = f"{items.ended} of {items.total} items done"
+    for number, what in ((items.open, "open"), (items.failed, "failed"), (items.cancelled, "cancelled")):
+        words += f", {number} {what}" if number else ""
+    return words
+
+
+def show_items(screen: Screen, items: list[NodeTaskRecord]) -> None:
+    """Print the items of a mapped node."""
+    screen.table(
+        ["ITEM", "STATUS", "ATTEMPT", "WORKER", "TOOK", "NOTE"],
+        [
+            (str(item.item), item.status, str(item.attempt or ""), item.worker_id, _took(item), note(item))
+            for item in items
+        ],
+    )
 
 
 def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
@@ -121,6 +143,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("failed", f"{node.failures} of {node.max_attempts} attempts" if node.failures else ""),
         ("next attempt", screen.when(node.retry_at)),
         ("worker", node.worker_id),
+        ("items", items_words(node.items) if node.items is not None else ""),
         ("cached", f"in {node.cached_in}" if node.cached_in else ""),
         ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),
         ("reason", node.reason),

@@ -41,7 +41,14 @@ from tradewind.client.flow_calls import FlowDescription, RunRequest
 from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, RegisteredFlow
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.logs import LogLevel, LogLine, LogSource
-from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, PastAttempt, StatusCounts
+from tradewind.client.node_tasks import (
+    ItemCounts,
+    NodeError,
+    NodeTaskRecord,
+    NodeTaskStatus,
+    PastAttempt,
+    StatusCounts,
+)
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus
@@ -76,6 +83,7 @@ __all__ = [
     "FlowStatus",
     "InputHandle",
     "InvalidInput",
+    "ItemCounts",
     "LogLevel",
     "LogLine",
     "LogSource",

@@ -104,6 +104,9 @@ class Flow:
         priority: int | None = None,
         concurrency: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
+        map: str | None = None,
+        max_parallel: int | None = None,
+        min_success: int | float | None = None,
     ) -> Node:
         """Add a node and return it, to be joined to others.
 
@@ -112,8 +115,12 @@ class Flow:
         nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
         `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
         "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. With `cache`, its name or
-        a Cache, it does not run when the same work was done before. Raises FlowError when the id is taken or the config
-        is no JSON.
+        a Cache, it does not run when the same work was done before.
+
+        `map` names the input at which a list arrives: the node runs once for each of its items, at most `max_parallel`
+        (100) at once, and emits lists of what they emit, in order. It completes when `min_success` of them do: an int
+        is a number of items, a float a share over 0 up to 1.0; all when left out. Raises FlowError when the id is
+        taken, the config is no JSON or the share none.
         """
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
@@ -136,6 +143,15 @@ class Flow:
             weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
         if cache is not None:
             weather["cache"] = Cache.of(cache).to_weather(f"{path}.cache")
+        if map is not None:
+            weather["map"] = map
+        if max_parallel is not None:
+            weather["max_parallel"] = json_copy(max_parallel, f"{path}.max_parallel")
+        if isinstance(min_success, float) and not 0 < min_success <= 1:
+            raise FlowError(f"a share is over 0 and at most 1.0, is {min_success}", f"{path}.min_success")
+        # In JSON 1.0 is 1, which is one item; without the field it is all of them.
+        if min_success is not None and not (isinstance(min_success, float) and min_success == 1):
+            weather["min_success"] = json_copy(min_success, f"{path}.min_success")
         self._nodes.append(weather)
         self._by_id[node_id] = node = self._node_of(weather)
         return node

@@ -34,7 +34,7 @@ _WHEN_FULL: dict[str, node_task_pb2.WhenFull.ValueType] = {
 _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
 _NODE_FIELDS = (
     *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
-    *("concurrency", "cache"),
+    *("concurrency", "cache", "map", "max_parallel", "min_success"),
 )
 _TIMEOUT_FIELDS = ("schedule_to_start", "start_to_close", "total", "heartbeat")
 _RETRY_FIELDS = ("attempts", "initial", "factor", "maximum", "jitter", "non_retryable")
@@ -110,7 +110,15 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
         schedule_to_start=fields.duration("schedule_to_start"),
         timeout=fields.duration("timeout"),
         priority=fields.integer("priority"),
+        map=fields.text("map"),
+        max_parallel=fields.integer("max_parallel"),
     )
+    if (least := fields.number("min_success")) is not None:
+        # An integral number, however it is written, is a number of items.
+        if float(least).is_integer():
+            node.min_success_count = fields.integer("min_success") if isinstance(least, int) else int(least)
+        else:
+            node.min_success_ratio = least
     if run_if := fields.word("run_if", _RUN_IF):
         node.run_if = run_if
     if "concurrency" in item:
@@ -174,7 +182,12 @@ def _node_weather(node: flow_pb2.NodeSpec, path: str) -> dict[str, Any]:
             name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))
         }
         _say(cache, "scope", node.cache.scope, SCOPES, f"{path}.cache.")
-    weather |= {name: value for name in ("schedule_to_start", "timeout", "priority") if (value := getattr(node, name))}
+    plain = ("schedule_to_start", "timeout", "priority", "map", "max_parallel")
+    weather |= {name: value for name in plain if (value := getattr(node, name))}
+    if node.HasField("min_success_count"):
+        weather["min_success"] = node.min_success_count
+    elif node.HasField("min_success_ratio") and node.min_success_ratio != 1:
+        weather["min_success"] = node.min_success_ratio
     if node.HasField("timeouts"):
         weather["timeouts"] = {field.name: value for field, value in node.timeouts.ListFields()}
     if node.HasField("retry"):

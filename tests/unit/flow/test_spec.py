@@ -32,6 +32,8 @@ WEATHER = {
             },
         },
         {"id": "b", "type": "report"},
+        {"id": "c", "type": "each", "map": "x", "max_parallel": 4, "min_success": 0.9},
+        {"id": "d", "type": "each", "map": "x", "min_success": 0},
     ],
     "edges": [{"source": "a", "source_handle": "prices", "target": "b", "target_handle": "x"}],
     "overlap": "allow",

@@ -103,7 +103,7 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
         config = read_json_text(node.config_json, f"{path}.config_json", faults)
         if config is not UNREADABLE:
             weather["config"] = config
-    for name in ("schedule_to_start", "timeout", "priority"):
+    for name in ("schedule_to_start", "timeout", "priority", "map", "max_parallel"):
         if given := getattr(node, name):
             weather[name] = given
     if node.HasField("concurrency"):
@@ -115,6 +115,15 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
             name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))
         }
         _choose(cache, "scope", node.cache.scope, _SCOPES, f"{path}.cache.scope", faults)
+    if node.HasField("min_success_count"):
+        weather["min_success"] = node.min_success_count
+    elif node.HasField("min_success_ratio"):
+        share = node.min_success_ratio
+        # All of them is what it is without a share.
+        if 0 < share < 1:
+            weather["min_success"] = share
+        elif share != 1:
+            faults.add(f"{path}.min_success_ratio", f"must be over 0 and at most 1, is {share:g}")
     if node.HasField("timeouts"):
         weather["timeouts"] = {field.name: value for field, value in node.timeouts.ListFields()}
     if node.HasField("retry"):

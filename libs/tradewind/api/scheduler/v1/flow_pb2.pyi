@@ -233,6 +233,10 @@ class NodeSpec(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
+    MAP_FIELD_NUMBER: _builtins.int
+    MAX_PARALLEL_FIELD_NUMBER: _builtins.int
+    MIN_SUCCESS_COUNT_FIELD_NUMBER: _builtins.int
+    MIN_SUCCESS_RATIO_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Unique in the flow, [A-Za-z0-9][A-Za-z0-9._-]{0,127}."""
     type: _builtins.str
@@ -247,6 +251,16 @@ class NodeSpec(_message.Message):
     """Longest time of one attempt, as text such as "30s"; 5 min when empty, none when "0"."""
     priority: _builtins.int
     """-5 to 5: the higher goes first among ready nodes of one user and type; one step is worth a minute of waiting."""
+    map: _builtins.str
+    """Input handle at which a list arrives: the node runs once for each of its items, at most 10 000, and emits lists of what
+    these emit. Exactly one edge must lead into it. Empty for a node that runs once.
+    """
+    max_parallel: _builtins.int
+    """With map: so many items run at once, 1 to 10 000; 100 when 0."""
+    min_success_count: _builtins.int
+    """A number of items, 0 or more."""
+    min_success_ratio: _builtins.float
+    """A share of the items, over 0 up to 1; rounded up to whole items."""
     @_builtins.property
     def retry(self) -> Global___RetrySpec:
         """What follows when an attempt fails; no further attempt when unset."""
@@ -277,12 +291,18 @@ class NodeSpec(_message.Message):
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
         cache: Global___CacheSpec | None = ...,
+        map: _builtins.str = ...,
+        max_parallel: _builtins.int = ...,
+        min_success_count: _builtins.int = ...,
+        min_success_ratio: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "min_success", b"min_success", "min_success_count", b"min_success_count", "min_success_ratio", b"min_success_ratio", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "map", b"map", "max_parallel", b"max_parallel", "min_success", b"min_success", "min_success_count", b"min_success_count", "min_success_ratio", b"min_success_ratio", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_min_success: _TypeAlias = _typing.Literal["min_success_count", "min_success_ratio"]  # noqa: Y015
+    _WhichOneofArgType_min_success: _TypeAlias = _typing.Literal["min_success", b"min_success"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_min_success) -> _WhichOneofReturnType_min_success | None: ...
 
 Global___NodeSpec: _TypeAlias = NodeSpec  # noqa: Y015
 
