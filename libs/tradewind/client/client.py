@@ -21,12 +21,23 @@ from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Cache, Retry, Timeouts
 
 
-class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, CacheCalls, RegistryCalls):
+class Client(
+    FlowCalls,
+    ScheduleCalls,
+    CycleCalls,
+    NodeTaskCalls,
+    AdHocCalls,
+    DeadLetterCalls,
+    QueueCalls,
+    CacheCalls,
+    RegistryCalls,
+):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
     `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else

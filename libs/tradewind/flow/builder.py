@@ -14,7 +14,7 @@ from tradewind.flow.timeouts import Timeouts
 from tradewind.flow.values import Duration, duration, json_copy, kind_of
 
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
-Overlap = Literal["skip", "allow"]
+Overlap = Literal["skip", "queue_one", "queue_all", "cancel_running", "allow"]
 FailurePolicy = Literal["skip_downstream", "fail_fast", "continue"]
 
 
@@ -35,21 +35,24 @@ class Flow:
         flow_id: str,
         interval: Duration | None = None,
         *,
+        schedule: Mapping[str, Any] | None = None,
         overlap: Overlap | None = None,
         failure_policy: FailurePolicy | None = None,
         timeout: Duration | None = None,
         keep_cycles: int | None = None,
         keep_for: Duration | None = None,
         max_running: int | None = None,
+        pause_after_failures: int | None = None,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
     ) -> None:
         """Begin a flow without nodes.
 
         `interval` is the time between cycles, 0 for one cycle only: a number of seconds, text such as "500ms" or "5m",
-        or a timedelta. `timeout` limits a cycle, `max_running` how many of its nodes run at once; of ended cycles
-        the newest `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"). What is None stays at
-        the server's default.
+        or a timedelta; `schedule` says more in its place, such as {"cron": "30 9 * * 1-5", "zone": "Europe/Berlin"}.
+        `timeout` limits a cycle, `max_running` how many of its nodes run at once; of ended cycles the newest
+        `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"); `pause_after_failures` pauses the flow after so
+        many failed cycles in a row. What is None stays at the server's default.
         """
         self.flow_id = flow_id
         self._fields: dict[str, Any] = {}
@@ -60,10 +63,12 @@ class Flow:
             if value is not None:
                 self._fields[name] = duration(value, name)
         given = {
+            "schedule": schedule,
             "overlap": overlap,
             "failure_policy": failure_policy,
             "keep_cycles": keep_cycles,
             "max_running": max_running,
+            "pause_after_failures": pause_after_failures,
             "labels": labels,
             "description": description,
         }
