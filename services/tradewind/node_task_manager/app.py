@@ -17,6 +17,7 @@ from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
@@ -181,4 +182,5 @@ def _shard(number: int, client: Client, keys: Keys, limits: Limits) -> Shard:
         RedisPlanStore(client, keys, limits),
         RedisEventLog(client, keys),
         RedisQueueReader(client, keys),
+        RedisNotices(client, keys, limits, ScriptTime()),
     )

@@ -12,12 +12,12 @@ import pytest
 from tests.servers import RedisServer, RedisServers, redis_kinds
 from tests.stores.node_task_manager.invariants import check_invariants, nothing_is_left
 from tests.stores.node_task_manager.shards import memory_shard, redis_shard
-from tests.stores.node_task_manager.world import ALONE, RETRIES, World, random_plan
+from tests.stores.node_task_manager.world import RETRIES, TASK_PLANS, World, random_plan
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.server.clock import ManualClock
 
 STEPS = 40
-WHOLE = Limits(retries=RETRIES)
+WHOLE = Limits(retries=RETRIES, task_events=5)
 CUT = Limits(records_per_script=3, retries=RETRIES)
 SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
@@ -29,7 +29,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
     rng, clock = random.Random(seed), ManualClock()
     redis = redis_shard(server, clock, limits)
     drawn = (random_plan(rng, at, limits=limits is WHOLE) for at in range(4))
-    plans = {plan.digest: plan for plan in (*drawn, ALONE)}
+    plans = {plan.digest: plan for plan in drawn} | TASK_PLANS
     world = World(rng, clock, memory_shard(clock, limits), redis, plans, cut=limits is CUT)
     try:
         for plan in plans.values():
@@ -43,6 +43,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
             if seed % 5 == 0:
                 await check_invariants(server)
         await world.wind_down()
+        await world.compare_notices()
         await check_invariants(server)
         await nothing_is_left(server)
     finally:

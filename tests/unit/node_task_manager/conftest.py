@@ -81,7 +81,7 @@ class Bench:
         self.told_elsewhere: list[str] = []
         self.dispatchers = {
             at: Dispatcher(
-                Shard(at, store, store, store, store, store),
+                Shard(at, store, store, store, store, store, store),
                 self.pool,
                 self.plans,
                 lambda _shard, _partitions: None,

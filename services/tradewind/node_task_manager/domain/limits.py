@@ -22,6 +22,12 @@ class Limits:
     log_lines: int = 10_000
     unnamed_ms: int = 2_000
     user_queue: int = 100_000
+    task_events: int = 250
+    """The newest events of an ad-hoc task,"""
+    notifications: int = 1_000
+    """and the newest notifications of a user, that are kept,"""
+    notification_retention_ms: int = 7 * 24 * 3600 * 1000
+    """these no longer than that."""
     retries: int = 10
     """Further attempts that a flow may have within a minute at any rate,"""
     retry_percent: int = 20

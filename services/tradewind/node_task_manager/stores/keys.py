@@ -40,9 +40,13 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `reap` |
 | `ended_runs` | zset | ended tasks and batches by when they expire | as above |
 | `told:<run>` | string | those who watch a task or batch were told just now | 100 ms |
+| `task_events:<task>` | stream | what happened to an ad-hoc task, newest 250 | 24 h from its end |
+| `notifications:<user>` | stream | what a user is to know, newest 1000 | 7 d after the last |
+| `notifications_read:<user>` | string | up to where they are read | 7 d after it was set |
+| `notified:<user>:<what>` | string | until when a user is not told of something again | 1 min of a flow, else 24 h |
 | `logs:<flow>:<cycle>` | stream | what nodes logged, newest 10 000 lines | newest 5 cycles, 8 d |
 | `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
-| `wake` | channel | a type has ready node tasks, a partition events, a worker a stop, a run or the config a change | |
+| `wake` | channel | a type has ready node tasks, a partition events, a worker a stop, a run or the config a change, a user a notification | |
 
 What belongs to a run that is open has no time to live, nor has its plan: it is the scheduler's to end or purge.
 """
@@ -127,3 +131,12 @@ class Keys:
 
     def user_runs(self, user_id: str, kind: str) -> str:
         return f"{self.base}user_runs:{user_id}:{kind}"
+
+    def task_events(self, run: str) -> str:
+        return f"{self.base}task_events:{run}"
+
+    def notifications(self, user_id: str) -> str:
+        return f"{self.base}notifications:{user_id}"
+
+    def notifications_read(self, user_id: str) -> str:
+        return f"{self.base}notifications_read:{user_id}"

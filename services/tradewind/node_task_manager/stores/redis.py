@@ -77,6 +77,9 @@ class RedisNodeTaskStore:
             "log_lines": limits.log_lines,
             "unnamed": limits.unnamed_ms,
             "user_queue": limits.user_queue,
+            "task_events": limits.task_events,
+            "notifications": limits.notifications,
+            "notification_retention": limits.notification_retention_ms,
             "retries": limits.retries,
             "retry_percent": limits.retry_percent,
         }

@@ -110,10 +110,10 @@ local function assign(record, comp, vacancy)
     deadline = math.min(deadline, time + entry.beat)
   end
   record.status = 'running'
-  changed(comp, 1)
   set(record, 'attempt', attempt)
   set(record, 'nonce', nonce)
   set(record, 'worker_id', vacancy.worker_id)
+  changed(comp, 1, record, 'running')
   set(record, 'started_at', stamp)
   if close_at > 0 or attempt > 1 then note(record, 'close_at', close_at) end
   if attempt > 1 then note(record, 'progress', 0) end

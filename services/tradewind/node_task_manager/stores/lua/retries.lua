@@ -37,19 +37,19 @@ local function fail_attempt(record, comp, error, wish)
     local wait = math.max(1, wish and wish.after_ms or delay_of(policy, record.id, record.failures))
     local final = why_final(record, comp, policy, error, wish, wait)
     if not final then
-      note(record, 'error', cmsgpack.pack(error))
+      set(record, 'error', cmsgpack.pack(error))
       set(record, 'settled', record.nonce)
       set(record, 'nonce', '')
-      changed(comp, record.status == 'running' and -1 or 0)
-      record.status, record.comp = 'pending', comp
       set(record, 'retry_at', time + wait)
+      changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
+      record.status, record.comp = 'pending', comp
       delaying[#delaying + 1] = record
       return
     end
     error.final = final
-    bury(record, comp)
+    bury(record, comp, error)
   end
-  note(record, 'error', cmsgpack.pack(error))
+  set(record, 'error', cmsgpack.pack(error))
   count_failure(error.code)
   finish(record, comp, 'failed')
 end

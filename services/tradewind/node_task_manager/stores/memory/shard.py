@@ -13,6 +13,7 @@ from tradewind.node_task_manager.domain.component import (
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
+from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
@@ -21,7 +22,7 @@ from tradewind.node_task_manager.stores.memory.records import Run
 
 
 class MemoryShard(MemoryConsequences):
-    """A NodeTaskStore, NodeTaskReader, QueueReader, PlanStore and EventLog; `clock` returns epoch ms."""
+    """All stores of a shard; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         super().__init__(limits, clock)
@@ -302,13 +303,17 @@ class MemoryShard(MemoryConsequences):
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         kept = 0
+        told: dict[str, NodeTask] = {}
         for entry in progress:
             task = self._tasks.get(entry.task_id)
             if task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == entry.nonce:
                 kept += 1
                 self._heard_of(task)
                 if entry.progress >= task.progress:
-                    self._tasks[task.task_id] = replace(task, progress=entry.progress, message=entry.message)
+                    task = replace(task, progress=entry.progress, message=entry.message)
+                    self._tasks[task.task_id] = told[task.task_id] = task
+        for task in told.values():
+            self._happened(task, TaskEventKind.PROGRESS)
         for line in lines:
             task = self._tasks.get(line.task_id)
             if task is not None and line.nonce == task.nonce:
