@@ -28,6 +28,7 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -38,6 +39,8 @@ from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.waits import ExplainLimits
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
+from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime
@@ -60,6 +63,9 @@ class NodeTaskManager:
             stop_grace_ms=int(settings.node_task_manager_stop_grace_seconds * 1000),
             retries=settings.node_task_manager_retries_per_minute,
             retry_percent=settings.node_task_manager_retry_percent,
+            task_events=settings.node_task_manager_task_events,
+            notifications=settings.node_task_manager_notifications,
+            notification_retention_ms=int(settings.node_task_manager_notification_days * 24 * 3600 * 1000),
         )
         user = settings.store_user
         password = settings.store_password.get_secret_value() if settings.store_password else None
@@ -72,9 +78,11 @@ class NodeTaskManager:
             at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere) for at, shard in shards.items()
         }
         self._config = FollowConfig(RedisConfigStore(client, self._keys), self._dispatchers, self._tell_of_config)
-        self._watch = RunWatch()
+        self._watch, self._stream_watch = RunWatch(), StreamWatch()
         lease_s = limits.lease_ms / 1000
-        self._loops = Loops(self._dispatchers, pool, self._feed, self._watch, self._publish, lease_s, self._config.load)
+        self._loops = Loops(
+            self._dispatchers, pool, self._feed, self._tell_watchers, self._publish, lease_s, self._config.load
+        )
         known = settings.registry_address not in ("", "none")
         self._channel = open_channel(settings.registry_address) if known else None
         directory = RegistryDirectory(self._channel) if self._channel else None
@@ -85,6 +93,8 @@ class NodeTaskManager:
         self._subscriber = Subscriber(settings.store_url, user=user, password=password)
         look = Look(shards, plans, ExplainLimits(self._config.share))
         node_types = LiveNodeTypes(pool, self._channel)
+        ad_hoc = AdHoc(self._dispatchers, look, node_types, limits)
+        notifications = UserNotifications(shards, self._stream_watch)
         submit_ad_hoc = SubmitAdHoc(self._dispatchers, plans, node_types, limits)
         self._handlers = NodeTaskManagerHandlers(
             submit=SubmitRuns(self._dispatchers, plans),
@@ -98,9 +108,11 @@ class NodeTaskManager:
             feed=self._feed,
             streams=self._streams,
             submit_ad_hoc=submit_ad_hoc,
-            ad_hoc=AdHoc(self._dispatchers, look, node_types, limits),
+            ad_hoc=ad_hoc,
             watch=self._watch,
             dead_letters=DeadLetters(look, submit_ad_hoc),
+            watch_task=WatchTask(ad_hoc, notifications.of, self._stream_watch),
+            notifications=notifications,
             shards=shards.keys(),
             lease_ms=limits.lease_ms,
             stop_grace_ms=limits.stop_grace_ms,
@@ -165,6 +177,10 @@ class NodeTaskManager:
     def _hear(self, shard: int, channel: str, message: bytes) -> None:
         self._loops.hear(shard, message.decode())
 
+    def _tell_watchers(self, name: str, over: bool) -> None:
+        self._watch.tell(name, over=over)
+        self._stream_watch.tell(name)
+
     def _look(self) -> None:
         """The store was lost for a moment, and with it perhaps news, replies, and its own last second."""
         for dispatcher in self._dispatchers.values():
@@ -172,6 +188,7 @@ class NodeTaskManager:
             dispatcher.recovered()
         self._feed.look()
         self._watch.look()
+        self._stream_watch.look()
 
 
 def _shard(number: int, client: Client, keys: Keys, limits: Limits) -> Shard:

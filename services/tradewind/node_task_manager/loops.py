@@ -9,7 +9,6 @@ import structlog
 
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
-from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
 from tradewind.server.ending import end_tasks
 
@@ -28,7 +27,7 @@ class Loops:
         dispatchers: Mapping[int, Dispatcher],
         pool: WorkerPool,
         feed: EventFeed,
-        watch: RunWatch,
+        tell_watchers: Callable[[str, bool], None],
         publish: Callable[[int, str], Awaitable[Any]],
         lease_s: float,
         load_config: Callable[[], Awaitable[None]],
@@ -37,7 +36,7 @@ class Loops:
         self._pool = pool
         self._load_config = load_config
         self._feed = feed
-        self._watch = watch
+        self._tell_watchers = tell_watchers
         self._publish = publish
         self._lease_s = lease_s
         # A worker that is stopped must be out of the running before what it held is given out again.
@@ -75,7 +74,8 @@ class Loops:
 
     def hear(self, shard: int, message: str) -> None:
         """A replica told of something: a ready node type, `e:<partition>`, `o:<partition>:<epoch>`, `w:<worker>`,
-        `c:<version of the configuration>`, or of an ad-hoc run: `r:<run>` has changed, `f:<run>` has ended."""
+        `c:<version of the configuration>`, `n:<user>` who has a notification, or of an ad-hoc run: `r:<run>` has
+        changed, `f:<run>` has ended."""
         kind, _, rest = message.partition(":")
         dispatcher = self._dispatchers[shard]
         if not rest:
@@ -89,7 +89,9 @@ class Loops:
         elif kind == "c":
             self._begin(self._follow_config())
         elif kind in ("r", "f"):
-            self._watch.tell(rest, over=kind == "f")
+            self._tell_watchers(rest, kind == "f")
+        elif kind == "n":
+            self._tell_watchers(message, False)
         else:
             worker = self._pool.get(rest)
             if worker is not None:

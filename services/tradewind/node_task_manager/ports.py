@@ -18,13 +18,12 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Termination, Vacancy
 
-
 Entry = TypeVar("Entry", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch(Generic[Entry]):
-    """What follows a position in a capped stream; with a `gap` what followed it is not all there, and this is all that is."""
+    """What follows a position in a capped stream; after a `gap` some of that is gone, and this is all that is."""
 
     gap: bool
     entries: tuple[Entry, ...]

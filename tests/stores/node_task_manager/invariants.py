@@ -261,5 +261,14 @@ def _check_times_to_live(keys: Keys) -> None:
             assert (ttl == -1) == (rest in open_runs), (name, ttl)
         elif kind == "plan":
             assert (ttl == -1) == (int(keys.plans[rest].get(b"open", 0)) > 0), (name, ttl)
-        elif kind in ("flow_runs", "stop", "purged", "worker_session", "worker_incarnation", "logs", "flow_logs", *NOTICES):
+        elif kind in (
+            "flow_runs",
+            "stop",
+            "purged",
+            "worker_session",
+            "worker_incarnation",
+            "logs",
+            "flow_logs",
+            *NOTICES,
+        ):
             assert ttl > 0, (name, ttl)

@@ -428,7 +428,9 @@ class World:
             whole = await self.memory.task_events(run, "0-0", 1000)
             assert await self.redis.task_events(run, "0-0", 1000) == whole, run
             _check_events(await self.redis.tasks([run]), whole.entries)
-            assert await self.redis.newest_task_event(run) == whole.entries[-1] == await self.memory.newest_task_event(run)
+            assert (
+                await self.redis.newest_task_event(run) == whole.entries[-1] == await self.memory.newest_task_event(run)
+            )
             self.positions.setdefault(run, []).extend(event.event_id for event in whole.entries)
         for run in self.rng.sample(tasks, min(3, len(tasks))):
             after, limit = self.rng.choice(self.positions[run]), self.rng.choice((1, 2, 100))
@@ -458,7 +460,9 @@ class World:
             moments = sorted({each.fact.at for each in listed})
             if moments:
                 until = moments[self.cycle % len(moments)]
-                await shard.mark_read(user, max((each.notification_id for each in listed if each.fact.at == until), key=_order))
+                await shard.mark_read(
+                    user, max((each.notification_id for each in listed if each.fact.at == until), key=_order)
+                )
 
     async def compare_the_rest(self) -> None:
         """What few operations change is the same."""

@@ -29,8 +29,8 @@ class Severity(StrEnum):
 class Fact:
     """What is kept of a notification, `at` in epoch ms; whoever sends one gives its title, message and severity.
 
-    `subject` is a node task, `batch:<id>`, a flow, or `<flow>:<cycle>:<run>`. `code` and `message` tell of a failure, the
-    numbers of the items of a batch, `stopped` of one that was cancelled. A task that was `given_up` is a dead letter.
+    `subject` is a node task, `batch:<id>`, a flow, or `<flow>:<cycle>:<run>`. `code` and `message` tell of a failure,
+    the numbers of the items of a batch, `stopped` of one that was cancelled. What was `given_up` is a dead letter.
     """
 
     kind: NotificationKind

@@ -38,7 +38,7 @@ STATUSES = {
 class TaskEvent:
     """Something that happened at `at` (epoch ms); `event_id` is its position among the events of its task.
 
-    The error's message is cut to 500 bytes and comes without a traceback; `progress` and `message` come with progress only.
+    The error's message is cut to 500 bytes, and there is no traceback; `progress` and `message` are of progress only.
     """
 
     kind: TaskEventKind
@@ -59,7 +59,7 @@ class TaskEvent:
         return STATUSES[self.kind]
 
     def leaves(self, task: NodeTask) -> NodeTask:
-        """Return a task, read later, as this event left it: what came after it is taken away as far as it can be told."""
+        """Return a task, read later, as this event left it, as far as that can be told."""
         over = self.status.terminal
         told = self.kind is TaskEventKind.PROGRESS
         history = tuple(past for past in task.history if past.ended <= self.at)

@@ -13,6 +13,7 @@ from tradewind.node_task_manager.rpc import checks, config_mapping, mapping, que
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
 from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
 from tradewind.node_task_manager.rpc.event_stream import EventStream
+from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.connect import Connections
@@ -20,6 +21,7 @@ from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
@@ -27,6 +29,7 @@ from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
@@ -39,7 +42,7 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers):
+class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers, NotificationHandlers):
     """The gRPC face of the node task manager."""
 
     def __init__(
@@ -59,12 +62,16 @@ class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers):
         ad_hoc: AdHoc,
         watch: RunWatch,
         dead_letters: DeadLetters,
+        watch_task: WatchTask,
+        notifications: UserNotifications,
         shards: Collection[int],
         lease_ms: int,
         stop_grace_ms: int,
     ) -> None:
         super().__init__(submit_ad_hoc, ad_hoc, watch, streams)
         self._dead_letters = dead_letters
+        self._watch_task = watch_task
+        self._notifications = notifications
         self._submit = submit
         self._stop = stop
         self._look = look

@@ -46,7 +46,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `notified:<user>:<what>` | string | until when a user is not told of something again | 1 min of a flow, else 24 h |
 | `logs:<flow>:<cycle>` | stream | what nodes logged, newest 10 000 lines | newest 5 cycles, 8 d |
 | `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
-| `wake` | channel | a type has ready node tasks, a partition events, a worker a stop, a run or the config a change, a user a notification | |
+| `wake` | channel | news of a ready node type, events, a stop, a run, the config, a notification | |
 
 What belongs to a run that is open has no time to live, nor has its plan: it is the scheduler's to end or purge.
 """

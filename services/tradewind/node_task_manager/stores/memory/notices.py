@@ -39,9 +39,9 @@ class Stream(Generic[Item]):
         """Return whether some of what followed a position is gone, and what is there of it."""
         at = parsed(position)
         gap = self.trimmed if at == (0, 0) else all(held != at for held, _ in self.entries)
-        return gap, [
-            (named(held), item) for held, item in self.entries if (gap or held > at) and held[0] >= oldest
-        ][:limit]
+        return gap, [(named(held), item) for held, item in self.entries if (gap or held > at) and held[0] >= oldest][
+            :limit
+        ]
 
 
 def parsed(position: str) -> tuple[int, int]:
@@ -174,9 +174,7 @@ class MemoryNotices:
                 given_up=given_up,
             )
         else:
-            fact = Fact(
-                NotificationKind.TASK_CANCELLED, subject, node_type=node_type, message=brief(task.reason)
-            )
+            fact = Fact(NotificationKind.TASK_CANCELLED, subject, node_type=node_type, message=brief(task.reason))
         self._notify(user, fact)
 
     def _notify_given_up(self, task_id: str, component: Component, node_type: str, error: TaskError) -> None:
