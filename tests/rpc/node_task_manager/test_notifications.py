@@ -186,7 +186,7 @@ async def test_what_is_sent_says_what_it_is_about_and_comes_once_by_its_key(ntm:
 
 
 async def test_bad_input_is_refused_with_every_fault_and_nothing_is_sent(ntm: Ntm) -> None:
-    bad = [
+    bad: list[dict[str, Any]] = [
         {"user_id": "", "title": "", "message": "x" * 5000, "key": "k" * 200},
         {"kind": pb2.NOTIFICATION_KIND_TASK_FAILED, "title": "two\nlines", "subject": {"batch_id": "b"}},
         {"subject": {"cycle": 1}},
