@@ -27,6 +27,7 @@ class Shapes(msgspec.Struct):
 echo = Script(__name__, "echo", Echo)
 count = Script(__name__, "count", int)
 shapes = Script(__name__, "shapes", Shapes)
+levels = Script(__name__, "levels", int)
 
 
 class Arguments(msgspec.Struct, array_like=True):
@@ -62,6 +63,13 @@ async def test_an_included_file_stands_once_however_often_it_is_named(redis_serv
     client = redis_server.connect("scheduler")
     assert await count(client, [KEY], [2]) == 2
     assert await count(client, [KEY], [3]) == 5
+
+
+async def test_a_level_sees_those_around_it_and_returns_for_the_script(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    assert await levels(client, [KEY], [2, False]) == -1
+    assert await levels(client, [KEY], [2, True]) == 2
+    assert await levels(client, [KEY], [3, True]) == 5
 
 
 async def test_a_script_the_server_forgot_is_made_known_and_runs_once(redis_server: RedisServer) -> None:

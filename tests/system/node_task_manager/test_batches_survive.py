@@ -1,8 +1,12 @@
 """Batches whose workers, or whose node task manager, are killed in the middle end exactly."""
 
+import asyncio
+import random
+from collections import Counter
+
 from tests.system.node_task_manager.stack import PATIENCE_S, Stack
 from tests.waiting import until
-from tradewind.client import Addresses, BatchHandle, BatchStatus, Client
+from tradewind.client import Addresses, BatchHandle, BatchStatus, Client, NodeTaskStatus
 
 ITEMS = 150
 
@@ -51,6 +55,32 @@ async def test_a_worker_that_is_killed(stack: Stack) -> None:
         await under_way(handle, 0.2)
         await killed.kill()
         await ended_exactly(stack, handle)
+
+
+async def test_workers_that_are_killed_again_and_again(stack: Stack) -> None:
+    """Twelve kills at whatever step each worker is in: every item ends once, and none that was done is done again."""
+    drawn = random.Random(7)
+    _, address = await stack.node_task_manager()
+    workers = [await stack.worker(f"w{at}", address, capacity=4) for at in range(3)]
+    async with client_of(address) as client:
+        handle = await client.submit_batch("step", items(0.3))
+        for kill in range(12):
+            await asyncio.sleep(drawn.random() * 0.3)
+            at = kill % len(workers)
+            await workers[at].kill()
+            workers[at] = await stack.worker(f"w{kill + len(workers)}", address, capacity=4)
+        batch = await handle.wait(PATIENCE_S)
+        results = [item async for item in client.list_batch_results(handle.batch_id)]
+    progress = batch.progress
+    assert (progress.ended, progress.queued, progress.running, progress.cancelled) == (ITEMS, 0, 0, 0)
+    by_status = Counter(item.status for item in results)
+    assert by_status[NodeTaskStatus.COMPLETED] == progress.completed
+    # An item may be unlucky enough to have lost its worker each time.
+    assert {item.error.code for item in results if item.error is not None} <= {"WORKER_LOST"}
+    done = Counter(key for key, _ in stack.noted("done"))
+    assert set(done) >= {item.node_task_id for item in results if item.error is None}
+    # What a killed worker had done, and could not tell any more, was done again; nothing else was.
+    assert sum(done.values()) - len(done) <= 12 * 4
 
 
 async def test_a_node_task_manager_that_is_killed(stack: Stack) -> None:

@@ -67,10 +67,10 @@ async def test_chains_of_which_one_worker_dies_are_finished_by_the_other(stack: 
     assert len(again) <= 20
 
 
-async def test_a_node_that_takes_four_leases_runs_once(stack: Stack) -> None:
+async def test_a_node_that_takes_ten_leases_runs_once(stack: Stack) -> None:
     _, address = await stack.node_task_manager(lease_seconds=1)
     await stack.worker("slow", address)
     async with Scheduler(address) as scheduler:
-        await scheduler.submit(single("step", '{"seconds":4}'), "flow")
+        await scheduler.submit(single("step", '{"seconds":10.5}'), "flow")
         await scheduler.all_finished("flow", nodes=1)
     assert stack.noted("begun") == {("flow:0:0:n0", 1): 1}

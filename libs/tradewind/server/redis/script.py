@@ -4,11 +4,14 @@ A script's file begins with a comment that names its KEYS, its args and what it 
 
 - `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole in it has no certain length.
 - `now(now_ms)`: `now_ms`, or the server's own time in milliseconds when it is 0.
-- `--!include <name>` on a line of its own: replaced by `lua/<name>.lua` of the same package, once per script.
+- `--!include <name>` on a line of its own: replaced by `lua/<name>.lua` of the same package, once per script;
+- `--!level` on a line of its own: what follows is a function within what came before. Lua makes a script's functions
+  anew in each run, and looks for each local they use among all those of the level it is from, but finds one of an outer
+  level at once. A level may use 60 locals of those outside.
 
 and returns `cmsgpack.pack(...)` of one value. Mind that cmsgpack knows no `bin` (pass `str`, never `bytes`), writes an
 empty table as an empty array (declare a mapping in a reply as a list of pairs) and integral floats as integers; and
-that a Lua function has room for 200 locals, the included files' among them.
+that a level has room for 200 locals, the included files' among them.
 """
 
 import asyncio
@@ -28,6 +31,7 @@ from tradewind.server.redis.client import Pipeline, Redis
 Reply = TypeVar("Reply")
 
 _INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*$", re.MULTILINE)
+_LEVEL = re.compile(r"^--!level[ \t]*$", re.MULTILINE)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -123,7 +127,8 @@ def _compose(package: str, name: str) -> str:
         return read(part).rstrip("\n")
 
     prelude = resources.files(__package__).joinpath("lua", "prelude.lua").read_text(encoding="utf-8")
-    return prelude + read(name)
+    text, levels = _LEVEL.subn("return (function()", prelude + read(name))
+    return text + "\nend)()" * levels
 
 
 def _folder(package: str) -> Traversable:

@@ -1,5 +1,5 @@
 -- Events of ad-hoc tasks, each task's in a stream of its own that holds the newest. Uses args, base, limits, stamp.
--- What tells of changes is in one table, for a script has room for 200 locals only.
+-- What tells of changes is in one table: locals cost time in every run of a script.
 local notices = {}
 -- A position in a stream is the time of the script that wrote there, and a number within it.
 notices.position = args.now == 0 and '*' or stamp .. '-*'

@@ -1,0 +1,73 @@
+"""A grid within a window, and what is to be done about planned times that passed."""
+
+from dataclasses import dataclass
+
+from tradewind.server.schedules.grids import Grid
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The planned times of a grid from `start_ms` on and before `end_ms`, 0 being no bound."""
+
+    grid: Grid
+    start_ms: int = 0
+    end_ms: int = 0
+
+    def after(self, moment_ms: int) -> int | None:
+        """Return the first planned time after a moment, None when there is none."""
+        planned = self.grid.after(max(moment_ms, self.start_ms - 1))
+        return None if planned is None or (self.end_ms and planned >= self.end_ms) else planned
+
+    def up_to(self, moment_ms: int) -> int | None:
+        """Return the last planned time at or before a moment, None when there is none."""
+        planned = self.grid.up_to(min(moment_ms, self.end_ms - 1) if self.end_ms else moment_ms)
+        return None if planned is None or planned < self.start_ms else planned
+
+    def span(self, after_ms: int, before_ms: int) -> "Span | None":
+        """Return the planned times after one moment and before another, None when there are none."""
+        first, last = self.after(after_ms), self.up_to(before_ms - 1)
+        if first is None or last is None or last < first:
+            return None
+        return Span(first, last, self.grid.between(first - 1, last))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Planned times that follow each other: the first, the last and how many, 10 000 standing for more, too."""
+
+    first_ms: int
+    last_ms: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be done about a planned time that is due: which one fires, which is due next, which were missed.
+
+    `fire_ms` is None when none fires any more, `next_ms` when none follows.
+    """
+
+    fire_ms: int | None
+    next_ms: int | None
+    missed: Span | None = None
+
+
+def catch_up(schedule: Schedule, due_ms: int, now_ms: int, window_ms: int, *, all_of_them: bool = False) -> Verdict:
+    """Judge a planned time that is due, now that it may be late and others may have passed since.
+
+    No time fires that is later than `window_ms`. Of the others that passed the latest fires, or `all_of_them`: the
+    earliest now, and the next is due at once.
+    """
+    oldest_ms = now_ms - window_ms
+    if all_of_them:
+        fire_ms = due_ms if due_ms >= oldest_ms else schedule.after(oldest_ms - 1)
+        if fire_ms is not None and fire_ms > now_ms and fire_ms != due_ms:
+            return Verdict(None, fire_ms, schedule.span(due_ms - 1, fire_ms))
+    else:
+        fire_ms = max(due_ms, schedule.up_to(now_ms) or 0)
+        if fire_ms < oldest_ms:
+            next_ms = schedule.after(now_ms)
+            return Verdict(None, next_ms, schedule.span(due_ms - 1, now_ms + 1))
+    if fire_ms is None:
+        return Verdict(None, None, schedule.span(due_ms - 1, now_ms + 1))
+    return Verdict(fire_ms, schedule.after(fire_ms), schedule.span(due_ms - 1, fire_ms))

@@ -1,0 +1,135 @@
+"""Grids of planned times."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.server.schedules.grids import COUNTED, LAST_MS, CronGrid, Grid, IntervalGrid, TimesGrid
+
+BERLIN = "Europe/Berlin"
+HOUR = 3_600_000
+
+
+def at(text: str, zone: str = "UTC") -> int:
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))).timestamp() * 1000)
+
+
+def following(grid: Grid, start_ms: int, count: int) -> list[int]:
+    planned: list[int] = []
+    for _ in range(count):
+        moment = grid.after(planned[-1] if planned else start_ms)
+        assert moment is not None
+        planned.append(moment)
+    return planned
+
+
+def local(times: Sequence[int], zone: str) -> list[str]:
+    return [datetime.fromtimestamp(time / 1000, ZoneInfo(zone)).isoformat(timespec="minutes") for time in times]
+
+
+def test_an_interval_is_exact_however_late_it_is_asked() -> None:
+    grid = IntervalGrid(250, 1_000)
+    assert following(grid, 0, 3) == [1000, 1250, 1500]
+    assert grid.after(1_249) == 1250
+    assert grid.after(1_250) == 1500
+    assert (grid.up_to(999), grid.up_to(1_000), grid.up_to(1_499)) == (None, 1000, 1250)
+    assert IntervalGrid(HOUR, 0).after(LAST_MS) is None
+    with pytest.raises(ValueError, match="at least 1 ms"):
+        IntervalGrid(0, 0)
+
+
+def test_a_time_of_day_that_clocks_skip_comes_at_the_change() -> None:
+    grid = CronGrid("30 2 * * *", BERLIN)
+    assert local(following(grid, at("2026-03-27T12:00", BERLIN), 3), BERLIN) == [
+        "2026-03-28T02:30+01:00",
+        "2026-03-29T03:00+02:00",
+        "2026-03-30T02:30+02:00",
+    ]
+
+
+def test_a_time_of_day_that_comes_twice_fires_the_first_time() -> None:
+    grid = CronGrid("30 2 * * *", BERLIN)
+    assert local(following(grid, at("2026-10-24T12:00", BERLIN), 2), BERLIN) == [
+        "2026-10-25T02:30+02:00",
+        "2026-10-26T02:30+01:00",
+    ]
+
+
+def test_every_half_hour_goes_by_elapsed_time_through_both_changes() -> None:
+    grid = CronGrid("*/30 * * * *", BERLIN)
+    for day in ("2026-03-29T00:15", "2026-10-25T00:15"):
+        planned = following(grid, at(day, BERLIN), 10)
+        assert {later - earlier for earlier, later in pairwise(planned)} == {HOUR // 2}
+
+
+def test_cron_has_names_lists_last_days_and_seconds() -> None:
+    new_year = at("2026-01-01")
+    cases = {
+        "0 9 * * MON-FRI": "2026-01-01T09:00+00:00",
+        "0 9 L * *": "2026-01-31T09:00+00:00",
+        "0 9 1,15 FEB *": "2026-02-01T09:00+00:00",
+        "0 9 * * 5#1": "2026-01-02T09:00+00:00",
+    }
+    for expression, first in cases.items():
+        assert local(following(CronGrid(expression), new_year, 1), "UTC") == [first]
+    assert following(CronGrid("*/10 * * * * *"), new_year, 2) == [new_year + 10_000, new_year + 20_000]
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone", "told"),
+    [
+        ("* * * *", "UTC", 'cannot read "\\* \\* \\* \\*" as cron .*such as "30 9'),
+        ("61 * * * *", "UTC", "Bad minute"),
+        ("0 0 31 2 *", "UTC", "Bad day-of-month|no time that ever comes"),
+        ("@daily", "UTC", "cannot read"),
+        ("0 0 * * *", "Europe/Nowhere", 'is no time zone; give an IANA name such as "Europe/Berlin"'),
+        ("0 0 * * *", "../etc/passwd", "is no time zone"),
+        ("0 0 * * *", "", "is no time zone"),
+    ],
+)
+def test_what_is_no_cron_says_so(expression: str, zone: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        CronGrid(expression, zone)
+
+
+def test_single_times_are_sorted_and_come_once() -> None:
+    grid = TimesGrid((30, 10, 20, 10))
+    assert grid.times_ms == (10, 20, 30)
+    assert (grid.after(9), grid.after(10), grid.after(30)) == (10, 20, None)
+    assert (grid.up_to(9), grid.up_to(25), grid.up_to(99)) == (None, 20, 30)
+    with pytest.raises(ValueError, match="at least one"):
+        TimesGrid(())
+
+
+def test_a_year_of_minutes_is_not_counted_to_the_end() -> None:
+    assert CronGrid("* * * * *").between(at("2026-01-01"), at("2027-01-01")) == COUNTED
+    assert CronGrid("0 * * * *").between(at("2026-01-01"), at("2026-01-02")) == 24
+
+
+GRIDS = st.one_of(
+    st.builds(IntervalGrid, st.integers(5, 5000), st.integers(0, 10_000)),
+    st.builds(TimesGrid, st.lists(st.integers(0, 30_000), min_size=1, max_size=20).map(tuple)),
+    st.sampled_from([CronGrid("*/7 * * * * *"), CronGrid("*/5 * * * * *", BERLIN)]),
+)
+
+
+@given(GRIDS, st.integers(0, 40_000), st.integers(0, 40_000))
+def test_after_up_to_and_between_agree(grid: Grid, first: int, second: int) -> None:
+    early, late = sorted((first, second))
+    planned: list[int] = []
+    moment = grid.after(early)
+    while moment is not None and moment <= late:
+        planned.append(moment)
+        moment = grid.after(moment)
+    assert grid.between(early, late) == len(planned)
+    last = grid.up_to(late)
+    if planned:
+        assert last == planned[-1]
+    else:
+        assert last is None or last <= early

@@ -1,0 +1,75 @@
+"""Windows of planned times, and catching up with those that passed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
+from tradewind.server.schedules.schedule import Schedule, Span, Verdict, catch_up
+
+EVERY_TEN = Schedule(IntervalGrid(10, 0))
+
+
+def test_a_window_bounds_what_is_planned() -> None:
+    schedule = Schedule(IntervalGrid(10, 0), start_ms=25, end_ms=50)
+    assert [schedule.after(moment) for moment in (0, 30, 39, 40, 60)] == [30, 40, 40, None, None]
+    assert [schedule.up_to(moment) for moment in (20, 29, 30, 49, 500)] == [None, None, 30, 40, 40]
+    assert schedule.span(0, 500) == Span(30, 40, 2)
+    assert schedule.span(40, 500) is None
+
+
+def test_what_is_on_time_fires_and_nothing_is_missed() -> None:
+    assert catch_up(EVERY_TEN, 20, 20, 1000) == Verdict(20, 30)
+    assert catch_up(EVERY_TEN, 20, 29, 1000, all_of_them=True) == Verdict(20, 30)
+
+
+def test_a_clock_that_is_a_little_behind_makes_nothing_early() -> None:
+    assert catch_up(EVERY_TEN, 20, 19, 1000) == Verdict(20, 30)
+    assert catch_up(EVERY_TEN, 20, 19, 1000, all_of_them=True) == Verdict(20, 30)
+
+
+def test_the_latest_of_those_that_passed_fires() -> None:
+    assert catch_up(EVERY_TEN, 20, 57, 1000) == Verdict(50, 60, Span(20, 40, 3))
+
+
+def test_all_of_those_that_passed_fire_one_after_the_other() -> None:
+    assert catch_up(EVERY_TEN, 20, 57, 1000, all_of_them=True) == Verdict(20, 30)
+    assert catch_up(EVERY_TEN, 20, 57, 21, all_of_them=True) == Verdict(40, 50, Span(20, 30, 2))
+
+
+def test_what_is_later_than_the_window_is_missed() -> None:
+    daily = Schedule(IntervalGrid(1000, 0))
+    assert catch_up(daily, 2000, 2600, 500) == Verdict(None, 3000, Span(2000, 2000, 1))
+    assert catch_up(daily, 2000, 2600, 500, all_of_them=True) == Verdict(None, 3000, Span(2000, 2000, 1))
+
+
+def test_nothing_follows_the_last() -> None:
+    schedule = Schedule(TimesGrid((10, 20, 30)))
+    assert catch_up(schedule, 30, 31, 1000) == Verdict(30, None)
+    assert catch_up(schedule, 10, 500, 100) == Verdict(None, None, Span(10, 30, 3))
+    assert catch_up(schedule, 10, 500, 100, all_of_them=True) == Verdict(None, None, Span(10, 30, 3))
+
+
+@given(
+    st.sampled_from([EVERY_TEN, Schedule(CronGrid("*/3 * * * * *")), Schedule(IntervalGrid(7, 3), 0, 900)]),
+    st.integers(0, 800),
+    st.integers(0, 3000),
+    st.integers(0, 400),
+    st.booleans(),
+)
+def test_every_planned_time_fires_or_is_missed_and_none_twice(
+    schedule: Schedule, start: int, late: int, window: int, all_of_them: bool
+) -> None:
+    due = schedule.after(start)
+    if due is None:
+        return
+    now, settled = due + late, due - 1
+    while due is not None and due <= now:
+        verdict = catch_up(schedule, due, now, window, all_of_them=all_of_them)
+        missed = verdict.missed.count if verdict.missed else 0
+        ends = [at for at in (verdict.fire_ms, verdict.missed.last_ms if verdict.missed else None) if at is not None]
+        assert ends, "something must become of what is due"
+        assert schedule.grid.between(settled, max(ends)) == missed + (verdict.fire_ms is not None)
+        if verdict.fire_ms is not None:
+            assert verdict.fire_ms >= now - window
+        settled, due = max(ends), verdict.next_ms
+        assert due is None or due > settled
