@@ -174,7 +174,7 @@ async def test_what_is_read_is_marked_up_to_one_or_all(ntm: Ntm) -> None:
 
 async def test_what_is_sent_says_what_it_is_about_and_comes_once_by_its_key(ntm: Ntm) -> None:
     about = {"flow_id": "prices", "cycle": 3}
-    draft = {"kind": pb2.NOTIFICATION_KIND_CYCLE_FAILED, "severity": pb2.SEVERITY_ERROR, "subject": about, "key": "k"}
+    draft = {"kind": pb2.NOTIFICATION_KIND_FLOW_STOPPED, "severity": pb2.SEVERITY_ERROR, "subject": about, "key": "k"}
     assert await send(ntm, draft, {"message": "until one"}, {**draft, "user_id": "bob"}) == [True, True, True]
     assert await send(ntm, draft, {}) == [False, True]
     *_, first = (await listed(ntm)).notifications

@@ -127,7 +127,7 @@ async def test_many_items_are_one_notification_and_their_dead_letters_one_more(b
     assert (end.kind, end.subject, end.total, end.failed) == (NotificationKind.BATCH_FINISHED, "batch:b", 50, 50)
 
 
-async def test_dead_letters_of_a_flow_are_told_once_a_minute_and_nothing_else_of_it(bench: Bench) -> None:
+async def test_failures_and_dead_letters_of_a_flow_are_told_once_a_minute(bench: Bench) -> None:
     plan = plan_of("a", retry=RetryPolicy(2, initial_ms=1))
     for cycle in range(3):
         await bench.submit(plan, cycle=cycle, user_id=USER)
@@ -135,8 +135,20 @@ async def test_dead_letters_of_a_flow_are_told_once_a_minute_and_nothing_else_of
             bench.clock.advance(10)
             await fail(bench, *await bench.take())
         bench.clock.advance(0 if cycle == 0 else 60_000)
-    told = [(fact.kind, fact.subject) for fact in await facts(bench)]
-    assert told == [(NotificationKind.DEAD_LETTER, f"flow:{cycle}:0:a") for cycle in (0, 2)]
+    told = sorted((fact.kind, fact.subject) for fact in await facts(bench))
+    letters = [(NotificationKind.DEAD_LETTER, f"flow:{cycle}:0:a") for cycle in (0, 2)]
+    assert told == [*((NotificationKind.CYCLE_FAILED, f"flow:{cycle}:0") for cycle in (0, 2)), *letters]
+
+
+@pytest.mark.parametrize(("by", "told"), [("ann", []), ("system", ["0 of 2 nodes failed; too slow"])])
+async def test_a_cycle_that_times_out_is_told_and_one_that_somebody_stops_is_not(
+    bench: Bench, by: str, told: list[str]
+) -> None:
+    await bench.submit(plan_of("a>b"), user_id=USER)
+    await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "too slow", by, DAY_MS)
+    listed, _ = await bench.shard.list_notifications(USER, "", 10)
+    assert [each.message for each in listed] == told
+    assert [each.title for each in listed] == ['cycle 0 of flow "flow" failed' for _ in told]
 
 
 async def test_notifications_are_kept_for_seven_days_and_the_newest_thousand(bench: Bench) -> None:
@@ -182,12 +194,13 @@ async def test_what_was_read_stays_read(bench: Bench) -> None:
     assert (await bench.shard.list_notifications(USER, "", 10))[1] == 0
 
 
-async def test_a_flow_leaves_no_key_of_events_or_notifications(bench: Bench, store: RedisServer | None) -> None:
+async def test_a_flow_that_runs_well_leaves_no_key_of_them(bench: Bench, store: RedisServer | None) -> None:
     if store is None:
         pytest.skip("memory has no keys")
     plan = plan_of("a>b")
     await bench.submit(plan, user_id=USER)
     (first,) = await bench.take()
     await bench.complete(first, out="1")
-    await fail(bench, *await bench.take())
+    (second,) = await bench.take()
+    await bench.complete(second, out="1")
     assert [key for key in await store.keys() if "task_events" in key or "notif" in key] == []

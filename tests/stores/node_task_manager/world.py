@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOu
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, TaskError
-from tradewind.node_task_manager.domain.notification import NotificationKind
+from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
 from tradewind.node_task_manager.domain.rates import Rate
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
@@ -35,6 +35,7 @@ USERS = ("ann", "bob")
 FLOWS = ("f", "g")
 LARGE = '"' + "v" * 5000 + '"'
 VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
+OF_FLOWS = (NotificationKind.DEAD_LETTER, NotificationKind.CYCLE_FAILED)
 RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
 VERBS |= {"terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5, "read_notifications": 0.3}
@@ -440,12 +441,16 @@ class World:
             for shard in (self.memory, self.redis):
                 notifications, unread = await shard.list_notifications(user, "", 1000)
                 facts = [each.fact for each in reversed(notifications)]
-                # Within one script the stores may come to things in another order.
-                listed.append((sorted(facts, key=lambda fact: (fact.at, fact.kind, fact.subject)), unread))
+                # Within one script the stores may come to things in another order; so which of a flow's is told.
+                named = [
+                    Fact(fact.kind, fact.subject.partition(":")[0], fact.at) if fact.kind in OF_FLOWS else fact
+                    for fact in facts
+                ]
+                listed.append((sorted(named, key=lambda fact: (fact.at, fact.kind, fact.subject)), unread))
                 found = (await shard.notifications(user, "0-0", 1000)).entries
                 assert [each.fact for each in found] == facts
             assert listed[0] == listed[1]
-            ends = [fact.subject for fact in listed[0][0] if fact.kind is not NotificationKind.DEAD_LETTER]
+            ends = [fact.subject for fact in listed[0][0] if fact.kind not in OF_FLOWS]
             mine = [name for name, run in self.runs.items() if run.user_id == user and run.run.ad_hoc]
             states = await self.redis.components([(self.runs[name].run, "0") for name in mine])
             ended = [name for name, state in zip(mine, states, strict=True) if state and state.finished_at]

@@ -63,7 +63,7 @@ class Notification:
         match self.fact.kind:
             case NotificationKind.TASK_COMPLETED:
                 return Severity.INFO
-            case NotificationKind.TASK_FAILED | NotificationKind.DEAD_LETTER:
+            case NotificationKind.TASK_FAILED | NotificationKind.DEAD_LETTER | NotificationKind.CYCLE_FAILED:
                 return Severity.ERROR
             case NotificationKind.TASK_CANCELLED:
                 return Severity.WARNING
@@ -88,6 +88,9 @@ class Notification:
                 return f'batch of {fact.total} of type "{fact.node_type}" {ended}'
             case NotificationKind.DEAD_LETTER:
                 return f'node task of type "{fact.node_type}" was given up'
+            case NotificationKind.CYCLE_FAILED:
+                flow_id, cycle, _ = fact.subject.split(":")
+                return f'cycle {cycle} of flow "{flow_id}" failed'
         return fact.title
 
     @property
@@ -97,6 +100,9 @@ class Notification:
         if fact.kind is NotificationKind.BATCH_FINISHED:
             counts = {"completed": fact.completed, "failed": fact.failed, "cancelled": fact.cancelled}
             return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        if fact.kind is NotificationKind.CYCLE_FAILED:
+            nodes = f"{fact.failed} of {fact.total} nodes failed"
+            return f"{nodes}; {fact.message}" if fact.message else nodes
         words = f"{fact.code}: {fact.message}" if fact.code else fact.message
         return f"{words} (it is a dead letter)" if fact.given_up else words
 

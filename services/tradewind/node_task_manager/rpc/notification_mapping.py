@@ -18,7 +18,6 @@ _MAX_TITLE, _MAX_MESSAGE, _MAX_KEY = 200, 4096, 128
 _SENT = {
     notification_pb2.NOTIFICATION_KIND_UNSPECIFIED: NotificationKind.SYSTEM_NOTIFICATION,
     notification_pb2.NOTIFICATION_KIND_SYSTEM_NOTIFICATION: NotificationKind.SYSTEM_NOTIFICATION,
-    notification_pb2.NOTIFICATION_KIND_CYCLE_FAILED: NotificationKind.CYCLE_FAILED,
     notification_pb2.NOTIFICATION_KIND_FLOW_STOPPED: NotificationKind.FLOW_STOPPED,
 }
 _SEVERITIES: dict[int, Severity] = {
@@ -113,7 +112,7 @@ def _faults(path: str, draft: notification_pb2.NotificationDraft) -> Iterator[Vi
         if fault is not None:
             yield fault
     if draft.kind not in _SENT:
-        yield Violation(f"{path}kind", "must be CYCLE_FAILED, FLOW_STOPPED or SYSTEM_NOTIFICATION, or unset")
+        yield Violation(f"{path}kind", "must be FLOW_STOPPED or SYSTEM_NOTIFICATION, or unset")
     if not 1 <= len(draft.title) <= _MAX_TITLE or "\n" in draft.title:
         yield Violation(f"{path}title", f"must be one line of 1 to {_MAX_TITLE} characters")
     if len(draft.message.encode()) > _MAX_MESSAGE:

@@ -79,7 +79,8 @@ class WatchTask:
                     and (await notices.task_events(task_id, FIRST if gap else after, 1)).entries
                 ):
                     continue
-                if gap or seen.task.status.terminal or seen.waits != before.waits:
+                # One that waits no more has an event that says so.
+                if gap or seen.task.status.terminal or (seen.waits and seen.waits != before.waits):
                     yield TaskChange(seen, gap=gap)
                     if seen.task.status.terminal:
                         return

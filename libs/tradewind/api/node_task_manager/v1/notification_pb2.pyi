@@ -41,7 +41,7 @@ class _NotificationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Noti
     says so.
     """
     NOTIFICATION_KIND_CYCLE_FAILED: _NotificationKind.ValueType  # 6
-    """A cycle of a flow failed, timed out or completed in part; at most one a minute of a flow."""
+    """Nodes of a cycle failed, or it timed out; at most one a minute of a flow."""
     NOTIFICATION_KIND_FLOW_STOPPED: _NotificationKind.ValueType  # 7
     """A flow was stopped."""
     NOTIFICATION_KIND_SYSTEM_NOTIFICATION: _NotificationKind.ValueType  # 8
@@ -65,7 +65,7 @@ NOTIFICATION_KIND_DEAD_LETTER: NotificationKind.ValueType  # 5
 says so.
 """
 NOTIFICATION_KIND_CYCLE_FAILED: NotificationKind.ValueType  # 6
-"""A cycle of a flow failed, timed out or completed in part; at most one a minute of a flow."""
+"""Nodes of a cycle failed, or it timed out; at most one a minute of a flow."""
 NOTIFICATION_KIND_FLOW_STOPPED: NotificationKind.ValueType  # 7
 """A flow was stopped."""
 NOTIFICATION_KIND_SYSTEM_NOTIFICATION: NotificationKind.ValueType  # 8
@@ -382,7 +382,7 @@ class NotificationDraft(_message.Message):
     user_id: _builtins.str
     """Whose it will be."""
     kind: Global___NotificationKind.ValueType
-    """CYCLE_FAILED, FLOW_STOPPED or SYSTEM_NOTIFICATION, which is meant when unset; the others are not for sending."""
+    """FLOW_STOPPED, or SYSTEM_NOTIFICATION, which is meant when unset; the others are not for sending."""
     severity: Global___Severity.ValueType
     """How much it matters."""
     title: _builtins.str

@@ -25,6 +25,16 @@ do
     return true
   end
 
+  -- A component of a cycle has ended badly, unless somebody stopped it; the user hears of a flow once a minute.
+  function notices.component_failed(comp)
+    local stop, QUIET_MS = comp.stop and cmsgpack.unpack(comp.stop), 60000
+    if stop and stop.by ~= 'system' then return end
+    if notices.once(comp.user_id, 'failed:' .. string.match(comp.run, '^[^:]+'), QUIET_MS) then
+      notices.notify(comp.user_id, {kind = 'cycle_failed', subject = comp.run, total = comp.nodes, failed = comp.failed,
+        message = stop and notices.brief(stop.reason) or nil})
+    end
+  end
+
   function notices.publish()
     for user in pairs(notified) do call('PUBLISH', base .. 'wake', 'n:' .. user) end
   end

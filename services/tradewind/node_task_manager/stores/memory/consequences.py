@@ -311,6 +311,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             given_up = owner[0] in self._dead
             self._notify_end(component, self._plans[component.plan].nodes[0].node_type, only, given_up=given_up)
             return
+        self._notify_component(component)
         partition = self._runs[owner[0]].submission.partition
         turn.partitions.append(partition)
         self.append(

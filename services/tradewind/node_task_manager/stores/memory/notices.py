@@ -177,6 +177,20 @@ class MemoryNotices:
             fact = Fact(NotificationKind.TASK_CANCELLED, subject, node_type=node_type, message=brief(task.reason))
         self._notify(user, fact)
 
+    def _notify_component(self, component: Component) -> None:
+        """Tell the user once a minute of components of a flow that ended badly, unless somebody stopped them."""
+        stop, run = component.stop, component.run
+        badly = stop.by == "system" if stop else component.failed > 0
+        if badly and self._once(component.user_id, f"failed:{run.flow_id}", QUIET_MS):
+            fact = Fact(
+                NotificationKind.CYCLE_FAILED,
+                str(run),
+                total=component.nodes,
+                failed=component.failed,
+                message=brief(stop.reason) if stop else "",
+            )
+            self._notify(component.user_id, fact)
+
     def _notify_given_up(self, task_id: str, component: Component, node_type: str, error: TaskError) -> None:
         """Tell the user of a dead letter: of the first one of a batch, and of a flow's once a minute."""
         run = component.run
