@@ -1,5 +1,6 @@
 """Fixtures that every test may use: real stores with a fresh key space."""
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -10,8 +11,14 @@ from tradewind.server.logs import quieten_logging
 
 
 def pytest_configure() -> None:
-    """Log as a program does that has not said how, in every test alike; `capture_logs` would count as a choice."""
+    """Begin alike wherever the tests run.
+
+    They log as a program does that has not said how; `capture_logs` would count as a choice.
+    """
     quieten_logging("warning")
+    # Whoever runs the tests in the background has them ignore Ctrl-C, and a process started here would ignore it too.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:

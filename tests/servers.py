@@ -6,16 +6,19 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.ports import free_port
 from tests.waiting import until
 from tradewind.node_task_manager.stores import keys as node_task_manager_keys
 from tradewind.registry.stores import keys as registry_keys
 from tradewind.scheduler.stores import keys as scheduler_keys
 from tradewind.server.redis.client import Client, connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore, free_port
+from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.subscriber import Subscriber
 from tradewind.trigger.stores import keys as trigger_keys
 
 ACL_USERS = (scheduler_keys.ACL, node_task_manager_keys.ACL, registry_keys.ACL, trigger_keys.ACL)
@@ -147,8 +150,9 @@ async def _start_cluster(directory: Path) -> list[EmbeddedStore]:
         bus = free_port()
         # fmt: off
         options = [
-            "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-node-timeout", "2000",
-            "--cluster-port", str(bus),
+            "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-port", str(bus),
+            # A node that tests stop, or that a busy machine holds up, is neither given up nor cut off from messages.
+            "--cluster-node-timeout", "30000",
         ]
         # fmt: on
         node = EmbeddedStore(home, acl_users=ACL_USERS, options=options)
@@ -169,11 +173,39 @@ async def _start_cluster(directory: Path) -> list[EmbeddedStore]:
             views = [(await admin.execute_command("CLUSTER", "INFO")).decode().split() for admin in admins]
             return all({"cluster_state:ok", f"cluster_known_nodes:{_MASTERS}"} <= set(view) for view in views)
 
-        await until(formed, "the three masters know each other and serve all slots", timeout=30)
+        await until(formed, "the three masters know each other and serve all slots")
+        await _link(nodes, admins)
     finally:
         for admin in admins:
             await admin.aclose()
     return nodes
+
+
+async def _link(nodes: list[EmbeddedStore], admins: list[Client]) -> None:
+    """Return when what is published on any node is heard on all.
+
+    Nodes that know each other are not linked for messages in both directions yet, and lose what comes before.
+    """
+    heard: list[set[bytes]] = [set() for _ in nodes]
+    subscribers = [Subscriber(node.url_for(ADMIN)) for node in nodes]
+    try:
+        for subscriber, origins in zip(subscribers, heard, strict=True):
+            subscriber.start()
+            await subscriber.subscribe("linked", partial(_note, origins))
+
+        async def linked() -> bool:
+            for origin, admin in enumerate(admins):
+                await admin.publish("linked", str(origin))
+            return all(len(origins) == len(nodes) for origins in heard)
+
+        await until(linked, "every node hears every other")
+    finally:
+        for subscriber in subscribers:
+            await subscriber.stop()
+
+
+def _note(origins: set[bytes], _channel: str, origin: bytes) -> None:
+    origins.add(origin)
 
 
 def _run(coroutine: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 
 async def until(
-    condition: Callable[[], object] | Callable[[], Awaitable[object]], what: str, timeout: float = 10
+    condition: Callable[[], object] | Callable[[], Awaitable[object]], what: str, timeout: float = 30
 ) -> None:
     """Return once `condition()` is true; it may be a plain or an async function.
 

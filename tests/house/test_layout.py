@@ -12,7 +12,13 @@ from tests.house.project import NAMESPACE_ROOTS, ROOT, parts
 API = ROOT / "libs" / "tradewind" / "api"
 
 # What a domain may use of the shared code: values and names, nothing that waits, sends or stores.
-PURE = {"tradewind.server.faults", "tradewind.server.identifiers", "tradewind.server.partitions"}
+PURE = {
+    "tradewind.server.faults",
+    "tradewind.server.identifiers",
+    "tradewind.server.partitions",
+    "tradewind.server.schedules.grids",
+    "tradewind.server.schedules.schedule",
+}
 # Of the standard library, what would bring in a clock, chance, the environment or an event loop.
 IMPURE = {"asyncio", "logging", "os", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from tests.ports import free_port
 from tests.waiting import until
 from tradewind.cli.app import app
 
@@ -91,7 +92,7 @@ class Processes:
 
     async def up(self, *arguments: str, port: int = 0) -> tuple[Process, str]:
         """Run `tradewind up` over the directory; return it, and its address."""
-        process = self.start("up", "--port", str(port), "--data", str(self.home / "data"), *arguments)
+        process = self.start("up", "--port", str(port or free_port()), "--data", str(self.home / "data"), *arguments)
         await process.says("is up at ")
         address = process.printed.rpartition("is up at ")[2].partition(",")[0]
         return process, address

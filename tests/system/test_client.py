@@ -28,7 +28,7 @@ async def test_a_run_gives_its_outputs(client: Client) -> None:
     registered = await client.register_flow("sums", flows.sums(), labels={"team": "a"})
     run = await client.run_flow("sums", {"start": 10})
 
-    assert await run.result(10) == {"sort": {"even": 46}, "alone": {"numbers": [10, 11, 12]}}
+    assert await run.result(30) == {"sort": {"even": 46}, "alone": {"numbers": [10, 11, 12]}}
     assert registered.changed
     assert registered.warnings == ()
     assert [component.nodes for component in registered.flow.components] == [("feed", "add", "sort"), ("alone",)]
@@ -50,7 +50,7 @@ async def test_a_failed_run_says_why(client: Client) -> None:
     await client.register_flow("failing", flows.failing())
 
     with pytest.raises(CycleFailed) as caught:
-        await (await client.run_flow("failing")).result(10)
+        await (await client.run_flow("failing")).result(30)
 
     assert caught.value.cycle.status is CycleStatus.FAILED
     assert str(caught.value.failures[0]) == "bad (failing) failed: ValueError: will not have 6"
@@ -102,7 +102,7 @@ async def test_a_started_flow_is_watched_and_stopped(client: Client) -> None:
                 break
 
     assert started.status is FlowStatus.RUNNING
-    assert ended == [0, 1, 2]
+    assert ended == list(range(ended[0], ended[0] + 3))
     assert (await flow.stop(reason="enough")).status is FlowStatus.STOPPED
     described = await flow.describe()
     assert described.flow.next_execution is None
@@ -160,7 +160,7 @@ async def test_logs_come_from_scheduler_and_nodes(client: Client) -> None:
 
 async def test_nothing_is_left_of_a_deleted_flow(client: Client) -> None:
     await client.register_flow("sums", flows.sums())
-    await (await client.run_flow("sums")).result(10)
+    await (await client.run_flow("sums")).result(30)
 
     assert await client.delete_flow("sums", wait=20)
 
@@ -188,6 +188,6 @@ async def test_without_an_event_loop(stack: Standalone, worker: Worker) -> None:
         with SyncClient(stack.address) as client:
             client.wait_ready()
             client.register_flow("sums", flows.sums())
-            return client.run_flow("sums", {"start": 1}).result(10)
+            return client.run_flow("sums", {"start": 1}).result(30)
 
     assert await asyncio.to_thread(use) == {"sort": {"even": 10}, "alone": {"numbers": [1, 2, 3]}}

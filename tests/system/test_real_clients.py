@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
+from tradewind.client import Client
 from tradewind.standalone import Standalone
-from tradewind.worker import Worker
+from tradewind.worker import Worker, node
 
 BIN = Path(sys.executable).parent
 pytestmark = pytest.mark.skipif(
@@ -115,3 +117,31 @@ async def test_grpcurl_submits_and_follows_a_batch(stack: Standalone, worker: Wo
     assert '"status": "BATCH_STATUS_COMPLETED"' in watched
     results = json.loads(await call("ListBatchResults", batch_id=batch["batch_id"], user_id="ann"))["items"]
     assert [item["outputs"][0]["value_json"] for item in results] == ["3", "3"]
+
+
+async def test_a_worker_that_is_called_takes_a_node_task_by_grpcurl(stack: Standalone) -> None:
+    ran: list[int] = []
+
+    @node("remember")
+    async def remember(value: int) -> None:
+        ran.append(value)
+
+    async with (
+        Worker([remember], address=stack.address, listen="127.0.0.1:0") as worker,
+        Client(stack.address) as client,
+    ):
+        (listed,) = [each async for each in client.list_workers()]
+        assert listed.worker_id == worker.worker_id
+        given = {
+            "token": "0~task:t1~1~n",
+            "node_task_id": "task:t1",
+            "node_type": "remember",
+            "attempt": 1,
+            "config_json": '{"value": 7}',
+        }
+        request = json.dumps({"assignments": [given]})
+        method = "tradewind.api.worker.v1.WorkerService/Execute"
+        code, out, err = await run(str(BIN / "grpcurl"), "-plaintext", "-d", request, listed.api_url, method)
+        assert code == 0, err
+        assert json.loads(out) == {"accepted_tokens": ["0~task:t1~1~n"]}
+        await until(lambda: ran == [7], "it runs")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.system import flows
 from tests.waiting import until
 from tradewind.client import Client, Unreachable
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import free_port
 from tradewind.standalone import Standalone, StandaloneError
 from tradewind.standalone.ports import holder_of, why_taken
 from tradewind.worker import Worker
@@ -19,7 +19,7 @@ from tradewind.worker import Worker
 
 async def test_each_service_logs_in_as_its_own_user(stack: Standalone, client: Client) -> None:
     await client.register_flow("sums", flows.sums())
-    await (await client.run_flow("sums")).result(10)
+    await (await client.run_flow("sums")).result(30)
     assert stack._store is not None
     admin = connect(stack._store.url_for())
     try:

@@ -36,7 +36,7 @@ def tombstones(flow_id: str) -> list[str]:
 
 async def test_a_deleted_flow_leaves_a_tombstone_in_each_service(client: Client, stack: Standalone) -> None:
     await client.register_flow("sums", flows.sums("200ms"), request_id="register-sums")
-    await (await client.run_flow("sums")).result(10)
+    await (await client.run_flow("sums")).result(30)
     await client.flow("sums").start()
 
     async def ran() -> bool:
@@ -67,5 +67,5 @@ async def test_a_late_worker_brings_nothing_back(
     await until(lambda: worker.running == 0, "the worker has ended the node")
 
     await client.register_flow("sums", flows.sums())
-    await (await client.run_flow("sums")).result(10)
+    await (await client.run_flow("sums")).result(30)
     assert [key for key in await left_of("gated", stack) if key not in tombstones("gated")] == []

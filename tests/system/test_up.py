@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.system import flows
 from tests.system.processes import Processes, Shell
 from tests.waiting import until
 from tradewind.client import Client
-from tradewind.server.redis.embedded import free_port
 
 
 async def test_goes_on_where_it_was(started: Processes) -> None:
@@ -24,7 +24,7 @@ async def test_goes_on_where_it_was(started: Processes) -> None:
     await shell("flow", "start", "sums")
     await shell("flow", "watch", "sums", "--cycles", "2")
 
-    assert await first.interrupt(timeout=10) == 0
+    assert await first.interrupt(timeout=15) == 0
     assert "\nstopping\n" in first.printed
     before = int(address.rpartition(":")[2])
     _, address = await started.up(port=before)
@@ -101,7 +101,7 @@ async def test_ends_in_bounded_time_with_watchers_and_workers(started: Processes
 
     os.kill(process.pid, number)
 
-    assert await process.ended(timeout=10) == 0
+    assert await process.ended(timeout=15) == 0
     assert "Traceback" not in process.printed
     _, _ = await started.up(port=int(address.rpartition(":")[2]))
     lines = len(watching.printed.splitlines())

@@ -42,6 +42,13 @@ def run(
     grace: Annotated[float, typer.Option(min=0, help="Seconds that nodes have to finish on Ctrl-C.")] = 10.0,
     worker_id: Annotated[str | None, typer.Option("--id", help="Its id; made up when left out.")] = None,
     label: Labels = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Be called there instead of opening a stream; port 0 for a free one."),
+    ] = None,
+    api_url: Annotated[
+        str | None, typer.Option(help="Where others reach it, when that is not the address it listens on.")
+    ] = None,
 ) -> None:
     """Run a worker, until Ctrl-C."""
     import logging
@@ -62,10 +69,12 @@ def run(
             process_capacity=processes,
             grace=grace,
             labels=pairs(label, "--label"),
+            listen=listen,
+            api_url=api_url,
         )
         session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
         worker.run()
-    except WorkerError as error:
+    except (WorkerError, ValueError) as error:
         raise fail(str(error)) from None
 
 
@@ -92,8 +101,9 @@ async def list_(
             f"{worker.running}/{worker.capacity}",
             session.screen.when(worker.last_heartbeat),
             f"{worker.host}:{worker.pid}" if worker.host else "",
+            worker.api_url or "-",
             ",".join(worker.node_types),
         )
         for worker in workers
     ]
-    session.screen.table(["WORKER", "STATUS", "LOAD", "LAST BEAT", "PROCESS", "NODE TYPES"], rows)
+    session.screen.table(["WORKER", "STATUS", "LOAD", "LAST BEAT", "PROCESS", "CALLED AT", "NODE TYPES"], rows)

@@ -42,6 +42,9 @@ def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> Tradew
     details = _read(error)
     if error.code() is grpc.StatusCode.UNAVAILABLE and not details.reason:
         return Unreachable(address, _cause(message))
+    if error.code() is grpc.StatusCode.CANCELLED and not details.reason:
+        # A server that stops ends so what it had not begun with.
+        return Unavailable(f"{address} ended {method} without an answer")
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not details.reason:
         message = f"{address} did not answer {method} in time"
     if error.code() is grpc.StatusCode.UNIMPLEMENTED and not details.reason:

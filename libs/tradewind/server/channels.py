@@ -18,34 +18,40 @@ Option = tuple[str, int | str]
 
 
 def open_channel(
-    address: str, *, traced: bool = True, max_message_bytes: int = MESSAGE_BYTES, options: Sequence[Option] = ()
+    address: str,
+    *,
+    traced: bool = True,
+    max_message_bytes: int = MESSAGE_BYTES,
+    options: Sequence[Option] = (),
+    credentials: grpc.ChannelCredentials | None = None,
 ) -> grpc.aio.Channel:
     """Return a channel to `address`; it connects at its first call and reconnects by itself, within seconds.
 
     `address` is `host:port`, whose every address is used in turn, or a gRPC target such as `unix:/path`. The caller
     closes the channel, passes `timeout=` on every call, and retries only what is idempotent. `traced` calls carry the
     current `traceparent`, which costs each unary call about 0.1 ms; leave it out where nothing is recorded.
+    Plain text without `credentials`, else TLS.
     """
     target = (
         address if address.startswith(("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")) else f"dns:///{address}"
     )
     message_bytes = max_message_bytes + MESSAGE_SLACK
-    return grpc.aio.insecure_channel(
-        target,
-        options=[
-            ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
-            ("grpc.keepalive_time_ms", 30_000),
-            ("grpc.keepalive_timeout_ms", 10_000),
-            ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 1_000),
-            ("grpc.max_reconnect_backoff_ms", 2_000),
-            ("grpc.max_receive_message_length", message_bytes),
-            ("grpc.max_send_message_length", message_bytes),
-            ("grpc.max_metadata_size", MAX_METADATA_BYTES),
-            ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
-            *options,
-        ],
-        interceptors=[TraceUnaryUnaryInterceptor(), TraceUnaryStreamInterceptor()] if traced else None,
-    )
+    settings: list[Option] = [
+        ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 1_000),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+        ("grpc.max_receive_message_length", message_bytes),
+        ("grpc.max_send_message_length", message_bytes),
+        ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
+        *options,
+    ]
+    interceptors = [TraceUnaryUnaryInterceptor(), TraceUnaryStreamInterceptor()] if traced else None
+    if credentials is not None:
+        return grpc.aio.secure_channel(target, credentials, options=settings, interceptors=interceptors)
+    return grpc.aio.insecure_channel(target, options=settings, interceptors=interceptors)

@@ -17,6 +17,8 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=100, help="node tasks held at most (%(default)s)")
     parser.add_argument("--processes", type=int, help="in which nodes with process=True run (one for each processor)")
     parser.add_argument("--grace", type=float, default=10.0, help="seconds to finish on SIGTERM (%(default)s)")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="be called there instead of opening a stream")
+    parser.add_argument("--api-url", help="where others reach it, when that is not what it listens on")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     try:
@@ -29,6 +31,8 @@ def main() -> None:
             capacity=given.capacity,
             process_capacity=given.processes,
             grace=given.grace,
+            listen=given.listen,
+            api_url=given.api_url,
         ).run()
     except (WorkerError, ValueError) as error:
         sys.exit(f"error: {error}")

@@ -21,6 +21,8 @@ class Identity:
     node_types: tuple[str, ...]
     capacity: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    api_url: str = ""
+    """Where it is called; empty for one that opens a stream."""
     incarnation: str = field(default_factory=lambda: secrets.token_hex(16))
     """New for every start of the process."""
 
@@ -36,6 +38,7 @@ class Identity:
         return worker_pb2.Worker(
             worker_id=self.worker_id,
             incarnation=self.incarnation,
+            api_url=self.api_url,
             node_types=self.node_types,
             capacity=self.capacity,
             running=running,

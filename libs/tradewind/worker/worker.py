@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,10 +16,12 @@ import uvloop
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.worker import processes
+from tradewind.worker.called import CalledLink, reachable_at
 from tradewind.worker.channel import open_channel
 from tradewind.worker.errors import NodeDefinitionError, WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id
+from tradewind.worker.link import Link
 from tradewind.worker.nodes import Node
 from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
@@ -53,7 +56,10 @@ class Worker:
     `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
     `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
     them in this process, for a debugger. `grace` is the seconds that running nodes have to finish when the worker
-    leaves. It leaves, and `serve` raises WorkerError, when `stuck_thread_limit` threads went on although their nodes
+    leaves. With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves
+    WorkerService, under TLS with `server_credentials`, and registers `api_url`, by default the address it listens on.
+
+    It leaves, and `serve` raises WorkerError, when `stuck_thread_limit` threads went on although their nodes
     were told to stop; 0 is no limit. A worker serves once.
 
     Raises WorkerError when two nodes have one type or a process could not find its node, ValueError for an illegal
@@ -75,6 +81,9 @@ class Worker:
         secrets: SecretSource | None = None,
         labels: Mapping[str, str] | None = None,
         credentials: grpc.ChannelCredentials | None = None,
+        listen: str | None = None,
+        api_url: str | None = None,
+        server_credentials: grpc.ServerCredentials | None = None,
     ) -> None:
         if capacity < 1 or thread_capacity < 1:
             raise ValueError(f"capacity and thread_capacity must be at least 1, are {capacity} and {thread_capacity}")
@@ -90,6 +99,13 @@ class Worker:
         self._address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
         self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or self._address
         self._identity = Identity(worker_id or default_worker_id(), tuple(self._nodes), capacity, dict(labels or {}))
+        if listen is None and (api_url or server_credentials):
+            raise ValueError("api_url and server_credentials are of a worker that is called: give it listen as well")
+        if listen is not None:
+            reachable_at(listen, 0, api_url)
+        self._listen = listen
+        self._api_url = api_url
+        self._server_credentials = server_credentials
         self._thread_capacity = thread_capacity
         self._stuck_thread_limit = stuck_thread_limit
         self._grace = grace
@@ -221,7 +237,21 @@ class Worker:
             tracer=NodeTracer.configured(),
             grace=self._grace,
         )
-        stream = WorkStream(NodeTaskManagerServiceStub(channel), self._identity, executor, outbox)
+        stub = NodeTaskManagerServiceStub(channel)
+        if self._listen is None:
+            await self._register_and_work(
+                WorkStream(stub, self._identity, executor, outbox), executor, registry_channel
+            )
+            return
+        called = CalledLink(stub, self._identity, executor, outbox, self._server_credentials)
+        port = await called.start(self._listen)
+        self._identity = replace(self._identity, api_url=reachable_at(self._listen, port, self._api_url))
+        try:
+            await self._register_and_work(called, executor, registry_channel)
+        finally:
+            await called.stop()
+
+    async def _register_and_work(self, stream: Link, executor: Executor, registry_channel: grpc.aio.Channel) -> None:
         registration = Registration(
             RegistryServiceStub(registry_channel),
             self._identity,
@@ -247,7 +277,7 @@ class Worker:
             if isinstance(end, Exception):
                 raise end
 
-    async def _work(self, stream: WorkStream, registration: Registration) -> None:
+    async def _work(self, stream: Link, registration: Registration) -> None:
         # The node task manager asks the registry who this is, so that comes first; but a registry that is away for
         # longer must not keep work waiting.
         with contextlib.suppress(TimeoutError):
@@ -259,12 +289,12 @@ class Worker:
         finally:
             connecting.cancel()
 
-    async def _announce(self, stream: WorkStream, registration: Registration) -> None:
+    async def _announce(self, stream: Link, registration: Registration) -> None:
         await registration.registered.wait()
         await stream.connected.wait()
         self._ready.set()
 
-    async def _leave(self, stream: WorkStream, executor: Executor, working: asyncio.Task[None]) -> None:
+    async def _leave(self, stream: Link, executor: Executor, working: asyncio.Task[None]) -> None:
         """Take no more, let nodes finish, give back the rest, and have it all acknowledged."""
         stream.drain()
         idle = asyncio.create_task(executor.wait_idle())

@@ -1,5 +1,6 @@
 """The node task manager put together: the only place that names concrete classes."""
 
+import secrets
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -11,7 +12,8 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grp
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.loops import Loops
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
-from tradewind.node_task_manager.peers.registry import RegistryDirectory
+from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
+from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel
 from tradewind.node_task_manager.rpc.handlers import NodeTaskManagerHandlers
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import Keys
@@ -21,7 +23,9 @@ from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
+from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
+from tradewind.node_task_manager.use_cases.called import CalledWorkers
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -88,6 +92,8 @@ class NodeTaskManager:
         directory = RegistryDirectory(self._channel) if self._channel else None
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
+        self._called = self._calling(limits, pool, client)
+        self._loops.follow(self._called.look)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         self._subscriber = Subscriber(settings.store_url, user=user, password=password)
@@ -102,7 +108,7 @@ class NodeTaskManager:
             look=look,
             count_queues=CountQueues(shards, plans),
             config=self._config,
-            unary=UnaryWork(self._dispatchers, plans),
+            unary=UnaryWork(self._dispatchers, plans, self._called.ended),
             connections=self._connections,
             notes=self._notes,
             feed=self._feed,
@@ -135,8 +141,9 @@ class NodeTaskManager:
         self._loops.start()
 
     async def drain(self) -> None:
-        """End long streams: workers and schedulers go to another replica."""
+        """End long streams: workers and schedulers go to another replica, which calls those that are called."""
         self._streams.drain()
+        await self._called.leave()
 
     async def stop(self) -> None:
         """Store what was reported and end; what workers hold stays theirs until its lease lapses."""
@@ -148,6 +155,7 @@ class NodeTaskManager:
             last_to_first.push_async_callback(self._notes.close)
             for dispatcher in self._dispatchers.values():
                 last_to_first.push_async_callback(dispatcher.stop)
+            last_to_first.push_async_callback(self._called.stop)
             last_to_first.push_async_callback(self._connections.stop)
             last_to_first.push_async_callback(self._loops.stop)
 
@@ -158,6 +166,17 @@ class NodeTaskManager:
         except (RedisError, OSError) as error:
             return f"the store does not answer: {error}"
         return None
+
+    def _calling(self, limits: Limits, pool: WorkerPool, client: Client) -> CalledWorkers:
+        return CalledWorkers(
+            self._dispatchers,
+            pool,
+            RegistryCalledWorkers(self._channel),
+            RedisReplicas(client, self._keys[0], ScriptTime()),
+            lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms),
+            self._elsewhere,
+            secrets.token_hex(8),
+        )
 
     def _announce(self, shard: int, partitions: Sequence[int]) -> None:
         self._loops.announce(shard, partitions)

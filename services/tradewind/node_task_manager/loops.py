@@ -17,6 +17,7 @@ _REAP_S = 1.0
 _OUTAGE_S = 2.0
 _LOOK_S = 5.0
 _PING_S = 5.0
+_FOLLOW_S = 1.0
 
 
 class Loops:
@@ -43,6 +44,11 @@ class Loops:
         self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
         self._pings = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._followed: list[Callable[[], Awaitable[None]]] = []
+
+    def follow(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Have `look` called every second, once started."""
+        self._followed.append(look)
 
     def start(self) -> None:
         """Begin."""
@@ -51,6 +57,8 @@ class Loops:
         self._begin(self._every(_LOOK_S, self._look))
         self._begin(self._every(_LOOK_S, self._load_config))
         self._begin(self._every(self._ping_s, self._ping))
+        for look in self._followed:
+            self._begin(self._every(_FOLLOW_S, look))
 
     async def stop(self) -> None:
         """End."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from tradewind.node_task_manager.domain.called import CalledWorker
 from tradewind.node_task_manager.domain.component import Component, RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
@@ -147,6 +148,17 @@ class Ready:
     node: PlanNode
     inputs: tuple[tuple[str, tuple[str, ...]], ...]
 
+    @property
+    def nonce(self) -> str:
+        """What tells this lease from all others."""
+        return self.assignment.nonce
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        values = sum(len(value) for _, group in self.inputs for value in group)
+        return 500 + values + len(self.node.config_json) + len(self.assignment.run_inputs)
+
 
 class WorkerLine(Protocol):
     """The way out to a connected worker; calls return at once and what they say is sent in order."""
@@ -201,6 +213,56 @@ class WorkerDirectory(Protocol):
         ...
 
 
+class CalledWorkerDirectory(Protocol):
+    """Which workers want to be called."""
+
+    async def called(self) -> Sequence[CalledWorker] | None:
+        """Return those that are alive and have an api_url, in any order; None when nobody can tell."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a called worker said to node tasks: nonces of those that it runs, and why it runs none, or "".
+
+    `full`: that was for want of room. `silent`: the connection broke before it said anything, and it may run them.
+    """
+
+    accepted: frozenset[str] = frozenset()
+    refused: str = ""
+    retry_after_s: float = 0.0
+    full: bool = False
+    silent: bool = False
+
+
+class WorkerCalls(Protocol):
+    """Calls one worker. Nothing here raises."""
+
+    async def execute(self, ready: Sequence[Ready]) -> Answer:
+        """Hand it node tasks, and return what it said within seconds."""
+        ...
+
+    async def terminate(self, shard: int, terminations: Sequence[Termination]) -> bool:
+        """Ask it to stop node tasks; False when it did not hear."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class Replicas(Protocol):
+    """The node task managers over the same store."""
+
+    async def meet(self, name: str, keep_ms: int) -> Sequence[str]:
+        """Say that this one is here for so long, and return the names of all that are, itself among them."""
+        ...
+
+    async def leave(self, name: str) -> None:
+        """Say that this one is not here any more."""
+        ...
+
+
 class NodeTypes(Protocol):
     """What live workers can do."""
 
@@ -235,6 +297,11 @@ class NodeTaskStore(Protocol):
         given back, and counts as lost when the incarnation is another one."""
         ...
 
+    async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
+        """Note which process is behind a worker that opens no stream. When it is known that another one was, all that
+        the worker holds is given back and counts as lost; saying the same again changes nothing."""
+        ...
+
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
         """Renew named leases up to the attempt's own time limit. What the session was given over 2 s ago and the
         worker does not name comes again as assignments; stops asked for come again as terminations."""
@@ -245,6 +312,11 @@ class NodeTaskStore(Protocol):
     ) -> Effects:
         """Queue again the named node tasks of a worker, or all; refused ("replaced") when the session is not its
         latest. Does not count as lost. A node task asked to stop becomes terminated."""
+        ...
+
+    async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
+        """Hand a node task that a worker did not take to the worker `to`, as the same attempt with a nonce of its own
+        and clocks that begin anew; nothing when the lease is not held any more or the node task is to stop."""
         ...
 
     async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:

@@ -61,10 +61,12 @@ class WorkerStore(Protocol):
         """Return a worker, also one that is out, or None when not on record."""
         ...
 
-    async def list(self, after: str, limit: int, *, include_offline: bool = False) -> Page[WorkerRecord]:
+    async def list(
+        self, after: str, limit: int, *, include_offline: bool = False, only_called: bool = False
+    ) -> Page[WorkerRecord]:
         """Return at most `limit` workers by id that come after `after`; those alive, unless offline ones are wanted.
 
-        A page may also end early to stay small in bytes.
+        With `only_called` those that have an api_url. A page may also end early to stay small in bytes.
         """
         ...
 

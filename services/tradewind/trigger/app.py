@@ -43,7 +43,7 @@ class TriggerService:
             save=SaveTrigger(store, self._receivers),
             remove=RemoveTrigger(store),
             find=FindTriggers(store),
-            deliveries=OpenDeliveries(store, self._receivers, policy.lease_ms),
+            deliveries=OpenDeliveries(store, store, self._receivers, policy.lease_ms),
             max_payload_bytes=settings.trigger_max_payload_bytes,
         )
 

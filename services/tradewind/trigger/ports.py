@@ -94,10 +94,11 @@ class TriggerStore(Protocol):
     async def save(self, partition: int, draft: TriggerDraft) -> Trigger:
         """Create the trigger or replace the one with its id, and return it as stored.
 
-        A new trigger is planned at its schedule's anchor. With schedule and epoch unchanged, planned time, status,
-        failures and a claim stay as they are, and the revision rises only when payload or partition key changed.
-        Otherwise it is scheduled anew with no failures, a claim of it becomes void, and its planned time stays when
-        the schedule did and it had not completed.
+        A new trigger is planned at its schedule's first time, and completed when nothing follows any more.
+        With schedule and epoch unchanged, planned time, status, failures and a claim stay as they are, and the revision
+        rises only when payload or partition key changed.
+        Otherwise it is scheduled anew with no failures, a claim of it becomes void, and its planned time and how often
+        it fired stay when the schedule did and it had not completed.
         Raises StaleEpoch when it, or the trigger removed under this id within the last hour, has a higher epoch.
         """
         ...
@@ -154,8 +155,10 @@ class ClaimStore(Protocol):
         ...
 
     async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:
-        """End claims that were handled. An interval is planned anew, with no failures: at the ack's own time when that
-        lies after the planned one, else at the first time on its grid after now. What fires no more is completed.
+        """End claims that were handled. What repeats is planned anew, with no failures: at the ack's own time when that
+        lies after the planned one, else an interval at the first time on its grid after now. What fires no more is
+        completed: so is what has fired as often as it may, what is planned past its end, and a schedule that needs the
+        ack's time without one.
         """
         ...
 

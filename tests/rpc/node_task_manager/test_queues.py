@@ -151,8 +151,13 @@ async def test_a_worker_gets_more_as_soon_as_the_rate_allows_and_what_waits_says
     one = worker("w1")
     await one.open()
     await ntm.submit(many)
-    await one.assigned(5)
-    waiting = [each for each in [await ntm.node(f"n{at}") for at in range(8)] if each.worker_id == ""]
-    words = 'waits: as many node tasks of type "noop" have begun as may for now'
-    assert {each.reason for each in waiting} <= {words, ""}
     await one.assigned(8)
+    await configure(ntm, rates={"noop": "1/h"})
+    await ntm.submit(plan(nodes="x y", digest="late"), flow_id="late")
+
+    async def said() -> bool:
+        asked = [pb2.GetNodeTaskRequest(node_task_id=f"late:0:0:{name}", user_id="default") for name in "xy"]
+        reasons = [(await ntm.stub.GetNodeTask(each)).node_task.reason for each in asked]
+        return 'waits: as many node tasks of type "noop" have begun as may for now' in reasons
+
+    await until(said, "one that waits says why")

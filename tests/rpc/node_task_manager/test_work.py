@@ -48,8 +48,9 @@ async def test_a_broken_stream_gives_its_node_tasks_to_another_worker_and_its_la
     assert (await ntm.node("a", include_outputs=True)).outputs[0].value_json == "2"
 
 
-async def test_a_worker_that_comes_back_in_time_keeps_what_it_names(ntm: Ntm, worker) -> None:  # type: ignore[no-untyped-def]
-    w = worker()
+async def test_a_worker_that_comes_back_in_time_keeps_what_it_names(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
+    ntm = await start(node_task_manager_stream_grace_seconds=30)
+    w = worker(at=ntm)
     await w.open()
     await ntm.submit(plan(nodes="a b"))
     a, b = await w.assigned(2)
@@ -178,11 +179,11 @@ async def test_a_newer_stream_of_the_same_worker_replaces_the_older(ntm: Ntm, wo
 
 
 async def test_a_renewal_keeps_the_lease_and_sends_again_what_is_not_named(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
-    ntm = await start(node_task_manager_lease_seconds=3)
+    ntm = await start(node_task_manager_lease_seconds=30)
     w = worker(at=ntm)
     await w.open()
     welcome = w.responses[0].welcome
-    assert (welcome.lease.seconds, welcome.renew_interval.seconds) == (3, 1)
+    assert (welcome.lease.seconds, welcome.renew_interval.seconds) == (30, 10)
     await ntm.submit(plan(nodes="a b"))
     a, b = list(await w.assigned(2))
 
@@ -209,13 +210,13 @@ async def test_work_that_becomes_ready_at_one_replica_goes_to_a_worker_at_anothe
 
 
 async def test_a_server_that_leaves_ends_its_streams_and_a_worker_goes_on_elsewhere(  # type: ignore[no-untyped-def]
-    ntm: Ntm, start: Start, worker
+    start: Start, worker
 ) -> None:
-    w = worker()
+    ntm, other = await start(node_task_manager_stream_grace_seconds=30), await start()
+    w = worker(at=ntm)
     await w.open()
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    other = await start()
     await ntm.server.stop()
     await until(lambda: w.error, "the stream ends")
     assert w.error.code() is grpc.StatusCode.UNAVAILABLE

@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.ports import free_port
 from tests.rpc.registry.conftest import Stub, a_worker, register
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.server.channels import open_channel
-from tradewind.server.redis.embedded import free_port
 
 
 async def test_runs_alone_and_ends_on_sigterm_with_exit_0(embedded: RedisServer) -> None:
@@ -38,10 +38,10 @@ async def test_runs_alone_and_ends_on_sigterm_with_exit_0(embedded: RedisServer)
                     return False
                 return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
-            await until(ready, "the registry is ready", timeout=20)
+            await until(ready, "the registry is ready")
             assert (await register(Stub(channel), a_worker())).worker.worker_id == "w"
         process.send_signal(signal.SIGTERM)
-        _, log = await asyncio.wait_for(process.communicate(), 20)
+        _, log = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 0, log.decode()
     finally:
         if process.returncode is None:

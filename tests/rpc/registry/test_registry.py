@@ -154,7 +154,7 @@ async def test_replicas_answer_alike(start: Start) -> None:
 async def test_silent_workers_go_out_then_off_the_record_and_out_of_the_indices(start: Start, embedded: Any) -> None:
     registry = await start(
         registry_heartbeat_seconds=0.1,
-        registry_time_to_live_seconds=0.3,
+        registry_time_to_live_seconds=2,
         registry_retention_seconds=0.5,
         registry_sweep_seconds=0.1,
     )

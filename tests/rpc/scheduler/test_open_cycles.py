@@ -71,7 +71,7 @@ async def test_a_cycle_that_takes_too_long_times_out(scheduler: Client, peers: P
     assert cycle.status == cycle_pb2.CYCLE_STATUS_TIMEOUT
     assert cycle.reason.startswith("the cycle took longer than its timeout of 0.2 s")
     took = cycle.end_time.ToMilliseconds() - cycle.start_time.ToMilliseconds()
-    assert 200 <= took < 2000
+    assert 200 <= took < 4000
     assert peers.node_tasks.stops[0].by == "system"
 
 

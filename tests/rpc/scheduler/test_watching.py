@@ -100,11 +100,11 @@ async def test_a_watch_of_one_cycle_ends_with_it(scheduler: Client, peers: Peers
     await scheduler.run(wait=0)
     await until(lambda: watcher.events, "the cycle is told")
     await peers.node_tasks.finish(("f", 1, 0))
-    await asyncio.wait_for(watcher.reading, 10)
+    await asyncio.wait_for(watcher.reading, 30)
     assert watcher.error is None
     assert watcher.seen() == [(1, RUNNING), (1, COMPLETED)]
     late = watch(scheduler, "f", cycle=0)
-    await asyncio.wait_for(late.reading, 10)
+    await asyncio.wait_for(late.reading, 30)
     assert late.seen() == [(0, COMPLETED)]
 
 
@@ -116,7 +116,7 @@ async def test_a_watch_ends_when_its_flow_is_deleted(scheduler: Client, watch: A
     request = pb2.DeleteFlowRequest(flow_id="f")
     request.wait.FromSeconds(10)
     await scheduler.stub.DeleteFlow(request)
-    await asyncio.wait_for(watcher.reading, 10)
+    await asyncio.wait_for(watcher.reading, 30)
     assert watcher.error is None
 
 
@@ -144,6 +144,6 @@ async def test_a_server_that_shuts_down_ends_watches_and_waits(start: Start, pee
     await until(lambda: ("f", 1, 0) in peers.node_tasks.runs, "the cycle runs")
     await scheduler.server.stop()
     await refused(waiting, grpc.StatusCode.UNAVAILABLE, "DRAINING")
-    await asyncio.wait_for(watcher.reading, 5)
+    await asyncio.wait_for(watcher.reading, 30)
     assert watcher.error is not None
     assert watcher.error.code() is grpc.StatusCode.UNAVAILABLE

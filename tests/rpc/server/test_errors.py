@@ -13,12 +13,12 @@ from grpc_status import rpc_status
 from redis import exceptions as redis_errors
 from structlog.testing import capture_logs
 
+from tests.ports import free_port
 from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService, OnPurpose
 from tradewind.server import faults
 from tradewind.server.bootstrap import Server
 from tradewind.server.interception import Context
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import free_port
 
 
 def raising(error: Exception) -> Callable[[str, Context], Awaitable[str]]:

@@ -85,7 +85,7 @@ async def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:
         await stream.read()
         process.terminate()
         process.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(process.wait(), timeout=10) == 130
+        assert await asyncio.wait_for(process.wait(), timeout=30) == 130
 
 
 async def test_a_port_that_is_taken_is_one_sentence(spawn: Spawn, server: Server) -> None:

@@ -94,7 +94,7 @@ class Receiver:
         """Acknowledge, all in one message."""
         await self.say(acks=[pb2.DueTriggerAck(token=each.token, **fields) for each in due])
 
-    async def got(self, count: int = 1, timeout: float = 10) -> list[trigger_pb2.DueTrigger]:
+    async def got(self, count: int = 1, timeout: float = 30) -> list[trigger_pb2.DueTrigger]:
         """Wait until so many due triggers have come, and return all."""
         await until(lambda: len(self.due) >= count, f"{count} due triggers came", timeout)
         return self.due

@@ -9,6 +9,7 @@ from tests.rpc.trigger.receiving import (
     KEY,
     Cast,
     Replica,
+    duration,
     every,
     ms_of,
     now_ms,
@@ -23,6 +24,11 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.partitions import partition_of
 
 HOUR = 3_600_000
+
+
+def with_window(**fields: Any) -> trigger_pb2.Schedule:
+    """Return the schedule that fires each second from 1 s after 1970 on, with these fields besides."""
+    return trigger_pb2.Schedule(interval=every(1000, 1000).interval, **fields)
 
 
 async def refused(call: Any) -> grpc.aio.AioRpcError:
@@ -44,6 +50,21 @@ async def test_a_saved_trigger_is_found_as_it_was_saved(replica: Replica) -> Non
     assert abs(ms_of(saved.created_at) - now_ms()) < 5000
     assert await replica.find("tick") == saved
     assert await replica.save("tick", every(1500, anchor_ms), payload='{"flow_id": "momentum"}', epoch=4) == saved
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="30 9 * * 1-5", time_zone="America/New_York")),
+        trigger_pb2.Schedule(times=trigger_pb2.TimesSchedule(at=[timestamp(1000), timestamp(4_102_444_800_000)])),
+        with_window(jitter=duration(250), start=timestamp(1000), end=timestamp(9_000_000_000_000), max_firings=3),
+    ],
+)
+async def test_every_kind_of_schedule_is_found_as_it_was_saved(replica: Replica, kind: trigger_pb2.Schedule) -> None:
+    saved = await replica.save("tick", kind)
+
+    assert saved.schedule == kind
+    assert (await replica.find("tick")).schedule == kind
 
 
 async def test_an_id_is_made_when_there_is_none(replica: Replica) -> None:
@@ -101,13 +122,38 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
 @pytest.mark.parametrize(
     ("schedule", "path", "message"),
     [
-        (trigger_pb2.Schedule(), "trigger.schedule", "must be set: once or interval"),
+        (trigger_pb2.Schedule(), "trigger.schedule", "must be set: once, interval, cron or times"),
         (
             trigger_pb2.Schedule(once=trigger_pb2.OnceSchedule()),
             "trigger.schedule.once.at",
             "must be set",
         ),
         (every(0, 0), "trigger.schedule.interval.interval", "must be 1 ms to"),
+        (
+            trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="61 * * * *")),
+            "trigger.schedule.cron",
+            'cannot read "61 * * * *" as cron (Bad minute)',
+        ),
+        (
+            trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="0 * * * *", time_zone="Mars/Base")),
+            "trigger.schedule.cron",
+            '"Mars/Base" is no time zone; give an IANA name',
+        ),
+        (
+            trigger_pb2.Schedule(cron=trigger_pb2.CronSchedule(expression="0 0 30 2 *")),
+            "trigger.schedule.cron",
+            'cannot read "0 0 30 2 *" as cron (Bad day-of-month)',
+        ),
+        (trigger_pb2.Schedule(times=trigger_pb2.TimesSchedule()), "trigger.schedule.times", "give at least one time"),
+        (
+            trigger_pb2.Schedule(times=trigger_pb2.TimesSchedule(at=[timestamp(1)] * 1001)),
+            "trigger.schedule.times.at",
+            "must have at most 1000 times, has 1001",
+        ),
+        (with_window(jitter=duration(25 * HOUR)), "trigger.schedule.jitter", "must be at most 24 hours"),
+        (with_window(start=timestamp(2000), end=timestamp(2000)), "trigger.schedule.end", "must be after the start"),
+        (with_window(max_firings=-1), "trigger.schedule.max_firings", "must be 0 for any number, or more, is -1"),
+        (with_window(end=timestamp(500)), "trigger.schedule", "it names no time between its start and its end"),
     ],
 )
 async def test_a_schedule_that_cannot_be_is_refused(

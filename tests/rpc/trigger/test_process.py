@@ -29,7 +29,7 @@ class Processes:
         self._started: list[Process] = []
         self._channels: list[grpc.aio.Channel] = []
 
-    async def start(self) -> tuple[Process, pb2_grpc.TriggerServiceStub]:
+    async def start(self, lease_s: float = LEASE_S) -> tuple[Process, pb2_grpc.TriggerServiceStub]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tradewind.trigger"),
             env={
@@ -37,7 +37,7 @@ class Processes:
                 "TRADEWIND_PORT": "0",
                 "TRADEWIND_LOG_FORMAT": "json",
                 "TRADEWIND_STORE_URL": self._store.url(ACL.name),
-                "TRADEWIND_TRIGGER_LEASE_SECONDS": str(LEASE_S),
+                "TRADEWIND_TRIGGER_LEASE_SECONDS": str(lease_s),
             },
             stderr=PIPE,
         )
@@ -76,16 +76,16 @@ async def test_a_killed_service_loses_nothing(processes: Processes) -> None:
     first, stub = await processes.start()
     begun_ms = now_ms()
     await save(stub, "held", every(3_600_000, begun_ms))
-    for index in range(20):
-        await save(stub, f"later{index}", once(begun_ms + 300 + index))
     receiver = Receiver(stub)
     await receiver.subscribe(ALL, credits=1)
     (held,) = await receiver.got()
+    for index in range(20):
+        await save(stub, f"later{index}", once(begun_ms + index))
     first.kill()
     await receiver.failed()
     await first.wait()
 
-    _, stub = await processes.start()
+    _, stub = await processes.start(lease_s=60)
     again = Receiver(stub)
     await again.subscribe(ALL)
     await again.got(21)
@@ -109,7 +109,7 @@ async def test_a_service_that_is_asked_to_leave_gives_back_what_it_holds_and_exi
 
     first.terminate()
 
-    assert await asyncio.wait_for(first.wait(), 10) == 0
+    assert await asyncio.wait_for(first.wait(), 30) == 0
     _, stub = await processes.start()
     found = (await stub.FindDue(pb2.FindDueRequest())).triggers
     assert [(each.trigger_id, each.failures) for each in found] == [("held", 0)]

@@ -9,7 +9,11 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from tests.waiting import until
-from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc, work_pb2
+from tradewind.api.node_task_manager.v1 import (
+    node_task_manager_service_pb2,
+    node_task_manager_service_pb2_grpc,
+    work_pb2,
+)
 from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -129,6 +133,12 @@ class Engine(
         self.lease_seconds, self.renew_seconds = 30.0, 10.0
         self.registered: list[registry_service_pb2.RegisterWorkerRequest] = []
         self.beats: list[registry_service_pb2.HeartbeatRequest] = []
+        self.reports: list[node_task_manager_service_pb2.ReportNodeTasksRequest] = []
+        """What workers that are called have said."""
+        self.report_fault: grpc.StatusCode | None = None
+        """Fail every report with this."""
+        self.report_answer = node_task_manager_service_pb2.ReportNodeTasksResponse()
+        """Given to every report."""
         self.deregistered: list[registry_service_pb2.DeregisterWorkerRequest] = []
         self.registry_faults = 0
         """How many calls of the registry were failed."""
@@ -179,6 +189,15 @@ class Engine(
         session = Session(self, context, len(self.sessions) + 1)
         async for response in session.serve(request_iterator):
             yield response
+
+    async def ReportNodeTasks(
+        self, request: node_task_manager_service_pb2.ReportNodeTasksRequest, context: _Context
+    ) -> node_task_manager_service_pb2.ReportNodeTasksResponse:
+        """Note what a worker that is called says."""
+        if self.report_fault is not None:
+            await context.abort(self.report_fault, "as the test wants")
+        self.reports.append(request)
+        return self.report_answer
 
     async def RegisterWorker(
         self, request: registry_service_pb2.RegisterWorkerRequest, context: _Context

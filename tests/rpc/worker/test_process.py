@@ -59,7 +59,7 @@ async def test_sigterm_lets_nodes_finish_and_exits_with_0(engine: Engine, tmp_pa
         session.assign("short", "t1")
         await begun(engine, "t1")
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
 
     assert [each.token for each in session.completions] == ["t1"]
     assert (len(engine.deregistered), session.given_back) == (1, [])
@@ -71,7 +71,7 @@ async def test_a_node_that_cannot_be_stopped_does_not_hold_the_process(engine: E
         session.assign("stuck", "t1")
         await begun(engine, "t1")
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
 
     assert (session.completions, session.given_back) == ([], ["t1"])
 
@@ -85,12 +85,12 @@ async def test_a_second_signal_ends_it_at_once(engine: Engine, tmp_path: Path, n
         process.send_signal(number)
         await until(lambda: any(request.draining for request in session.requests), "the worker leaves")
         process.send_signal(number)
-        assert await asyncio.wait_for(process.wait(), 10) == 128 + number
+        assert await asyncio.wait_for(process.wait(), 30) == 128 + number
 
 
 async def test_a_module_without_nodes_exits_with_1_and_the_reason(tmp_path: Path) -> None:
     async with worker_process(tmp_path, "shop_nodes:shrot") as process:
-        _, said = await asyncio.wait_for(process.communicate(), 10)
+        _, said = await asyncio.wait_for(process.communicate(), 30)
 
     assert process.returncode == 1
     assert said.decode() == 'error: module shop_nodes has no shrot; did you mean "short"?\n'

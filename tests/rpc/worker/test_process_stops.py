@@ -11,13 +11,14 @@ import pytest
 from tests.rpc.worker.test_processes import bench, config
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
+from tradewind.worker.processes import node_process
 
 
 def alive(pid: int) -> bool:
     """Say whether a process runs; one that only waits to be reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -43,7 +44,10 @@ async def test_a_node_that_heeds_its_stop_keeps_its_process(node_type: str) -> N
         assert [line.message for line in run.logs] == ["told reason='market closed' source='ada'"]
 
 
-async def test_after_the_grace_it_is_interrupted_and_may_clean_up(tmp_path: Path) -> None:
+async def test_after_the_grace_it_is_interrupted_and_may_clean_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_process, "KILL_DELAY", 20.0)
     note = tmp_path / "note"
     async with bench(1) as runs:
         runs.executor.start(runs.assignment("calculates", config_json=config(note=str(note))))
@@ -119,6 +123,7 @@ async def test_a_stop_ends_one_that_waits_for_a_process(tmp_path: Path) -> None:
 
 async def test_the_deadline_ends_what_does_not_stop() -> None:
     async with bench(1) as runs:
+        assert (await runs.run(runs.assignment("pid", "t0"))).error is None, "the process has started"
         assignment = runs.assignment("deaf")
         assignment.deadline.FromNanoseconds(int((time.time() + 2.0) * 1e9))
         runs.executor.start(assignment)

@@ -75,7 +75,7 @@ async def test_sigterm_lets_nodes_in_processes_finish_even_when_all_are_sent_it(
         os.kill(pid, signal.SIGINT)
         await until(lambda: any(request.draining for request in session.requests), "the worker leaves")
         (nodes / "flag").touch()
-        assert await asyncio.wait_for(worker.wait(), 10) == 0
+        assert await asyncio.wait_for(worker.wait(), 30) == 0
 
     assert [each.outputs[0].value_json for each in session.completions] == ['"done"']
     assert session.given_back == []
@@ -88,7 +88,7 @@ async def test_sigterm_gives_back_what_does_not_finish_in_the_grace(engine: Engi
         session.assign("finishes", "t1", config_json=json.dumps({"flag": str(nodes / "never")}))
         (pid,) = await begun(session, "t1")
         worker.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(worker.wait(), 10) == 0
+        assert await asyncio.wait_for(worker.wait(), 30) == 0
 
     assert (session.completions, session.given_back) == ([], ["t1"])
     assert not alive(pid)
@@ -102,7 +102,7 @@ async def test_what_nodes_print_and_log_goes_where_the_worker_s_messages_go(engi
         session.assign("segfaults", "t2")
         await until(lambda: session.failures, "the second is reported")
         worker.send_signal(signal.SIGTERM)
-        _, said = await asyncio.wait_for(worker.communicate(), 10)
+        _, said = await asyncio.wait_for(worker.communicate(), 30)
 
     assert "printed by the node\n" in said.decode()
     assert "INFO    logged by the node\n" in said.decode()

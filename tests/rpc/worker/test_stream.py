@@ -68,7 +68,7 @@ async def test_a_worker_registers_says_hello_and_runs_what_it_is_given(engine: E
     assert hello.incarnation == engine.registered[0].worker.incarnation
     completion = session.completions[0]
     assert [(output.handle, output.value_json) for output in completion.outputs] == [("output", "42")]
-    assert 0 < completion.duration.ToNanoseconds() < 1e9
+    assert 0 < completion.duration.ToNanoseconds() < 60e9
     assert [request.sequence for request in session.requests] == list(range(2, len(session.requests) + 2))
 
 
@@ -117,7 +117,7 @@ async def test_a_token_that_is_held_or_was_reported_is_ignored(engine: Engine, w
 async def test_held_tokens_are_named_soon_and_then_renewed(
     engine: Engine, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "NAMING_DELAY", 0.05)
+    monkeypatch.setattr(stream, "NAMING_DELAY", 0.3)
     engine.renew_seconds = 0.3
     async with Worker([waiting.node, double], address=engine.address):
         session = await engine.session()
@@ -140,8 +140,9 @@ async def test_held_tokens_are_named_soon_and_then_renewed(
 async def test_what_ends_before_it_must_be_named_costs_no_renewal(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "NAMING_DELAY", 0.02)
-    engine.renew_seconds = 0.02
+    monkeypatch.setattr(stream, "NAMING_DELAY", 0.5)
+    engine.renew_seconds = 0.5
+    begun = time.monotonic()
     async with Worker([double], address=engine.address):
         session = await engine.session()
         for index in range(5):
@@ -149,6 +150,7 @@ async def test_what_ends_before_it_must_be_named_costs_no_renewal(
             await until(lambda: len(session.completions) == index + 1, "it is completed")  # noqa: B023
             session.send(work_pb2.WorkResponse(ping=index + 1))
             await until(lambda: session.requests[-1].pong == index + 1, "the ping is answered")  # noqa: B023
+        await until(lambda: time.monotonic() - begun > 1.5, "it is past every time to name or renew")
 
     assert session.renewals == []
 
@@ -303,7 +305,7 @@ async def test_stopping_finishes_what_runs_gives_back_the_rest_and_deregisters(
         finishing.wait(10)
         return "done"
 
-    serves = Worker([waiting.node, finishes], address=engine.address, worker_id="w1", grace=0.3)
+    serves = Worker([waiting.node, finishes], address=engine.address, worker_id="w1", grace=1.5)
     serving = asyncio.create_task(serves.serve())
     session = await engine.session()
     session.assign("waits", "t1")
@@ -334,7 +336,7 @@ async def test_stopping_without_a_server_does_not_hang(
     await waiting.until_begun("t1")
     await engine.stop()
     leaving.stop()
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(20):
         await serving
 
     assert waiting.told == ["the worker is leaving"]

@@ -30,7 +30,10 @@ FAN = Plan(
 )
 CHAIN = Plan("chain", NODES, tuple(PlanEdge(place, "out", place + 1, "in") for place in range(LAST)))
 LONGEST_MS, HELD_UP = 150, 2
-"""A quiet machine stays under 20 ms; this one may have other things to do, so a script or two may have been held up."""
+"""A quiet machine stays under 20 ms; this one may have other things to do, so a script or two may have been held up.
+
+One that is busy all the time holds up every script: by as much as they took longer than the processor worked on them.
+"""
 
 
 @pytest.fixture(params=[kind for kind in redis_kinds() if kind != "cluster"])
@@ -45,10 +48,22 @@ async def server(running: RedisServer) -> AsyncIterator[RedisServer]:
     (node,) = running.nodes
     await running.on_node(node, "CONFIG", "SET", "slowlog-log-slower-than", str(LONGEST_MS * 1000))
     await running.on_node(node, "SLOWLOG", "RESET")
+    await running.on_node(node, "CONFIG", "RESETSTAT")
+    worked_us = await _worked_us(running)
     yield running
     await running.close_clients()
-    slow = [entry for entry in await running.on_node(node, "SLOWLOG", "GET", "-1") if "EVAL" in str(entry)]
-    assert len(slow) <= HELD_UP, f"scripts that took over {LONGEST_MS} ms: {slow}"
+    stats = await running.on_node(node, "INFO", "COMMANDSTATS")
+    took_us = sum(stats.get(f"cmdstat_{name}", {}).get("usec", 0) for name in ("eval", "evalsha"))
+    longest_us = LONGEST_MS * 1000 * max(1.0, took_us / (await _worked_us(running) - worked_us))
+    noted = [entry for entry in await running.on_node(node, "SLOWLOG", "GET", "-1") if "EVAL" in str(entry)]
+    slow = [entry for entry in noted if entry[2] > longest_us]
+    assert len(slow) <= HELD_UP, f"scripts that took over {longest_us / 1000:.0f} ms: {slow}"
+
+
+async def _worked_us(server: RedisServer) -> float:
+    """Return the processor time that the store's main thread has had."""
+    info = await server.on_node(server.nodes[0], "INFO", "CPU")
+    return 1e6 * (float(info["used_cpu_user_main_thread"]) + float(info["used_cpu_sys_main_thread"]))
 
 
 @pytest_asyncio.fixture

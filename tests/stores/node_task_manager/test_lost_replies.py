@@ -5,7 +5,7 @@ import random
 from collections import Counter
 
 import pytest
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.invariants import check_invariants
@@ -78,7 +78,7 @@ class Worker:
             ]
             effects = await self.shard.complete(outcomes, [Vacancy(self.name, self.session, 5, ("noop",))])
             self.held = {each.nonce: each for each in effects.assignments}
-        except (RedisError, OSError):
+        except (RedisError, RedisClusterException, OSError):
             self.broken += 1
             self.session = 0
 

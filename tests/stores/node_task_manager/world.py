@@ -38,7 +38,8 @@ VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect
 OF_FLOWS = (NotificationKind.DEAD_LETTER, NotificationKind.CYCLE_FAILED)
 RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
-VERBS |= {"terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5, "read_notifications": 0.3}
+VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
+VERBS["read_notifications"] = 0.3
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class World:
         for assignment in redis.assignments:
             assert self.waits.pop(assignment.task_id, 0) <= self.clock(), f"{assignment.task_id} began before its time"
             retry = self.plans[assignment.plan].nodes[assignment.index].retry
-            if retry and retry.attempts > 1 and verb != "renew":
+            if retry and retry.attempts > 1 and verb not in ("renew", "pass_on"):
                 self.begun.append((self.clock(), _spender(assignment.task_id, assignment.user_id)))
         # A stop tells of what its own script did.
         if verb != "stop" or not self.cut:
@@ -138,6 +139,7 @@ class World:
                 max(0, self.sessions.get(worker, 0) - (self.rng.random() < 0.1)),
                 self.rng.randint(0, 4),
                 (one_type,) if self.cut else tuple(self.rng.sample(TYPES, self.rng.randint(1, 2))),
+                self.rng.choice((1, 4, 10)),
             )
             for worker in self.rng.sample(WORKERS, self.rng.randint(0, 3))
         ]
@@ -276,6 +278,15 @@ class World:
             await self.both(
                 "give_back", (worker, session, of_memory, vacancies), (worker, session, of_redis, vacancies)
             )
+
+    async def begin_process(self) -> None:
+        await self.both("begin_process", (self.rng.choice(WORKERS), self.rng.choice(("i1", "i2"))))
+
+    async def pass_on(self) -> None:
+        if self.pairs:
+            pair, to = self.rng.choice(self.pairs[-8:]), self.rng.choice(WORKERS)
+            giver = pair.memory.worker_id if self.rng.random() < 0.9 else self.rng.choice(WORKERS)
+            await self.both("pass_on", (giver, _held(pair.memory), to), (giver, _held(pair.redis), to))
 
     async def stop(self) -> None:
         if self.runs:

@@ -20,7 +20,7 @@ def bench(redis_server: RedisServer) -> Bench:
 
 
 async def test_every_key_carries_the_tag_and_what_is_no_index_a_ttl(bench: Bench, redis_server: RedisServer) -> None:
-    await bench.register(a_worker("w", "average"))
+    await bench.register(a_worker("w", "average", api_url="worker:9000"))
     assert await redis_server.keys() == sorted(
         [KEYS.worker("w"), KEYS.node_type("average"), KEYS.offering("average"), *KEYS.indices]
     )

@@ -23,14 +23,15 @@ ids = st.sampled_from(["a", "a", "a", "a.b", "c-1"])
 types = st.lists(st.sampled_from(TYPES), unique=True, max_size=4)
 incarnations = st.sampled_from(["i1", "i1", "i2", "i3", "i4"])
 workers = st.builds(
-    lambda worker_id, names, incarnation, capacity, running: replace(
-        a_worker(worker_id, *names), incarnation=incarnation, capacity=capacity, running=running
+    lambda worker_id, names, incarnation, capacity, running, api_url: replace(
+        a_worker(worker_id, *names), incarnation=incarnation, capacity=capacity, running=running, api_url=api_url
     ),
     ids,
     types,
     incarnations,
     st.sampled_from([1, 3, 10]),
     st.integers(0, 4),
+    st.sampled_from(["", "host:9000"]),
 )
 spans = st.sampled_from(
     [
@@ -98,9 +99,10 @@ class Twins(RuleBasedStateMachine):
         for bench in (self.memory, self.redis):
             self.run(bench.sweeper.sweep())
 
-    @rule(after=st.one_of(st.just(""), ids), limit=st.integers(1, 3), include_offline=st.booleans())
-    def page(self, after: str, limit: int, include_offline: bool) -> None:
-        self.both(lambda bench: bench.workers.list(after, limit, include_offline=include_offline))
+    @rule(after=st.one_of(st.just(""), ids), limit=st.integers(1, 3), flags=st.tuples(st.booleans(), st.booleans()))
+    def page(self, after: str, limit: int, flags: tuple[bool, bool]) -> None:
+        offline, called = flags
+        self.both(lambda bench: bench.workers.list(after, limit, include_offline=offline, only_called=called))
         self.both(lambda bench: bench.node_types.list(after, limit))
 
     @rule(name=st.sampled_from(TYPES), limit=st.integers(1, 3))

@@ -217,6 +217,19 @@ async def test_workers_are_listed_by_id_in_pages(bench: Bench) -> None:
     assert await bench.workers.list("w4", 2) == Page()
 
 
+async def test_those_that_are_called_are_listed_by_themselves(bench: Bench) -> None:
+    for worker_id, api_url in (("a", "host:1"), ("b", ""), ("c", "host:3"), ("d", "host:4")):
+        await bench.register(a_worker(worker_id, api_url=api_url))
+    first = await bench.workers.list("", 2, only_called=True)
+    assert [record.worker.worker_id for record in first.records] == ["a", "c"]
+    assert first.next_after == "c"
+    await bench.register(a_worker("a"))
+    await bench.register(a_worker("b", api_url="host:2"))
+    await bench.workers.deregister("d")
+    called = await bench.workers.list("", 10, only_called=True)
+    assert [record.worker.api_url for record in called.records] == ["host:2", "host:3"]
+
+
 async def test_available_workers_come_least_loaded_first_then_by_id(bench: Bench) -> None:
     await bench.register(a_worker("half", "average", capacity=2, running=1))
     await bench.register(a_worker("third-b", "average", capacity=6, running=2))

@@ -7,9 +7,10 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as StoreTimeoutError
 
+from tests.ports import free_port
 from tests.servers import RedisServer
+from tests.waiting import until
 from tradewind.server.redis.client import UnsafeStore, connect, require_reachable, require_safe_policy
-from tradewind.server.redis.embedded import free_port
 
 # Everything that reaches beyond a service's own keys.
 FORBIDDEN = [
@@ -80,6 +81,14 @@ async def test_a_read_may_block_longer_than_a_command_may_take(redis_server: Red
 async def test_a_slow_command_is_given_up_and_not_sent_again(redis_server: RedisServer) -> None:
     client = redis_server.connect(socket_timeout_s=0.05)
     key = "trading_flow:{f0}:slow"
+
+    async def connected() -> bool:
+        try:
+            return await client.get(key) is None
+        except (RedisError, RedisClusterException):
+            return False
+
+    await until(connected, "there is a connection, which to get may take longer than a command")
     # Counts, then keeps the server busy until the answer comes too late.
     script = "redis.call('INCR', KEYS[1]) for i = 1, 3e7 do end return 1"
     with pytest.raises(StoreTimeoutError):

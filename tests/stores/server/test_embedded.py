@@ -161,7 +161,7 @@ async def test_the_store_dies_with_a_killed_owner_and_the_next_one_takes_over(tm
     def gone() -> bool:
         try:
             return Path(f"/proc/{server}/stat").read_text().split()[2] == "Z"
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return True
 
     await until(gone, "the first owner's server has ended")

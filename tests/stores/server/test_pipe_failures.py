@@ -16,9 +16,10 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 from redis.exceptions import ReadOnlyError
 from redis.exceptions import TimeoutError as StoreTimeoutError
 
+from tests.ports import free_port
 from tests.waiting import until
 from tradewind.server.redis.client import Client, connect
-from tradewind.server.redis.embedded import EmbeddedStore, free_port
+from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.redis.script import Script
 
 KEY = "n"
@@ -76,23 +77,25 @@ async def test_calls_under_way_when_the_store_dies_fail_and_later_ones_connect_a
 
 async def test_calls_to_a_store_that_hangs_time_out_and_run_once_at_most(store: EmbeddedStore) -> None:
     async with connected(store.url_for(), socket_timeout_s=0.3, connect_timeout_s=0.3) as client:
-        assert await count(client, [KEY], [1]) == 1
+        await works(client)
         send_signal(store, signal.SIGSTOP)
         try:
             begun = time.monotonic()
             ends = await asyncio.gather(*under_way(client, 20), return_exceptions=True)
             assert [type(end) for end in ends] == [StoreTimeoutError] * 20
-            assert 0.25 < time.monotonic() - begun < 0.3 + 1.0
+            # The upper bound is under what a client waits that was told nothing.
+            assert 0.25 < time.monotonic() - begun < 4
             # Now there is no connection any more, and none can be had: over a socket redis-py calls that a lost one.
             begun = time.monotonic()
             ends = await asyncio.gather(*under_way(client, 20), return_exceptions=True)
             assert all(isinstance(end, StoreTimeoutError | StoreConnectionError) for end in ends), ends
-            assert 0.25 < time.monotonic() - begun < 0.3 + 0.3 + 1.0
+            assert 0.25 < time.monotonic() - begun < 4
         finally:
             send_signal(store, signal.SIGCONT)
         await works(client)
         # Those of the first time were sent, those of the second never were.
-        assert 2 <= int(await client.get(KEY) or 0) <= 1 + 20 + 1
+        async with connected(store.url_for()) as patient:
+            assert 1 <= int(await patient.get(KEY) or 0) <= 20
 
 
 async def works(client: Client) -> None:
@@ -100,7 +103,7 @@ async def works(client: Client) -> None:
 
     async def answered() -> bool:
         try:
-            return await count(client, [KEY], [1]) > 0
+            return await count(client, [KEY], [0]) >= 0
         except (StoreTimeoutError, StoreConnectionError):
             return False
 
@@ -108,14 +111,14 @@ async def works(client: Client) -> None:
 
 
 async def test_each_call_has_the_whole_timeout_to_itself(store: EmbeddedStore) -> None:
-    async with connected(store.url_for(), socket_timeout_s=1.0) as client:
+    async with connected(store.url_for(), socket_timeout_s=2.0) as client:
         begun = time.monotonic()
-        while time.monotonic() - begun < 0.6:
+        while time.monotonic() - begun < 1.6:
             await count(client, [KEY], [1])
         send_signal(store, signal.SIGSTOP)
-        asyncio.get_running_loop().call_later(0.7, send_signal, store, signal.SIGCONT)
+        asyncio.get_running_loop().call_later(0.6, send_signal, store, signal.SIGCONT)
         assert await count(client, [KEY], [1]) > 1
-        assert time.monotonic() - begun > 1.0
+        assert time.monotonic() - begun > 2.0
 
 
 async def test_a_client_that_is_closed_ends_the_calls_under_way(store: EmbeddedStore) -> None:

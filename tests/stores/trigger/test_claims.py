@@ -3,8 +3,9 @@
 import asyncio
 
 from tests.stores.trigger.bench import HOUR, PARTITION, Bench, ids, token
+from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Firing
-from tradewind.trigger.domain.schedule import LAST_MS, Schedule
+from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerStatus
 from tradewind.trigger.ports import DeadLetter, Heads, Survey
 

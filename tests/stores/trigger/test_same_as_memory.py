@@ -19,10 +19,11 @@ from hypothesis.stateful import (
 from tests.servers import RedisServer
 from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, redis_store, token
 from tradewind.server.clock import ManualClock
+from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
 from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import StaleEpoch
 from tradewind.trigger.domain.policy import Policy
-from tradewind.trigger.domain.schedule import LAST_MS, Schedule
+from tradewind.trigger.domain.schedule import Once, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Position, Survey
 
@@ -35,7 +36,22 @@ partitions = st.sampled_from([0, 0, 0, 1])
 epochs = st.sampled_from([1, 1, 1, 0, 2, 3])
 sessions = st.sampled_from(["s1", "s2"])
 times = st.integers(0, 20).map(lambda tick: START + 500 * tick)
-schedules = st.builds(Schedule, times, st.sampled_from([0, 0, 1, 700, 1000, LAST_MS]))
+kinds = (
+    st.builds(Once, times)
+    | st.builds(IntervalGrid, st.sampled_from([1, 700, 1000, LAST_MS]), times)
+    | st.sampled_from([CronGrid("* * * * * *"), CronGrid("*/2 * * * * *", "Europe/Berlin")])
+    | st.builds(TimesGrid, st.lists(times, min_size=1, max_size=3).map(tuple))
+)
+windowed = st.builds(
+    Schedule,
+    kinds,
+    jitter_ms=st.sampled_from([0, 900]),
+    # Such bounds as leave something of every kind.
+    start_ms=st.sampled_from([0, START]),
+    end_ms=st.sampled_from([0, START + 30_000]),
+    max_firings=st.integers(0, 2),
+)
+schedules = kinds.map(Schedule) | windowed
 payloads = st.sampled_from(["", "{}", '"ü"'])
 delays = st.sampled_from([0, 1, 499, 1000, 30_000])
 picks = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)

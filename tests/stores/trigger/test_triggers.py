@@ -100,7 +100,7 @@ async def test_a_completed_trigger_begins_again_with_a_higher_epoch_only(bench: 
     assert await bench.claim() == []
     again = await bench.save("report", schedule, epoch=2)
 
-    assert (again.status, again.planned_ms, again.revision) == (TriggerStatus.SCHEDULED, schedule.anchor_ms, 2)
+    assert (again.status, again.planned_ms, again.revision) == (TriggerStatus.SCHEDULED, schedule.first(0), 2)
     assert ids(await bench.claim()) == ["report"]
 
 
@@ -113,7 +113,7 @@ async def test_an_interval_that_was_finished_begins_again_at_its_anchor(bench: B
 
     again = await bench.save("tick", schedule, epoch=2)
 
-    assert (again.status, again.planned_ms) == (TriggerStatus.SCHEDULED, schedule.anchor_ms)
+    assert (again.status, again.planned_ms) == (TriggerStatus.SCHEDULED, schedule.first(0))
 
 
 async def test_a_dead_trigger_comes_back_with_the_planned_time_it_died_of(bench: Bench) -> None:
@@ -129,7 +129,7 @@ async def test_a_dead_trigger_comes_back_with_the_planned_time_it_died_of(bench:
 
     assert (alive.status, alive.planned_ms, alive.failures) == (
         TriggerStatus.SCHEDULED,
-        schedule.anchor_ms + 1000,
+        schedule.following(schedule.first(0) or 0, 0),
         0,
     )
     assert ids(await bench.claim()) == ["tick"]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.ports import free_port
 from tests.servers import RedisServers
 from tests.system.node_task_manager.stack import Process, Stack
-from tradewind.server.redis.embedded import free_port
 
 
 @pytest.fixture(scope="session")

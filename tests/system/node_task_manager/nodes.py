@@ -43,7 +43,7 @@ async def silent(ctx: Context) -> int:
             await asyncio.sleep(3600)
     finally:
         note(ctx, "done")
-    for _ in range(30):
+    for _ in range(45):
         await ctx.heartbeat()
         await asyncio.sleep(0.1)
     return ctx.attempt

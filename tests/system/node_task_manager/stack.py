@@ -11,13 +11,14 @@ from typing import Any
 
 import grpc
 
+from tests.ports import free_port
 from tests.system.node_task_manager.nodes import LEDGER
 from tests.waiting import until
 from tradewind.node_task_manager.stores.keys import ACL
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import ADMIN, EmbeddedStore, free_port
+from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 """How long a step may take on a machine that is busy with other things."""
 ROOT = Path(__file__).parents[3]
 PATHS = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

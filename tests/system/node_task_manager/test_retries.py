@@ -27,7 +27,7 @@ async def test_a_node_that_fails_twice_completes_though_its_node_task_manager_is
     port = int(address.rpartition(":")[2])
     await stack.worker("worker", address)
     async with Scheduler(address) as scheduler:
-        await scheduler.submit(shaky(2, Duration(seconds=2)), "shaky")
+        await scheduler.submit(shaky(2, Duration(seconds=5)), "shaky")
         for failures in (1, 2):
 
             async def waits(failures: int = failures) -> bool:
@@ -57,15 +57,15 @@ async def test_attempts_begin_on_time_though_nobody_else_asks_for_work(stack: St
         assert done.failures == 10
         took = done.ended_at.ToMilliseconds() - done.registered_at.ToMilliseconds()
     # By looks every second or so it would take 10 s; so busy no machine should be.
-    assert 10 * 20 <= took < 6_000
+    assert 10 * 20 <= took < 9_000
 
 
 async def test_a_silent_attempt_is_stopped_and_one_that_is_heard_of_goes_on(stack: Stack) -> None:
     # Nothing is taken from workers for one lease after a start.
-    _, address = await stack.node_task_manager(lease_seconds=2)
+    _, address = await stack.node_task_manager(lease_seconds=3)
     await stack.worker("worker", address)
     plan = single("silent", "{}")
-    plan.nodes[0].heartbeat_timeout.FromSeconds(1)
+    plan.nodes[0].heartbeat_timeout.FromSeconds(2)
     plan.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=2, initial=Duration(nanos=10_000_000)))
     async with Scheduler(address) as scheduler:
         await scheduler.submit(plan, "silent")

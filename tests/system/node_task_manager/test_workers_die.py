@@ -9,7 +9,7 @@ from tests.waiting import until
 
 
 async def test_the_node_of_a_killed_worker_runs_again_elsewhere_within_the_grace(stack: Stack) -> None:
-    _, address = await stack.node_task_manager()
+    _, address = await stack.node_task_manager(lease_seconds=100)
     killed = await stack.worker("killed", address)
     async with Scheduler(address) as scheduler:
         await scheduler.submit(single("gated", f'{{"gate":"{stack.home}/never"}}'), "flow")
@@ -18,15 +18,15 @@ async def test_the_node_of_a_killed_worker_runs_again_elsewhere_within_the_grace
         began = time.monotonic()
         await killed.kill()
         await scheduler.all_finished("flow", nodes=1)
-        # The lease lasts 10 s: it was the broken stream that told.
-        assert time.monotonic() - began < 5
+        # The lease lasts 100 s: it was the broken stream that told.
+        assert time.monotonic() - began < 60
         node = await scheduler.node("flow")
     assert (node.attempt, node.worker_id, node.outputs[0].value_json) == (2, "heir", "2")
     assert stack.noted("done") == {("flow:0:0:n0", 2): 1}
 
 
 async def test_the_late_result_of_a_worker_that_was_stopped_for_longer_than_its_lease_is_refused(stack: Stack) -> None:
-    _, address = await stack.node_task_manager(lease_seconds=1.5)
+    _, address = await stack.node_task_manager(lease_seconds=3)
     gate = stack.home / "gate"
     stopped = await stack.worker("stopped", address)
     async with Scheduler(address) as scheduler:
@@ -68,9 +68,9 @@ async def test_chains_of_which_one_worker_dies_are_finished_by_the_other(stack: 
 
 
 async def test_a_node_that_takes_ten_leases_runs_once(stack: Stack) -> None:
-    _, address = await stack.node_task_manager(lease_seconds=1)
+    _, address = await stack.node_task_manager(lease_seconds=2)
     await stack.worker("slow", address)
     async with Scheduler(address) as scheduler:
-        await scheduler.submit(single("step", '{"seconds":10.5}'), "flow")
+        await scheduler.submit(single("step", '{"seconds":21}'), "flow")
         await scheduler.all_finished("flow", nodes=1)
     assert stack.noted("begun") == {("flow:0:0:n0", 1): 1}

@@ -49,9 +49,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_help_is_quick() -> None:
-    """In processor time, which other programs on the machine do not lengthen as they do the time on the clock."""
-    seconds = []
-    for _ in range(3):
+    """In processor time, which other programs lengthen less than the time on the clock, and not each time."""
+    seconds: list[float] = []
+    while len(seconds) < 20 and min(seconds, default=1) >= 0.4:
         begun = os.times()
         subprocess.run([*COMMAND, "--help"], capture_output=True, check=True)
         ended = os.times()

@@ -45,6 +45,13 @@ async def test_a_call_is_repeated_while_the_server_is_away(client: Client, stack
     assert len({request.request_id for request in requests}) == 1
 
 
+async def test_a_call_that_a_stopping_server_had_not_begun_with_is_repeated(client: Client, stack: FakeStack) -> None:
+    stack.scheduler.refusals.extend([Refusal(grpc.StatusCode.CANCELLED), None])
+
+    assert (await client.get_flow("momentum")).flow.flow_id == "momentum"
+    assert stack.scheduler.count(pb.GetFlowRequest) == 2
+
+
 async def test_two_calls_are_two_requests(client: Client, stack: FakeStack) -> None:
     await client.run_flow("momentum")
     await client.run_flow("momentum")
@@ -152,7 +159,7 @@ async def test_the_delay_that_a_server_asks_for_is_kept(client: Client, stack: F
 
 async def test_a_server_that_does_not_answer(stack: FakeStack) -> None:
     stack.scheduler.ending = None
-    async with Client(stack.address, timeout=0.1) as client:
+    async with Client(stack.address, timeout=1) as client:
         with pytest.raises(TimedOut, match=f"{stack.address} did not answer RunFlow in time"):
             await client._connection.to_scheduler.call(
                 client._connection.scheduler.RunFlow,

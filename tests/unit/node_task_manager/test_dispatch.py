@@ -194,14 +194,14 @@ async def test_outages_that_follow_each_other_do_not_put_off_what_was_lost_for_e
         bench.dispatcher.recovered()
         return line.nodes == ["a"]
 
-    await until(sent_in_the_midst_of_outages, "what was lost in the first one is sent", timeout=2)
+    await until(sent_in_the_midst_of_outages, "what was lost in the first one is sent")
 
 
 async def test_what_was_lost_just_before_workers_are_reminded_has_a_reminder_of_its_own(bench: Bench) -> None:
     await bench.connect()
     bench.dispatcher.recovered()
     bench.dispatcher.recovered()
-    await until(lambda: bench.store.count("renew") == 2, "workers are reminded twice", timeout=2)
+    await until(lambda: bench.store.count("renew") == 2, "workers are reminded twice")
 
 
 async def test_runs_that_cannot_be_stored_do_not_keep_results_back(bench: Bench) -> None:

@@ -63,5 +63,5 @@ async def test_leaving_does_not_wait_for_a_store_that_is_away(store: FaultyStore
     taker.take([], [(0, LINE)])
     await until(lambda: store.count("record"), "it is tried")
     tried = store.count("record")
-    await asyncio.wait_for(taker.close(), 1)
+    await asyncio.wait_for(taker.close(), 20)
     assert (taker.dropped, store.count("record") <= tried + 1) == (1, True)

@@ -63,4 +63,4 @@ async def test_a_line_that_is_closed_keeps_nobody_waiting() -> None:
     while not line.full:
         line.assign([ready(1_000_000)])
     line.close("the stream has ended")
-    await asyncio.wait_for(line.writable(), 1)
+    await asyncio.wait_for(line.writable(), 20)

@@ -49,7 +49,7 @@ async def test_a_rare_node_type_is_claimed_at_once_beside_many_idle_workers(benc
     _, line = await bench.connect("special", node_types=("rare",))
     await bench.accepted(await bench.save("a", node_type="rare"))
     bench.dispatcher.look()
-    await until(lambda: line.nodes == ["a"], "the special worker has it", timeout=1)
+    await until(lambda: line.nodes == ["a"], "the special worker has it")
 
 
 def test_a_worker_that_answers_no_pings_or_does_not_read_gets_no_offer() -> None:

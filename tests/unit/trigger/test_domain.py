@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Token
 from tradewind.trigger.domain.policy import Policy
-from tradewind.trigger.domain.schedule import LAST_MS, Schedule
+from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import PENDING, TRANSITIONS, TriggerStatus
 
 
@@ -46,10 +47,16 @@ def test_nothing_follows_a_single_time_or_the_end_of_the_calendar() -> None:
     assert Schedule.every(10, LAST_MS - 5).following(LAST_MS - 5, 0) is None
 
 
-@pytest.mark.parametrize(("anchor", "interval"), [(-1, 0), (LAST_MS + 1, 0), (0, -1), (0, LAST_MS + 1)])
+@pytest.mark.parametrize(("anchor", "interval"), [(-1, 1), (LAST_MS + 1, 1), (0, -1), (0, LAST_MS + 1)])
 def test_a_schedule_out_of_range_cannot_be_made(anchor: int, interval: int) -> None:
     with pytest.raises(ValueError, match="must"):
-        Schedule(anchor, interval)
+        Schedule.every(interval, anchor)
+
+
+@pytest.mark.parametrize("at_ms", [-1, LAST_MS + 1])
+def test_a_single_time_out_of_range_cannot_be_made(at_ms: int) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Schedule.once(at_ms)
 
 
 def test_an_interval_of_nothing_cannot_be_made() -> None:

@@ -8,7 +8,7 @@ from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
 
 def due(id: str, attempt: int = 1, deadline_ms: int = 30) -> DueTrigger:
     trigger = Trigger(id, "flow", Schedule.once(0), "", 0, TriggerStatus.CLAIMED, 0, 0, "", 1, 0)
-    return DueTrigger(trigger, f"3:{id}:{attempt}:n", deadline_ms)
+    return DueTrigger(trigger, f"3:{id}:{attempt}:n", deadline_ms, 0)
 
 
 def test_each_claim_takes_room_until_it_is_dropped() -> None:

@@ -50,7 +50,7 @@ async def test_async_nodes_run_side_by_side() -> None:
 
 
 async def test_plain_functions_run_in_threads_side_by_side() -> None:
-    meeting = threading.Barrier(3, timeout=5)
+    meeting = threading.Barrier(3, timeout=30)
 
     @node("meet")
     def meet() -> str:

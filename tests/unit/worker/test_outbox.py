@@ -210,7 +210,7 @@ async def test_many_threads_lose_nothing() -> None:
         thread.start()
     sequence = 1
     while any(thread.is_alive() for thread in threads) or len(taken) < 800:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await outbox.wait()
         sequence += 1
         taken += [line.message for line in outbox.take(sequence).logs]
@@ -279,7 +279,7 @@ async def test_a_worker_that_gave_something_back_before_a_resync_can_still_leave
     outbox.resync()
     outbox.take(3)
 
-    await asyncio.wait_for(outbox.flushed(), 1)
+    await asyncio.wait_for(outbox.flushed(), 20)
 
 
 async def test_what_is_kept_for_a_resync_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

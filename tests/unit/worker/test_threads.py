@@ -125,12 +125,12 @@ async def test_the_limit_counts_those_that_are_stuck_now(end: threading.Event) -
 async def test_one_that_ends_soon_after_it_was_given_up_is_not_stuck(
     end: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(threads, "STUCK_AFTER", 0.05)
+    monkeypatch.setattr(threads, "STUCK_AFTER", 0.5)
     pool = ThreadPool(1)
     await stick(pool, end)
     end.set()
     looked = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.1, looked.set_result, None)
+    asyncio.get_running_loop().call_later(0.8, looked.set_result, None)
     await looked
 
     assert caplog.text == ""

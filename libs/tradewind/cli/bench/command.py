@@ -3,6 +3,7 @@
 import asyncio
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -107,7 +108,7 @@ async def _own_worker(client: Client) -> AsyncIterator[None]:
     addresses = client.addresses
     command = ["-m", "tradewind.worker", "tradewind.cli.bench.nodes", "--worker-id", f"{_WORKER_ID}-{os.getpid()}"]
     command += ["--address", addresses.node_task_manager, "--registry-address", addresses.registry]
-    process = await asyncio.create_subprocess_exec(sys.executable, *command, stderr=asyncio.subprocess.DEVNULL)
+    process = _spawn(command)
     try:
         deadline = time.monotonic() + _WORKER_WITHIN_S
         while not [each async for each in client.list_workers() if each.worker_id.startswith(_WORKER_ID)]:
@@ -117,4 +118,9 @@ async def _own_worker(client: Client) -> AsyncIterator[None]:
         yield
     finally:
         process.terminate()
-        await process.wait()
+        await asyncio.to_thread(process.wait)
+
+
+def _spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    # Not by the event loop: uvloop forks, which gRPC's threads may not survive, where this is a vfork.
+    return subprocess.Popen([sys.executable, *command], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -9,12 +9,16 @@ from tradewind.node_task_manager.domain.retry import RetryWish
 
 @dataclass(frozen=True, slots=True)
 class Vacancy:
-    """A worker that can take `credits` more node tasks. `session` 0 stands for a worker without a stream."""
+    """A worker that can take `credits` more node tasks. `session` 0 stands for a worker without a stream.
+
+    Of several the one gets a node task that has room for the greatest part of its `capacity`.
+    """
 
     worker_id: str
     session: int
     credits: int
     node_types: tuple[str, ...]
+    capacity: int = 1
 
 
 @dataclass(frozen=True, slots=True)

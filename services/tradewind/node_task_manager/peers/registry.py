@@ -1,9 +1,15 @@
-"""The registry, as the node task manager sees it: who is this worker?"""
+"""The registry, as the node task manager sees it: who is this worker, and who wants to be called?"""
+
+from collections.abc import Sequence
 
 import grpc
 import structlog
 
-from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc
+from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc, worker_pb2
+from tradewind.node_task_manager.domain.called import CalledWorker
+
+_CALL_S = 2.0
+_PAGE = 1000
 
 _log = structlog.get_logger(__name__)
 
@@ -22,3 +28,41 @@ class RegistryDirectory:
                 return False
             _log.warning("the registry could not be asked", worker_id=worker_id, error=error.details())
         return True
+
+
+class RegistryCalledWorkers:
+    """A CalledWorkerDirectory; without `channel` there is none."""
+
+    def __init__(self, channel: grpc.aio.Channel | None) -> None:
+        self._registry = registry_service_pb2_grpc.RegistryServiceStub(channel) if channel is not None else None
+        self._away = False
+
+    async def called(self) -> Sequence[CalledWorker] | None:
+        if self._registry is None:
+            return ()
+        found: list[CalledWorker] = []
+        request = registry_service_pb2.ListWorkersRequest(page_size=_PAGE, only_called=True)
+        while True:
+            try:
+                page = await self._registry.ListWorkers(request, timeout=_CALL_S)
+            except grpc.aio.AioRpcError as error:
+                if not self._away:
+                    _log.warning("the registry could not be asked for called workers", error=error.details())
+                self._away = True
+                return None
+            self._away = False
+            found += map(_called, page.workers)
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+
+def _called(worker: worker_pb2.Worker) -> CalledWorker:
+    return CalledWorker(
+        worker.worker_id,
+        worker.incarnation,
+        worker.api_url,
+        tuple(worker.node_types),
+        worker.capacity,
+        worker.status == worker_pb2.WORKER_STATUS_DRAINING,
+    )

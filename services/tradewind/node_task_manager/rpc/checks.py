@@ -20,6 +20,8 @@ _MAX_RUNS = 500
 _MAX_COMPONENTS = 1000
 _MAX_NODES = 10_000
 _MAX_CONFIG_BYTES = 256 * 1024
+_MAX_HELD = 10_000
+_MAX_REPORTED = 1_000
 _MAX_REFERENCES = 1000
 _MAX_NODE_TYPES = 500
 _SHORTEST_SILENCE_MS = 1000
@@ -89,6 +91,14 @@ def claim(request: pb2.ClaimNodeTasksRequest) -> None:
             *(check_identifier(f"node_types[{at}]", name) for at, name in enumerate(request.node_types)),
         ]
     )
+
+
+def report(request: pb2.ReportNodeTasksRequest) -> None:
+    """Raise InvalidInput for a worker that cannot be any, or too many of something."""
+    identifiers(worker_id=request.worker_id)
+    at_most("held_tokens", request.held_tokens, _MAX_HELD)
+    for path in ("completions", "failures", "give_back_tokens", "progress", "logs"):
+        at_most(path, getattr(request, path), _MAX_REPORTED)
 
 
 def log_position(after_log_id: str) -> None:

@@ -230,16 +230,46 @@ class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers, NotificationHan
     ) -> pb2.CompleteNodeTasksResponse:
         checks.at_most("completions", request.completions, _MAX_CLAIMED)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
-        return pb2.CompleteNodeTasksResponse(losses=await self._ended("completions", outcomes))
+        return pb2.CompleteNodeTasksResponse(losses=await self._ended("completions", request.worker_id, outcomes))
 
     async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
         checks.at_most("failures", request.failures, _MAX_CLAIMED)
         outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        return pb2.FailNodeTasksResponse(losses=await self._ended("failures", outcomes))
+        return pb2.FailNodeTasksResponse(losses=await self._ended("failures", request.worker_id, outcomes))
 
-    async def _ended(self, path: str, outcomes: Sequence[tuple[int, Outcome]]) -> list[work_pb2.LeaseLoss]:
+    async def ReportNodeTasks(
+        self, request: pb2.ReportNodeTasksRequest, context: Context
+    ) -> pb2.ReportNodeTasksResponse:
+        checks.report(request)
+        outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
+        outcomes += [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
+        given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)
+        held = work_mapping.held("held_tokens", request.held_tokens)
+        progress = [work_mapping.progress(at, each) for at, each in enumerate(request.progress)]
+        lines = [work_mapping.line(at, each) for at, each in enumerate(request.logs)]
+        named: dict[str, Sequence[tuple[int, object]]] = {
+            "completions and failures": outcomes,
+            "give_back_tokens": given_back,
+            "held_tokens": held,
+        }
+        named |= {"progress": progress, "logs": lines}
+        for path, items in named.items():
+            work_mapping.require_shards(path, items, self._shards)
+        self._notes.take(progress, lines)
+        lost = await self._unary.end(request.worker_id, outcomes)
+        await self._unary.give_back(request.worker_id, given_back)
+        unrenewed, terminations, deadline = await self._unary.renew(request.worker_id, held)
+        return pb2.ReportNodeTasksResponse(
+            losses=_losses([*lost, *unrenewed]),
+            terminations=[work_mapping.termination(shard, each, self._stop_grace_ms) for shard, each in terminations],
+            lease_deadline=mapping.timestamp(deadline) if held else None,
+        )
+
+    async def _ended(
+        self, path: str, worker_id: str, outcomes: Sequence[tuple[int, Outcome]]
+    ) -> list[work_pb2.LeaseLoss]:
         work_mapping.require_shards(path, outcomes, self._shards)
-        lost = await self._unary.end(outcomes)
+        lost = await self._unary.end(worker_id, outcomes)
         if len(outcomes) == 1 and lost:
             (_, held, reason) = lost[0]
             raise FailedPrecondition("LEASE_LOST", reason, f"node_tasks/{held.task_id}")

@@ -32,6 +32,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `worker_tasks:<worker>` | zset | node tasks of a worker by lease deadline | empties itself |
 | `worker_session:<worker>` | string | number of its latest stream | 8 d after it was last heard |
 | `worker_incarnation:<worker>` | string | process behind its latest stream | 8 d after it was last heard |
+| `replicas` | zset | node task managers by how long they are here; first shard only | 10 min after the last |
 | `queue:stats` | hash | how many node tasks ended, by status, and failed by code | kept, one |
 | `todo` | list | work that a script handed on | empties itself |
 | `events:<partition>` | stream | events for the scheduler | acknowledged |
@@ -77,6 +78,9 @@ class Keys:
 
     def worker_tasks(self, worker_id: str) -> str:
         return f"{self.base}worker_tasks:{worker_id}"
+
+    def replicas(self) -> str:
+        return f"{self.base}replicas"
 
     def inflight(self) -> str:
         return f"{self.base}inflight"

@@ -43,6 +43,8 @@ _COMPLETE = Script(__name__, "complete_tasks", Effects)
 _OPEN = Script(__name__, "open_session", _Opened)
 _RENEW = Script(__name__, "renew_leases", Renewal)
 _GIVE_BACK = Script(__name__, "give_back_tasks", _GivenBack)
+_BEGIN = Script(__name__, "begin_process", _GivenBack)
+_PASS_ON = Script(__name__, "pass_on", Effects)
 _REAP = Script(__name__, "reap_leases", Effects)
 _STOP = Script(__name__, "stop_components", Effects)
 _TERMINATE = Script(__name__, "terminate_task", Effects)
@@ -151,6 +153,16 @@ class RedisNodeTaskStore:
             done += await self._give_back_all(rest_of, ())
         return Session(opened.session, tuple(lost), _joined(done))
 
+    async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
+        done: list[Effects] = []
+        more = True
+        while more:
+            args = self._args((), {"worker_id": worker_id, "incarnation": incarnation})
+            begun = await _BEGIN(self._client, self._any_key, args)
+            done.append(begun.effects)
+            more = begun.more
+        return _joined(done)
+
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
         *firsts, last = _pieces(held)
         done = [await self._renew(worker_id, session, piece, None) for piece in firsts]
@@ -186,6 +198,10 @@ class RedisNodeTaskStore:
             done.append(given.effects)
             more = given.more
         return done
+
+    async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
+        more = {"worker_id": worker_id, "held": held, "to": to}
+        return await _PASS_ON(self._client, self._any_key, self._args((), more))
 
     async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
         return await _REAP(self._client, self._any_key, self._args(vacancies, {}))

@@ -88,7 +88,9 @@ class Dispatcher:
 
     def remind(self, worker: ConnectedWorker) -> None:
         """Tell a worker again of stops, and of what it was given without hearing of it."""
-        if self.shard.number in worker.sessions:
+        if worker.called:
+            worker.line.resync()
+        elif self.shard.number in worker.sessions:
             self.report(Report(worker, renew=True))
 
     def require_room(self) -> None:

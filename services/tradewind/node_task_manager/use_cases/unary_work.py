@@ -1,6 +1,6 @@
 """Working without a stream: claim, renew and end node tasks call by call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,11 +14,20 @@ Item = TypeVar("Item")
 
 
 class UnaryWork:
-    """Over all shards, for workers that are known by their name only. Tokens must name shards that are here."""
+    """Over all shards, for workers that are known by their name only. Tokens must name shards that are here.
 
-    def __init__(self, dispatchers: Mapping[int, Dispatcher], plans: PlanCache) -> None:
+    `ended(worker_id, shard, held)` hears of leases that a worker holds no more, so that it may be called again.
+    """
+
+    def __init__(
+        self,
+        dispatchers: Mapping[int, Dispatcher],
+        plans: PlanCache,
+        ended: Callable[[str, int, Sequence[Held]], None],
+    ) -> None:
         self._dispatchers = dispatchers
         self._plans = plans
+        self._ended = ended
 
     async def claim(self, worker_id: str, node_types: Sequence[str], limit: int, size: int) -> list[Ready]:
         """Take up to `limit` ready node tasks, and no more once their values have `size` bytes."""
@@ -36,10 +45,12 @@ class UnaryWork:
                     del left[0]
                     if whole is not None:
                         taken.append(whole)
-                        size -= _size(whole)
+                        size -= whole.size
             finally:
-                if left:
-                    await self._give_back(dispatcher, worker_id, left)
+                number = dispatcher.shard.number
+                await self.give_back(
+                    worker_id, [(number, Held(each.task_id, each.attempt, each.nonce)) for each in left]
+                )
         return taken
 
     async def _whole(self, dispatcher: Dispatcher, assignment: Assignment) -> Ready | None:
@@ -50,14 +61,17 @@ class UnaryWork:
         if not at_hand(assignment):
             whole = await read_inputs(shard.reader, assignment, plan)
         if isinstance(whole, TooLarge):
-            await self.end([(shard.number, whole.outcome())])
+            await self.end(assignment.worker_id, [(shard.number, whole.outcome())])
             return None
         return ready(shard.number, whole, plan)
 
-    async def _give_back(self, dispatcher: Dispatcher, worker_id: str, assignments: Sequence[Assignment]) -> None:
-        held = [Held(each.task_id, each.attempt, each.nonce) for each in assignments]
-        dispatcher.apply(await dispatcher.shard.tasks.give_back(worker_id, 0, held))
-        dispatcher.look()
+    async def give_back(self, worker_id: str, held: Sequence[tuple[int, Held]]) -> None:
+        """Queue again what did not begin, or may run elsewhere; what is not held is passed over."""
+        for number, mine in _by_shard(held).items():
+            dispatcher = self._dispatchers[number]
+            dispatcher.apply(await dispatcher.shard.tasks.give_back(worker_id, 0, mine))
+            self._ended(worker_id, number, mine)
+            dispatcher.look()
 
     async def renew(
         self, worker_id: str, held: Sequence[tuple[int, Held]]
@@ -74,7 +88,7 @@ class UnaryWork:
             deadline = renewal.lease_deadline
         return lost, terminations, deadline
 
-    async def end(self, outcomes: Sequence[tuple[int, Outcome]]) -> list[tuple[int, Held, str]]:
+    async def end(self, worker_id: str, outcomes: Sequence[tuple[int, Outcome]]) -> list[tuple[int, Held, str]]:
         """End attempts; return those that were refused, with the reason."""
         lost = []
         for number, mine in _by_shard(outcomes).items():
@@ -84,6 +98,7 @@ class UnaryWork:
                 if refused:
                     lost.append((number, Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
             dispatcher.apply(effects)
+            self._ended(worker_id, number, [Held(each.task_id, each.attempt, each.nonce) for each in mine])
             dispatcher.look()
         return lost
 
@@ -93,8 +108,3 @@ def _by_shard(items: Sequence[tuple[int, Item]]) -> dict[int, list[Item]]:
     for number, item in items:
         grouped.setdefault(number, []).append(item)
     return grouped
-
-
-def _size(item: Ready) -> int:
-    values = sum(len(value) for _, group in item.inputs for value in group)
-    return values + len(item.node.config_json) + len(item.assignment.run_inputs)

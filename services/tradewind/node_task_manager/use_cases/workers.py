@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tradewind.node_task_manager.domain.work import Held, Vacancy
 from tradewind.node_task_manager.ports import WorkerLine
@@ -26,6 +26,9 @@ class ConnectedWorker:
     held: dict[str, tuple[int, Held]] = field(default_factory=dict)
     promised: int = 0
     unanswered_pings: int = 0
+
+    called: ClassVar[bool] = False
+    """Whether it is called, and renews its leases and reports by calls of its own."""
 
     @property
     def room(self) -> int:
@@ -118,7 +121,9 @@ class WorkerPool:
             node_types, kind = next(iter(self._kinds.items()))
             worker = next(iter(kind))
             room = worker.room
-            offers.append((worker, Vacancy(worker.worker_id, worker.sessions[shard], room, node_types)))
+            offers.append(
+                (worker, Vacancy(worker.worker_id, worker.sessions[shard], room, node_types, worker.capacity))
+            )
             worker.promised += room
             types += len(node_types)
             self._leave_line(worker)

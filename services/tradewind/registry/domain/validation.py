@@ -106,7 +106,8 @@ def _address(path: str, address: str) -> Violation | None:
         parts = urlsplit(address if "://" in address else f"//{address}")
         # dns:///host:port has its target in the path.
         target = urlsplit(f"/{parts.path}") if parts.scheme == "dns" and not parts.netloc else parts
-        fine = bool(target.hostname and target.port)
+        beyond = "" if target is not parts else parts.path.strip("/")
+        fine = bool(target.hostname and target.port) and not (beyond or parts.query or parts.fragment)
     except ValueError:
         fine = False
     else:

@@ -54,7 +54,9 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
 
     async def ListWorkers(self, request: pb2.ListWorkersRequest, context: Context) -> pb2.ListWorkersResponse:
         size, after = page_size_of(request.page_size), page_position(request.page_token, str)
-        page = await self._workers.list(after or "", size, include_offline=request.include_offline)
+        page = await self._workers.list(
+            after or "", size, include_offline=request.include_offline, only_called=request.only_called
+        )
         return pb2.ListWorkersResponse(
             workers=[mapping.worker_message(record) for record in page.records],
             next_page_token=page_token(page.next_after or None),

@@ -10,6 +10,7 @@ All keys carry the tag `{registry}`, so that any script may touch any of them. T
 | `alive` | zset | workers on record, by last heartbeat: alive while that is younger than 60 s | swept |
 | `worker_ids` | zset | workers on record, all with score 0: in the order of their ids | swept |
 | `loads` | zset | workers on record that are not draining, by running / capacity | swept |
+| `called` | zset | those of them that have an api_url, all with score 0 | swept |
 | `node_type_names` | zset | declared node types, all with score 0: in the order of their names | swept |
 | `node_type_lapses` | zset | declared node types, by when the declaration lapses | swept |
 
@@ -29,7 +30,7 @@ class Keys:
         self.workers = base + "workers:"
         self.node_types = base + "node_types:"
         self.indices = tuple(
-            base + name for name in ("alive", "worker_ids", "loads", "node_type_names", "node_type_lapses")
+            base + name for name in ("alive", "worker_ids", "loads", "node_type_names", "node_type_lapses", "called")
         )
 
     def worker(self, worker_id: str) -> str:

@@ -158,9 +158,13 @@ class MemoryWorkers:
         entry = self.registry.entry(worker_id)
         return self.registry.record(entry) if entry else None
 
-    async def list(self, after: str, limit: int, *, include_offline: bool = False) -> Page[WorkerRecord]:
+    async def list(
+        self, after: str, limit: int, *, include_offline: bool = False, only_called: bool = False
+    ) -> Page[WorkerRecord]:
         records = [self.registry.record(entry) for entry in self.registry.entries() if entry.worker.worker_id > after]
         wanted = [record for record in records if record.alive or include_offline]
+        if only_called:
+            wanted = [record for record in wanted if record.worker.api_url]
         return Page(tuple(wanted[:limit]), wanted[limit - 1].worker.worker_id if len(wanted) > limit else "")
 
     async def available(self, node_type: str, limit: int) -> Sequence[WorkerRecord]:

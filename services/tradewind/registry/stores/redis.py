@@ -91,7 +91,9 @@ class RedisWorkers(_Registry):
         now, row = await self._run(_FIND, [self._keys.worker(worker_id)], worker_id=worker_id)
         return worker_record(row, self._lifetimes, now) if row else None
 
-    async def list(self, after: str, limit: int, *, include_offline: bool = False) -> Page[WorkerRecord]:
+    async def list(
+        self, after: str, limit: int, *, include_offline: bool = False, only_called: bool = False
+    ) -> Page[WorkerRecord]:
         records: list[WorkerRecord] = []
         room = self._limits.answer_bytes
         # One more than wanted tells whether there is a next page.
@@ -101,6 +103,7 @@ class RedisWorkers(_Registry):
                 after=after,
                 limit=limit + 1 - len(records),
                 include_offline=include_offline,
+                only_called=only_called,
                 look_at=self._limits.records_per_script,
                 most_bytes=room,
             )

@@ -27,7 +27,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class DueTrigger:
-    """A trigger whose planned time has come, leased under `token` until `deadline_ms`.
+    """A trigger whose planned time has come, leased at `delivered_ms` under `token` until `deadline_ms`.
 
     The planned time that is due is `trigger.planned_ms`.
     """
@@ -35,12 +35,13 @@ class DueTrigger:
     trigger: Trigger
     token: str
     deadline_ms: int
+    delivered_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Handled. `next_ms` is the next planned time of an interval; unset, or not after the one that was due, it is
-    computed on the grid. With `finished` the trigger fires no more."""
+    """Handled. `next_ms` is the next planned time of a trigger that repeats; unset, or not after the one that was due,
+    that of an interval is computed on its grid. With `finished` the trigger fires no more."""
 
     token: Token
     next_ms: int | None = None

@@ -1,53 +1,130 @@
-"""When a trigger fires: once, or again and again on an anchored grid. Whole milliseconds of the epoch, UTC."""
+"""When a trigger fires: a kind of schedule within a window, with jitter. Whole milliseconds of the epoch, UTC."""
 
+import hashlib
 from dataclasses import dataclass
+from typing import Self
 
-LAST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999: nothing is planned after it."""
+from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
+from tradewind.server.schedules.schedule import Schedule as Windowed
+
+MOST_JITTER_MS = 24 * 3_600_000
+MOST_FIRINGS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Fires at one time, also when that has passed."""
+
+    at_ms: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.at_ms <= LAST_MS:
+            raise ValueError(f"a time must lie between 1970 and 9999, not at {self.at_ms} ms")
+
+
+Kind = Once | IntervalGrid | CronGrid | TimesGrid
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Fires at `anchor_ms` and, when `interval_ms` is not 0, at every anchor + k * interval after it.
+    """Fires at the times of its kind from `start_ms` on and before `end_ms`, 0 being no bound; of `max_firings` that
+    were acknowledged, 0 being any number, the last one completes it.
 
-    Raises ValueError when a time is out of range.
+    Raises ValueError when a number is out of range, or when nothing is ever planned.
     """
 
-    anchor_ms: int
-    interval_ms: int = 0
+    kind: Kind
+    jitter_ms: int = 0
+    start_ms: int = 0
+    end_ms: int = 0
+    max_firings: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.anchor_ms <= LAST_MS:
-            raise ValueError(f"a time must lie between 1970 and 9999, not at {self.anchor_ms} ms")
-        if not 0 <= self.interval_ms <= LAST_MS:
-            raise ValueError(
-                f"an interval must be at least 1 ms and end before the year 9999, not {self.interval_ms} ms"
-            )
+        if isinstance(self.kind, IntervalGrid):
+            _check_interval(self.kind)
+        if not 0 <= self.jitter_ms <= MOST_JITTER_MS:
+            raise ValueError(f"jitter must be 0 to {MOST_JITTER_MS} ms, is {self.jitter_ms} ms")
+        if not 0 <= self.max_firings <= MOST_FIRINGS:
+            raise ValueError(f"the number of firings must be 0 to {MOST_FIRINGS}, is {self.max_firings}")
+        if not (0 <= self.start_ms <= LAST_MS and 0 <= self.end_ms <= LAST_MS):
+            raise ValueError("start and end must lie between 1970 and 9999")
+        if self.first(0) is None:
+            raise ValueError("it names no time between its start and its end")
 
     @classmethod
-    def once(cls, at_ms: int) -> "Schedule":
+    def once(cls, at_ms: int) -> Self:
         """Return the schedule that fires at `at_ms` and never again."""
-        return cls(at_ms)
+        return cls(Once(at_ms))
 
     @classmethod
-    def every(cls, interval_ms: int, anchor_ms: int) -> "Schedule":
+    def every(cls, interval_ms: int, anchor_ms: int) -> Self:
         """Return the schedule that fires first at `anchor_ms`, then every `interval_ms` (at least 1)."""
-        if interval_ms < 1:
-            raise ValueError(f"an interval must be at least 1 ms, not {interval_ms} ms")
-        return cls(anchor_ms, interval_ms)
+        return cls(IntervalGrid(interval_ms, anchor_ms))
+
+    @classmethod
+    def cron(cls, expression: str, zone: str = "UTC") -> Self:
+        """Return the schedule of a cron expression in a time zone. Raises ValueError, whose text is for people."""
+        return cls(CronGrid(expression, zone))
 
     @property
     def repeats(self) -> bool:
-        """Whether it fires more than once."""
-        return self.interval_ms > 0
+        """Whether it may fire more than once."""
+        return not isinstance(self.kind, Once)
+
+    @property
+    def interval_ms(self) -> int:
+        """The distance between two firings, 0 when that is not always the same."""
+        return self.kind.interval_ms if isinstance(self.kind, IntervalGrid) else 0
+
+    @property
+    def needs_next(self) -> bool:
+        """Whether an acknowledgement must bring the next planned time with it, for the store cannot compute it."""
+        return isinstance(self.kind, CronGrid | TimesGrid)
+
+    @property
+    def begins_now(self) -> bool:
+        """Whether its first time depends on when it begins."""
+        return isinstance(self.kind, CronGrid) and not self.start_ms
+
+    @property
+    def last_ms(self) -> int:
+        """Nothing is planned after this."""
+        return self.end_ms - 1 if self.end_ms else LAST_MS
+
+    def first(self, now_ms: int) -> int | None:
+        """Return the first planned time of a schedule that begins now, None when all have passed.
+
+        Single times and grids begin where they say, past or not; a cron schedule at its start, or now.
+        """
+        return self._windowed().after(now_ms if self.begins_now else -1)
 
     def following(self, planned_ms: int, now_ms: int) -> int | None:
-        """Return the planned time after `planned_ms`: the first one on its grid that lies after `now_ms`, too.
+        """Return the planned time after `planned_ms`: the first one that lies after `now_ms`, too.
 
-        Ticks missed in between are passed over. None when nothing follows.
+        Those missed in between are passed over. An interval counts from `planned_ms`. None when nothing follows.
         """
-        if not self.repeats:
-            return None
-        missed = max(0, (now_ms - planned_ms) // self.interval_ms)
-        following = planned_ms + (missed + 1) * self.interval_ms
-        return following if following <= LAST_MS else None
+        following: int | None = None
+        if self.interval_ms:
+            missed = max(0, (now_ms - planned_ms) // self.interval_ms)
+            following = planned_ms + (missed + 1) * self.interval_ms
+        elif self.repeats:
+            following = self._windowed().after(max(planned_ms, now_ms))
+        return following if following is not None and following <= self.last_ms else None
+
+    def delivery_ms(self, trigger_id: str, planned_ms: int) -> int:
+        """Return when a planned time is to be delivered: the same for the same trigger and time, on every machine."""
+        if not self.jitter_ms:
+            return planned_ms
+        digest = hashlib.sha1(f"{trigger_id}:{planned_ms}".encode(), usedforsecurity=False).hexdigest()
+        return planned_ms + int(int(digest[:8], 16) / 2**32 * self.jitter_ms)
+
+    def _windowed(self) -> Windowed:
+        grid = TimesGrid((self.kind.at_ms,)) if isinstance(self.kind, Once) else self.kind
+        return Windowed(grid, self.start_ms, self.end_ms)
+
+
+def _check_interval(grid: IntervalGrid) -> None:
+    if not 0 <= grid.anchor_ms <= LAST_MS:
+        raise ValueError(f"a time must lie between 1970 and 9999, not at {grid.anchor_ms} ms")
+    if grid.interval_ms > LAST_MS:
+        raise ValueError(f"an interval must be at least 1 ms and end before the year 9999, not {grid.interval_ms} ms")

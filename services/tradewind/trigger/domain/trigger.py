@@ -51,7 +51,8 @@ class Trigger:
     """A stored trigger; times in milliseconds since the epoch.
 
     `planned_ms` is the time that is or was to be delivered next; `revision` rises with each save that changed
-    something; `failures` counts how often in a row a claim was refused or lapsed.
+    something; `failures` counts how often in a row a claim was refused or lapsed, `fired` how often one was
+    acknowledged since it was scheduled anew.
     """
 
     id: str
@@ -65,6 +66,12 @@ class Trigger:
     last_error: str
     revision: int
     created_at_ms: int
+    fired: int = 0
+
+    @property
+    def delivery_ms(self) -> int:
+        """When the planned time is to be delivered, with its jitter."""
+        return self.schedule.delivery_ms(self.id, self.planned_ms)
 
     @property
     def next_fire_ms(self) -> int | None:

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.trigger.domain.claim import Ack, Extension, Nack, Token
-from tradewind.trigger.rpc.parsing import Faults
+from tradewind.trigger.rpc.faults import Faults
 
 _ERROR_BYTES = 1024
 

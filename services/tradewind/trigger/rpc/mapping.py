@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.trigger.domain.claim import DueTrigger
-from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
+from tradewind.trigger.rpc import schedule_mapping
+from tradewind.trigger.rpc.times import timestamp
 from tradewind.trigger.use_cases.deliver_due import Parcel
 
 _MESSAGE_BYTES = 2 * 1024 * 1024
@@ -30,7 +28,7 @@ def trigger(stored: Trigger) -> trigger_pb2.Trigger:
     return trigger_pb2.Trigger(
         trigger_id=stored.id,
         partition_key=stored.partition_key,
-        schedule=_schedule(stored.schedule),
+        schedule=schedule_mapping.message(stored.schedule),
         payload_json=stored.payload_json,
         epoch=stored.epoch,
         status=_STATUS[stored.status],
@@ -39,6 +37,7 @@ def trigger(stored: Trigger) -> trigger_pb2.Trigger:
         last_error=stored.last_error,
         revision=stored.revision,
         created_at=timestamp(stored.created_at_ms),
+        fired=stored.fired,
     )
 
 
@@ -63,18 +62,5 @@ def _due_trigger(due: DueTrigger) -> trigger_pb2.DueTrigger:
         planned_time=timestamp(due.trigger.planned_ms),
         token=due.token,
         lease_deadline=timestamp(due.deadline_ms),
+        delivered_at=timestamp(due.delivered_ms),
     )
-
-
-def _schedule(schedule: Schedule) -> trigger_pb2.Schedule:
-    anchor = timestamp(schedule.anchor_ms)
-    if not schedule.repeats:
-        return trigger_pb2.Schedule(once=trigger_pb2.OnceSchedule(at=anchor))
-    seconds, milliseconds = divmod(schedule.interval_ms, 1000)
-    interval = Duration(seconds=seconds, nanos=milliseconds * 1_000_000)
-    return trigger_pb2.Schedule(interval=trigger_pb2.IntervalSchedule(interval=interval, anchor=anchor))
-
-
-def timestamp(ms: int) -> Timestamp:
-    """Return milliseconds since the epoch as a message."""
-    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)

@@ -3,22 +3,16 @@
 from typing import Annotated
 
 import msgspec
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.faults import InvalidInput, Violation
-from tradewind.server.identifiers import check_identifier
 from tradewind.server.paging import page_position, page_token
 from tradewind.server.partitions import PARTITIONS
-from tradewind.trigger.domain.schedule import LAST_MS, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import Position
+from tradewind.trigger.rpc import schedule_mapping
+from tradewind.trigger.rpc.faults import Faults
 from tradewind.trigger.use_cases.find_triggers import Cursor
-
-MAX_EPOCH = 2**53 - 1
-"""Beyond it the store's numbers are not exact."""
 
 MAX_CREDITS = 10_000
 DEFAULT_CREDITS = 1_000
@@ -33,44 +27,6 @@ class _CursorShape(msgspec.Struct, array_like=True):
     id: str
 
 
-class Faults(list[Violation]):
-    """The violations found so far."""
-
-    def say(self, path: str, message: str) -> None:
-        self.append(Violation(path, message))
-
-    def identifier(self, path: str, value: str) -> None:
-        if (fault := check_identifier(path, value)) is not None:
-            self.append(fault)
-
-    def epoch(self, path: str, value: int) -> None:
-        if not 0 <= value <= MAX_EPOCH:
-            self.say(path, f"must be 0 to 2^53 - 1, is {value}")
-
-    def time_ms(self, path: str, time: Timestamp) -> int:
-        """Return whole milliseconds since the epoch; finer parts are cut off."""
-        milliseconds = time.seconds * 1000 + time.nanos // 1_000_000
-        if 0 <= milliseconds <= LAST_MS and 0 <= time.nanos < 1_000_000_000:
-            return milliseconds
-        self.say(path, "must be a time from 1970 to 9999")
-        return 0
-
-    def span_ms(self, path: str, span: Duration, least: int, *, exact: bool = False) -> int:
-        """Return a duration of at least `least` milliseconds; finer parts are rounded up, or wrong when `exact`."""
-        milliseconds, rest = divmod(span.seconds * 1_000_000_000 + span.nanos, 1_000_000)
-        milliseconds += rest > 0
-        if not least <= milliseconds <= LAST_MS:
-            self.say(path, f"must be {least} ms to {LAST_MS} ms, is {milliseconds} ms")
-        elif exact and rest:
-            self.say(path, "must be a whole number of milliseconds")
-        return milliseconds
-
-    def refuse(self) -> None:
-        """Raise InvalidInput when there are any."""
-        if self:
-            raise InvalidInput(self)
-
-
 def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDraft:
     """Return the trigger to be saved, its id empty when one is to be made."""
     trigger, faults = request.trigger, Faults()
@@ -80,41 +36,17 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDra
         faults.identifier("trigger.trigger_id", trigger.trigger_id)
     faults.identifier("trigger.partition_key", trigger.partition_key)
     faults.epoch("trigger.epoch", trigger.epoch)
-    anchor_ms, interval_ms = _schedule(trigger.schedule, faults)
+    schedule = schedule_mapping.read(trigger.schedule, "trigger.schedule", faults)
     _check_payload(trigger.payload_json, max_payload_bytes, faults)
     faults.refuse()
+    assert schedule is not None, "its faults were told"
     return TriggerDraft(
         trigger.trigger_id,
         trigger.partition_key,
-        Schedule(anchor_ms, interval_ms),
+        schedule,
         trigger.payload_json,
         trigger.epoch,
     )
-
-
-def _schedule(schedule: trigger_pb2.Schedule, faults: Faults) -> tuple[int, int]:
-    """Return anchor and interval; 0 for what is missing."""
-    path = "trigger.schedule"
-    if schedule.HasField("once"):
-        return _required_time(f"{path}.once.at", schedule.once, "at", faults), 0
-    if not schedule.HasField("interval"):
-        faults.say(path, "must be set: once or interval")
-        return 0, 0
-    interval_ms = 0
-    if schedule.interval.HasField("interval"):
-        interval_ms = faults.span_ms(f"{path}.interval.interval", schedule.interval.interval, least=1, exact=True)
-    else:
-        faults.say(f"{path}.interval.interval", "must be set, to at least 1 ms")
-    return _required_time(f"{path}.interval.anchor", schedule.interval, "anchor", faults), interval_ms
-
-
-def _required_time(
-    path: str, message: trigger_pb2.OnceSchedule | trigger_pb2.IntervalSchedule, field: str, faults: Faults
-) -> int:
-    if message.HasField(field):  # type: ignore[arg-type]
-        return faults.time_ms(path, getattr(message, field))
-    faults.say(path, "must be set")
-    return 0
 
 
 def _check_payload(payload_json: str, max_bytes: int, faults: Faults) -> None:

@@ -87,9 +87,9 @@ class MemoryTriggerStore:
         if entry is None:
             new = Trigger(
                 draft.id, draft.partition_key, draft.schedule, draft.payload_json, draft.epoch, SCHEDULED,
-                draft.schedule.anchor_ms, 0, "", 1, now_ms,
+                0, 0, "", 1, now_ms,
             )  # fmt: skip
-            return self._schedule(partition, _Entry(new, new.planned_ms))
+            return self._begin(partition, _Entry(new, 0), draft.schedule.first(now_ms), now_ms)
         known = entry.trigger
         if (known.schedule, known.epoch) == (draft.schedule, draft.epoch):
             changed = replace(known, partition_key=draft.partition_key, payload_json=draft.payload_json)
@@ -97,13 +97,13 @@ class MemoryTriggerStore:
                 part.entries[draft.id] = replace(entry, trigger=replace(changed, revision=known.revision + 1))
             return part.entries[draft.id].trigger
         goes_on = known.schedule == draft.schedule and known.status is not COMPLETED
-        planned_ms = known.planned_ms if goes_on else draft.schedule.anchor_ms
         fresh = entry.to(
-            SCHEDULED, planned_ms, partition_key=draft.partition_key, payload_json=draft.payload_json,
-            schedule=draft.schedule, epoch=draft.epoch, planned_ms=planned_ms, failures=0, last_error="",
-            revision=known.revision + 1,
+            SCHEDULED, 0, partition_key=draft.partition_key, payload_json=draft.payload_json, schedule=draft.schedule,
+            epoch=draft.epoch, failures=0, last_error="", revision=known.revision + 1,
+            fired=known.fired if goes_on else 0,
         )  # fmt: skip
-        return self._schedule(partition, fresh)
+        planned_ms = known.planned_ms if goes_on else draft.schedule.first(now_ms)
+        return self._begin(partition, fresh, planned_ms, now_ms)
 
     async def remove(self, partition: int, trigger_id: str, epoch: int) -> bool:
         now_ms, part = self._open(partition)
@@ -160,7 +160,7 @@ class MemoryTriggerStore:
             token = f"{order.subscription.partition}:{entry.trigger.id}:{attempt}:{order.nonce}"
             claimed = replace(entry.to(CLAIMED, now_ms + order.lease_ms, token), attempt=attempt)
             part.entries[entry.trigger.id] = claimed
-            due.append(DueTrigger(claimed.trigger, token, claimed.place_ms))
+            due.append(DueTrigger(claimed.trigger, token, claimed.place_ms, now_ms))
             size += len(claimed.trigger.payload_json.encode())
         return Claims(Survey(part.heads(), now_ms * 1000), tuple(due), tuple(dead))
 
@@ -168,15 +168,17 @@ class MemoryTriggerStore:
         def settle(part: _Partition, entry: _Entry, ack: Ack, now_ms: int, _: list[DeadLetter]) -> None:
             trigger = entry.trigger
             self._note(part, entry, "fired", now_ms)
-            following = trigger.schedule.following(trigger.planned_ms, now_ms)
-            if trigger.schedule.repeats and ack.next_ms is not None and ack.next_ms > trigger.planned_ms:
-                following = ack.next_ms
-            if following is None or ack.finished:
-                part.entries[trigger.id] = entry.to(COMPLETED, now_ms, failures=0, last_error="")
+            schedule, fired = trigger.schedule, trigger.fired + 1
+            following = None if schedule.needs_next else schedule.following(trigger.planned_ms, now_ms)
+            if schedule.repeats and ack.next_ms is not None and ack.next_ms > trigger.planned_ms:
+                following = ack.next_ms if ack.next_ms <= schedule.last_ms else None
+            if following is None or ack.finished or fired == schedule.max_firings:
+                part.entries[trigger.id] = entry.to(COMPLETED, now_ms, failures=0, last_error="", fired=fired)
             else:
                 part.entries[trigger.id] = entry.to(
-                    SCHEDULED, following, planned_ms=following, failures=0, last_error=""
-                )
+                    SCHEDULED, schedule.delivery_ms(trigger.id, following), planned_ms=following, failures=0,
+                    last_error="", fired=fired,
+                )  # fmt: skip
 
         return self._settle([(ack.token, ack) for ack in acks], session, settle)
 
@@ -196,7 +198,7 @@ class MemoryTriggerStore:
 
     async def give_back(self, tokens: Sequence[Token], session: str) -> Settlement:
         def settle(part: _Partition, entry: _Entry, _: Token, now_ms: int, __: list[DeadLetter]) -> None:
-            part.entries[entry.trigger.id] = entry.to(SCHEDULED, entry.trigger.planned_ms)
+            part.entries[entry.trigger.id] = entry.to(SCHEDULED, entry.trigger.delivery_ms)
 
         return self._settle([(token, token) for token in tokens], session, settle)
 
@@ -231,8 +233,14 @@ class MemoryTriggerStore:
         if epoch < known:
             raise StaleEpoch(trigger_id, epoch, known)
 
-    def _schedule(self, partition: int, entry: _Entry) -> Trigger:
+    def _begin(self, partition: int, entry: _Entry, planned_ms: int | None, now_ms: int) -> Trigger:
         part = self._partitions[partition]
+        if planned_ms is None:
+            trigger = replace(entry.trigger, status=COMPLETED, planned_ms=0)
+            part.entries[trigger.id] = replace(entry, trigger=trigger, place_ms=now_ms)
+            return trigger
+        trigger = replace(entry.trigger, planned_ms=planned_ms)
+        entry = replace(entry, trigger=trigger, place_ms=trigger.delivery_ms)
         former_ms = part.heads().due_ms
         part.entries[entry.trigger.id] = entry
         self._wake(partition, former_ms, entry.place_ms)
@@ -269,7 +277,7 @@ class MemoryTriggerStore:
         trigger = entry.trigger
         failures = trigger.failures + 1
         if failures < self._policy.max_failures:
-            place_ms = now_ms + delay_ms if delay_ms > 0 else trigger.planned_ms
+            place_ms = now_ms + delay_ms if delay_ms > 0 else trigger.delivery_ms
             part.entries[trigger.id] = entry.to(SCHEDULED, place_ms, failures=failures, last_error=error)
             return
         self._note(part, entry, "dead", now_ms)

@@ -10,10 +10,10 @@ from redis.exceptions import NoScriptError
 from tradewind.server.batching import Batcher
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
+from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Ack, Extension, Firing, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import StaleEpoch
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
-from tradewind.trigger.domain.schedule import LAST_MS
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Claims, DeadLetter, Heads, Page, Position, Settlement, Survey
 from tradewind.trigger.stores.keys import Keys
@@ -27,6 +27,7 @@ from tradewind.trigger.stores.replies import (
     SubscribeReply,
     SurveyReply,
 )
+from tradewind.trigger.stores.schedule_codec import encode
 
 _ITEMS_PER_SCRIPT = 250
 """A script touches at most so many triggers, so that it holds the store up for a few milliseconds only."""
@@ -64,15 +65,22 @@ class RedisTriggerStore:
         self._finds = Batcher(partial(_FIND.many, client), _ITEMS_PER_SCRIPT)
 
     async def save(self, partition: int, draft: TriggerDraft) -> Trigger:
+        interval, anchor, spec = encode(draft.schedule)
         args = {
             "now_ms": self._clock(),
             "id": draft.id,
             "partition_key": draft.partition_key,
-            "interval": draft.schedule.interval_ms,
-            "anchor": draft.schedule.anchor_ms,
+            "interval": interval,
+            "anchor": anchor,
+            "spec": spec,
+            "jitter": draft.schedule.jitter_ms,
+            "last": draft.schedule.last_ms,
+            "most": draft.schedule.max_firings,
+            "first": draft.schedule.first(await self._now_ms(partition) if draft.schedule.begins_now else 0),
             "payload": draft.payload_json,
             "epoch": draft.epoch,
             "channel": self._keys.wake(partition),
+            "policy": self._policy_args,
         }
         reply = await self._saves.submit((self._keys_of(partition, draft.id), args))
         if reply.known is not None or reply.trigger is None:
@@ -103,11 +111,14 @@ class RedisTriggerStore:
 
     async def claim_due(self, orders: Sequence[ClaimOrder]) -> Sequence[Claims]:
         replies = await _CLAIM.many(self._client, [self._claim_call(order) for order in orders])
-        return [reply.answer() for reply in replies]
+        return [reply.answer(order.lease_ms) for order, reply in zip(orders, replies, strict=True)]
 
     async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:
         items = [
-            (ack.token.partition, (ack.token.trigger_id, ack.token.text, ack.next_ms or 0, ack.finished))
+            (
+                ack.token.partition,
+                (ack.token.trigger_id, ack.token.text, -1 if ack.next_ms is None else ack.next_ms, ack.finished),
+            )
             for ack in acks
         ]
         return await self._settle(_ACK, items, session, lambda p: [self._keys.receiver(p), self._keys.firings(p)])
@@ -155,6 +166,12 @@ class RedisTriggerStore:
     async def recent_firings(self, partition: int, limit: int) -> Sequence[Firing]:
         lines = await self._client.execute_command("XREVRANGE", self._keys.firings(partition), "+", "-", "COUNT", limit)
         return [_firing(fields) for _, fields in lines]
+
+    async def _now_ms(self, partition: int) -> int:
+        reply = await _SURVEY(
+            self._client, [self._keys.due(partition), self._keys.claimed(partition)], {"now_ms": self._clock()}
+        )
+        return reply.now_us // 1000
 
     def _keys_of(self, partition: int, trigger_id: str) -> list[str]:
         keys = self._keys

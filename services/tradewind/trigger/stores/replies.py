@@ -3,9 +3,9 @@
 from msgspec import Struct
 
 from tradewind.trigger.domain.claim import DueTrigger
-from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
 from tradewind.trigger.ports import Claims, DeadLetter, Heads, Page, Position, Survey
+from tradewind.trigger.stores.schedule_codec import decode
 
 
 class Record(Struct, array_like=True):
@@ -23,12 +23,14 @@ class Record(Struct, array_like=True):
     error: str
     revision: int
     created_at_ms: int
+    spec: str
+    fired: int
 
     def trigger(self) -> Trigger:
         return Trigger(
             self.id,
             self.partition_key,
-            Schedule(self.anchor_ms, self.interval_ms),
+            decode(self.interval_ms, self.anchor_ms, self.spec),
             self.payload_json,
             self.epoch,
             self.status,
@@ -37,6 +39,7 @@ class Record(Struct, array_like=True):
             self.error,
             self.revision,
             self.created_at_ms,
+            self.fired,
         )
 
 
@@ -97,10 +100,13 @@ class ClaimsReply(Struct):
     dead: list[DeadReply] = []
     orphans: list[str] = []
 
-    def answer(self) -> Claims:
+    def answer(self, lease_ms: int) -> Claims:
         return Claims(
             self.survey.survey() if self.survey else None,
-            tuple(DueTrigger(claim.record.trigger(), claim.token, self.deadline) for claim in self.claims),
+            tuple(
+                DueTrigger(claim.record.trigger(), claim.token, self.deadline, self.deadline - lease_ms)
+                for claim in self.claims
+            ),
             tuple(dead.letter() for dead in self.dead),
             tuple(self.orphans),
         )

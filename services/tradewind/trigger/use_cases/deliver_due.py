@@ -10,8 +10,18 @@ from typing import Any, TypeVar
 import structlog
 
 from tradewind.trigger.domain.claim import Ack, DueTrigger, Extension, Nack, Subscription, Token
-from tradewind.trigger.ports import ClaimOrder, ClaimStore, EarlierDue, Heads, NewReceiver, Settlement, Survey
+from tradewind.trigger.ports import (
+    ClaimOrder,
+    ClaimStore,
+    EarlierDue,
+    Heads,
+    NewReceiver,
+    Settlement,
+    Survey,
+    TriggerStore,
+)
 from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
+from tradewind.trigger.use_cases.plan_acks import planned
 from tradewind.trigger.use_cases.receivers import Receivers, alarm
 from tradewind.trigger.use_cases.watched_partition import WatchedPartition
 
@@ -51,6 +61,7 @@ class Delivery:
 
     def __init__(
         self,
+        triggers: TriggerStore,
         claims: ClaimStore,
         receivers: Receivers,
         credits: int,
@@ -59,6 +70,7 @@ class Delivery:
         clock_us: Callable[[], int] = local_us,
     ) -> None:
         self.session = secrets.token_hex(8)
+        self._triggers = triggers
         self._claims = claims
         self._receivers = receivers
         self._lease_ms = lease_ms
@@ -105,7 +117,8 @@ class Delivery:
     async def answer(self, acks: Sequence[Ack], nacks: Sequence[Nack], extensions: Sequence[Extension]) -> None:
         """Settle claims; tokens that hold nothing are told with the next parcel."""
         if acks:
-            settlement = await self._whole(self._claims.ack(acks, self.session))
+            with_next = [await self._planned(ack) for ack in acks]
+            settlement = await self._whole(self._claims.ack(with_next, self.session))
             self._settled(settlement, [ack.token for ack in acks])
         if nacks:
             settlement = await self._whole(self._claims.nack(nacks, self.session))
@@ -245,6 +258,22 @@ class Delivery:
             for each in self._watched.values():
                 each.doubted = True
             self._stirred.set()
+
+    async def _planned(self, ack: Ack) -> Ack:
+        """Return the ack with the next planned time where the store cannot compute it."""
+        token = ack.token
+        if self._held.holds(token):
+            trigger = self._held.unplanned(token)
+        else:
+            trigger = await self._triggers.find(token.partition, token.trigger_id)
+        return ack if trigger is None else planned(ack, trigger, await self._store_ms(token.partition))
+
+    async def _store_ms(self, partition: int) -> int:
+        watched = self._watched.get(partition)
+        if watched is not None:
+            return (self._clock_us() + watched.time.offset_us) // 1000
+        _, survey = await self._claims.look([], partition)
+        return survey.now_us // 1000
 
     async def _whole(self, call: Coroutine[Any, Any, Result]) -> Result:
         return await asyncio.shield(self._receivers.carry_out(call))

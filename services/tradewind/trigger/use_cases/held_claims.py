@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from tradewind.trigger.domain.claim import DueTrigger, Token
+from tradewind.trigger.domain.trigger import Trigger
 
 
 class HeldClaims:
@@ -11,6 +12,7 @@ class HeldClaims:
     def __init__(self, credits: int) -> None:
         self._credits = credits
         self._deadlines: dict[Token, int] = {}
+        self._unplanned: dict[Token, Trigger] = {}
         self._by_trigger: dict[tuple[int, str], Token] = {}
 
     def add(self, due: Iterable[DueTrigger], offset_us: int) -> None:
@@ -22,11 +24,22 @@ class HeldClaims:
                 self.drop(before)
             self._by_trigger[token.partition, token.trigger_id] = token
             self._deadlines[token] = each.deadline_ms * 1000 - offset_us
+            if each.trigger.schedule.needs_next:
+                self._unplanned[token] = each.trigger
 
     def drop(self, token: Token) -> None:
         """Hold a claim no more; fine when it was not held."""
         if self._deadlines.pop(token, None) is not None:
             del self._by_trigger[token.partition, token.trigger_id]
+            self._unplanned.pop(token, None)
+
+    def holds(self, token: Token) -> bool:
+        """Say whether a claim is held."""
+        return token in self._deadlines
+
+    def unplanned(self, token: Token) -> Trigger | None:
+        """Return the trigger of a held claim whose next planned time the store cannot compute."""
+        return self._unplanned.get(token)
 
     def extend(self, token: Token, deadline_us: int) -> None:
         """Move the deadline of a claim, if it is held."""

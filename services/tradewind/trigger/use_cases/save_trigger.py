@@ -23,5 +23,5 @@ class SaveTrigger:
         partition = partition_of(draft.partition_key)
         trigger = await self._triggers.save(partition, draft)
         if trigger.status is TriggerStatus.SCHEDULED:
-            self._receivers.hear(EarlierDue(partition, trigger.planned_ms))
+            self._receivers.hear(EarlierDue(partition, trigger.delivery_ms))
         return trigger

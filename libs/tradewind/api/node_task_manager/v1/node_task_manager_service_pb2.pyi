@@ -1059,3 +1059,97 @@ class FailNodeTasksResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FailNodeTasksResponse: _TypeAlias = FailNodeTasksResponse  # noqa: Y015
+
+@_typing.final
+class ReportNodeTasksRequest(_message.Message):
+    """All that a worker has to say. At most 1000 of each, and 10 000 held tokens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    COMPLETIONS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    GIVE_BACK_TOKENS_FIELD_NUMBER: _builtins.int
+    HELD_TOKENS_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    LOGS_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    """The worker."""
+    @_builtins.property
+    def completions(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.NodeTaskCompletion]:
+        """Node tasks that ran."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.NodeTaskFailure]:
+        """Node tasks that did not succeed."""
+
+    @_builtins.property
+    def give_back_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tokens of node tasks that did not begin, or may run elsewhere: given back without counting as a retry."""
+
+    @_builtins.property
+    def held_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tokens whose leases are renewed."""
+
+    @_builtins.property
+    def progress(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.NodeTaskProgress]:
+        """How far node tasks are."""
+
+    @_builtins.property
+    def logs(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.NodeTaskLog]:
+        """Lines that nodes logged."""
+
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        completions: _abc.Iterable[_work_pb2.NodeTaskCompletion] | None = ...,
+        failures: _abc.Iterable[_work_pb2.NodeTaskFailure] | None = ...,
+        give_back_tokens: _abc.Iterable[_builtins.str] | None = ...,
+        held_tokens: _abc.Iterable[_builtins.str] | None = ...,
+        progress: _abc.Iterable[_work_pb2.NodeTaskProgress] | None = ...,
+        logs: _abc.Iterable[_work_pb2.NodeTaskLog] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completions", b"completions", "failures", b"failures", "give_back_tokens", b"give_back_tokens", "held_tokens", b"held_tokens", "logs", b"logs", "progress", b"progress", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportNodeTasksRequest: _TypeAlias = ReportNodeTasksRequest  # noqa: Y015
+
+@_typing.final
+class ReportNodeTasksResponse(_message.Message):
+    """What it needs to hear."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOSSES_FIELD_NUMBER: _builtins.int
+    TERMINATIONS_FIELD_NUMBER: _builtins.int
+    LEASE_DEADLINE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def losses(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.LeaseLoss]:
+        """Tokens that hold no lease any more: their outcomes were refused, or they were not renewed."""
+
+    @_builtins.property
+    def terminations(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.NodeTaskTermination]:
+        """Of those that were renewed, the node tasks to stop."""
+
+    @_builtins.property
+    def lease_deadline(self) -> _timestamp_pb2.Timestamp:
+        """When the renewed leases lapse; unset when none was named."""
+
+    def __init__(
+        self,
+        *,
+        losses: _abc.Iterable[_work_pb2.LeaseLoss] | None = ...,
+        terminations: _abc.Iterable[_work_pb2.NodeTaskTermination] | None = ...,
+        lease_deadline: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease_deadline", b"lease_deadline"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_deadline", b"lease_deadline", "losses", b"losses", "terminations", b"terminations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportNodeTasksResponse: _TypeAlias = ReportNodeTasksResponse  # noqa: Y015

@@ -122,6 +122,11 @@ class NodeTaskManagerServiceStub:
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.FailNodeTasksRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.FailNodeTasksResponse.FromString,
                 _registered_method=True)
+        self.ReportNodeTasks = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ReportNodeTasks',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReportNodeTasksRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReportNodeTasksResponse.FromString,
+                _registered_method=True)
         self.SubmitTask = channel.unary_unary(
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/SubmitTask',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2.SubmitTaskRequest.SerializeToString,
@@ -351,6 +356,14 @@ class NodeTaskManagerServiceServicer:
 
     def FailNodeTasks(self, request, context):
         """For workers without streams: reports failures, as CompleteNodeTasks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportNodeTasks(self, request, context):
+        """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
+        the renewal. Saying it again is fine. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -604,6 +617,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.FailNodeTasks,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.FailNodeTasksRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.FailNodeTasksResponse.SerializeToString,
+            ),
+            'ReportNodeTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportNodeTasks,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReportNodeTasksRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReportNodeTasksResponse.SerializeToString,
             ),
             'SubmitTask': grpc.unary_unary_rpc_method_handler(
                     servicer.SubmitTask,
@@ -1145,6 +1163,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/FailNodeTasks',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.FailNodeTasksRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.FailNodeTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportNodeTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ReportNodeTasks',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReportNodeTasksRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReportNodeTasksResponse.FromString,
             options,
             channel_credentials,
             insecure,

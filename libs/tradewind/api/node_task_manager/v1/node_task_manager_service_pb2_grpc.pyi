@@ -75,6 +75,10 @@ class NodeTaskManagerServiceStub:
     """
     FailNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.FailNodeTasksRequest, _node_task_manager_service_pb2.FailNodeTasksResponse]
     """For workers without streams: reports failures, as CompleteNodeTasks."""
+    ReportNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReportNodeTasksRequest, _node_task_manager_service_pb2.ReportNodeTasksResponse]
+    """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
+    the renewal. Saying it again is fine. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
     SubmitTask: _aio.UnaryUnaryMultiCallable[_batch_pb2.SubmitTaskRequest, _batch_pb2.SubmitTaskResponse]
     """Runs one node by itself, outside any flow. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND with
     require_worker, ALREADY_EXISTS REQUEST_ID_REUSED, RESOURCE_EXHAUSTED QUEUE_FULL; none of them leaves anything behind.
@@ -301,6 +305,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_node_task_manager_service_pb2.FailNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.FailNodeTasksResponse]],
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.FailNodeTasksResponse]:
         """For workers without streams: reports failures, as CompleteNodeTasks."""
+
+    @_abc_1.abstractmethod
+    def ReportNodeTasks(
+        self,
+        request: _node_task_manager_service_pb2.ReportNodeTasksRequest,
+        context: _aio.ServicerContext[_node_task_manager_service_pb2.ReportNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.ReportNodeTasksResponse]],
+    ) -> _abc.Awaitable[_node_task_manager_service_pb2.ReportNodeTasksResponse]:
+        """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
+        the renewal. Saying it again is fine. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
 
     @_abc_1.abstractmethod
     def SubmitTask(

@@ -286,22 +286,26 @@ class ListWorkersRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     INCLUDE_OFFLINE_FIELD_NUMBER: _builtins.int
+    ONLY_CALLED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many, 50 when 0, at most 1000."""
     page_token: _builtins.str
     """From the response before."""
     include_offline: _builtins.bool
     """Also those that are out but still on record, which they are for 24 h."""
+    only_called: _builtins.bool
+    """Only those that registered an api_url."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         include_offline: _builtins.bool = ...,
+        only_called: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_offline", b"include_offline", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_offline", b"include_offline", "only_called", b"only_called", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,10 +3,12 @@
 isort:skip_file
 Triggers: everything that fires at a time."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -106,6 +108,58 @@ class IntervalSchedule(_message.Message):
 Global___IntervalSchedule: _TypeAlias = IntervalSchedule  # noqa: Y015
 
 @_typing.final
+class CronSchedule(_message.Message):
+    """Fires by a cron expression."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
+    expression: _builtins.str
+    """Minute, hour, day, month and weekday, such as "30 9 * * 1-5", or these with seconds in front; at most 256 characters."""
+    time_zone: _builtins.str
+    """IANA name, such as "Europe/Berlin"; UTC when empty. Where clocks are put forward, a time of day that does not exist is
+    planned for the moment of the change; where they are put back, one that comes twice is planned the first time only.
+    """
+    def __init__(
+        self,
+        *,
+        expression: _builtins.str = ...,
+        time_zone: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expression", b"expression", "time_zone", b"time_zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CronSchedule: _TypeAlias = CronSchedule  # noqa: Y015
+
+@_typing.final
+class TimesSchedule(_message.Message):
+    """Fires at each of these times."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def at(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+        """1 to 1000 times, in any order; the same one given twice counts once."""
+
+    def __init__(
+        self,
+        *,
+        at: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TimesSchedule: _TypeAlias = TimesSchedule  # noqa: Y015
+
+@_typing.final
 class Schedule(_message.Message):
     """When a trigger fires."""
 
@@ -113,6 +167,14 @@ class Schedule(_message.Message):
 
     ONCE_FIELD_NUMBER: _builtins.int
     INTERVAL_FIELD_NUMBER: _builtins.int
+    CRON_FIELD_NUMBER: _builtins.int
+    TIMES_FIELD_NUMBER: _builtins.int
+    JITTER_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    MAX_FIRINGS_FIELD_NUMBER: _builtins.int
+    max_firings: _builtins.int
+    """With so many acknowledged firings it is completed; 0 for any number."""
     @_builtins.property
     def once(self) -> Global___OnceSchedule:
         """Once."""
@@ -121,17 +183,45 @@ class Schedule(_message.Message):
     def interval(self) -> Global___IntervalSchedule:
         """Again and again."""
 
+    @_builtins.property
+    def cron(self) -> Global___CronSchedule:
+        """By the calendar."""
+
+    @_builtins.property
+    def times(self) -> Global___TimesSchedule:
+        """At several times."""
+
+    @_builtins.property
+    def jitter(self) -> _duration_pb2.Duration:
+        """Each firing is delivered up to so much later than planned, the same for the same trigger and planned time; at most 24 h.
+        The planned time itself stays as it is.
+        """
+
+    @_builtins.property
+    def start(self) -> _timestamp_pb2.Timestamp:
+        """Nothing is planned before this. A cron schedule without it begins when it is saved, one with it here, past or not."""
+
+    @_builtins.property
+    def end(self) -> _timestamp_pb2.Timestamp:
+        """Nothing is planned at or after this."""
+
     def __init__(
         self,
         *,
         once: Global___OnceSchedule | None = ...,
         interval: Global___IntervalSchedule | None = ...,
+        cron: Global___CronSchedule | None = ...,
+        times: Global___TimesSchedule | None = ...,
+        jitter: _duration_pb2.Duration | None = ...,
+        start: _timestamp_pb2.Timestamp | None = ...,
+        end: _timestamp_pb2.Timestamp | None = ...,
+        max_firings: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "kind", b"kind", "once", b"once"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "end", b"end", "interval", b"interval", "jitter", b"jitter", "kind", b"kind", "once", b"once", "start", b"start", "times", b"times"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "kind", b"kind", "once", b"once"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "end", b"end", "interval", b"interval", "jitter", b"jitter", "kind", b"kind", "max_firings", b"max_firings", "once", b"once", "start", b"start", "times", b"times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["once", "interval"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["once", "interval", "cron", "times"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -154,6 +244,7 @@ class Trigger(_message.Message):
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    FIRED_FIELD_NUMBER: _builtins.int
     trigger_id: _builtins.str
     """Id, unique within its partition; one is made when empty."""
     partition_key: _builtins.str
@@ -170,6 +261,8 @@ class Trigger(_message.Message):
     """Set by the service: the last reason of a nack."""
     revision: _builtins.int
     """Set by the service: raised by each change."""
+    fired: _builtins.int
+    """Set by the service: how often it has fired since it was scheduled anew."""
     @_builtins.property
     def schedule(self) -> Global___Schedule:
         """When it fires."""
@@ -196,10 +289,11 @@ class Trigger(_message.Message):
         last_error: _builtins.str = ...,
         revision: _builtins.int = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        fired: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "next_fire_time", b"next_fire_time", "schedule", b"schedule"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "epoch", b"epoch", "failures", b"failures", "last_error", b"last_error", "next_fire_time", b"next_fire_time", "partition_key", b"partition_key", "payload_json", b"payload_json", "revision", b"revision", "schedule", b"schedule", "status", b"status", "trigger_id", b"trigger_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "epoch", b"epoch", "failures", b"failures", "fired", b"fired", "last_error", b"last_error", "next_fire_time", b"next_fire_time", "partition_key", b"partition_key", "payload_json", b"payload_json", "revision", b"revision", "schedule", b"schedule", "status", b"status", "trigger_id", b"trigger_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -215,6 +309,7 @@ class DueTrigger(_message.Message):
     PLANNED_TIME_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     LEASE_DEADLINE_FIELD_NUMBER: _builtins.int
+    DELIVERED_AT_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """Names this claim in ack, nack and extend; of no use once the lease has lapsed and somebody else holds it."""
     @_builtins.property
@@ -229,6 +324,10 @@ class DueTrigger(_message.Message):
     def lease_deadline(self) -> _timestamp_pb2.Timestamp:
         """When the lease lapses."""
 
+    @_builtins.property
+    def delivered_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was claimed, by the clock of the store."""
+
     def __init__(
         self,
         *,
@@ -236,10 +335,11 @@ class DueTrigger(_message.Message):
         planned_time: _timestamp_pb2.Timestamp | None = ...,
         token: _builtins.str = ...,
         lease_deadline: _timestamp_pb2.Timestamp | None = ...,
+        delivered_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "trigger", b"trigger"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "trigger", b"trigger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "token", b"token", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "token", b"token", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -300,7 +300,9 @@ class DueTriggerAck(_message.Message):
     """The trigger fires no more."""
     @_builtins.property
     def next_fire_time(self) -> _timestamp_pb2.Timestamp:
-        """For an interval: the next planned time; computed on the grid when unset. Ignored for a trigger that fires once."""
+        """The next planned time of a trigger that repeats (interval, cron, times), past or not, as long as it lies after the one that
+        was due; otherwise, or when unset, it is the first one of the schedule after now. Ignored for a trigger that fires once.
+        """
 
     def __init__(
         self,

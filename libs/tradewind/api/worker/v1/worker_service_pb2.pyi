@@ -5,6 +5,7 @@ Workers that are called, rather than opening a stream."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from tradewind.api.node_task_manager.v1 import work_pb2 as _work_pb2
@@ -26,18 +27,30 @@ class ExecuteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    LEASE_FIELD_NUMBER: _builtins.int
+    RENEW_INTERVAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.NodeTaskAssignment]:
-        """The node tasks."""
+        """The node tasks, at most 100 and about 2 MiB of them, or a single larger one."""
+
+    @_builtins.property
+    def lease(self) -> _duration_pb2.Duration:
+        """A lease lapses this long after it was given or renewed last; the node task then runs elsewhere."""
+
+    @_builtins.property
+    def renew_interval(self) -> _duration_pb2.Duration:
+        """Renew this often."""
 
     def __init__(
         self,
         *,
         assignments: _abc.Iterable[_work_pb2.NodeTaskAssignment] | None = ...,
+        lease: _duration_pb2.Duration | None = ...,
+        renew_interval: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "renew_interval", b"renew_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignments", b"assignments", "lease", b"lease", "renew_interval", b"renew_interval"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

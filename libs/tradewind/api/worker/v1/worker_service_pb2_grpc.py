@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class WorkerServiceStub:
-    """Implemented by a worker that registered an api_url.
+    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
     """
 
     def __init__(self, channel):
@@ -48,19 +49,23 @@ class WorkerServiceStub:
 
 
 class WorkerServiceServicer:
-    """Implemented by a worker that registered an api_url.
+    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
     """
 
     def Execute(self, request, context):
-        """Takes node tasks to run; the outcome of each is reported to the node task manager under its token.
-        Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room, UNAVAILABLE DRAINING when it is leaving.
+        """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
+        another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
+        accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
+        when it is leaving.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Terminate(self, request, context):
-        """Asks the worker to stop node tasks.
+        """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
+        when it renews.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,7 +93,8 @@ def add_WorkerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class WorkerService:
-    """Implemented by a worker that registered an api_url.
+    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
     """
 
     @staticmethod

@@ -13,18 +13,26 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class WorkerServiceStub:
-    """Implemented by a worker that registered an api_url."""
+    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Execute: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.ExecuteRequest, _worker_service_pb2.ExecuteResponse]
-    """Takes node tasks to run; the outcome of each is reported to the node task manager under its token.
-    Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room, UNAVAILABLE DRAINING when it is leaving.
+    """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
+    another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
+    accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
+    when it is leaving.
     """
     Terminate: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.TerminateRequest, _worker_service_pb2.TerminateResponse]
-    """Asks the worker to stop node tasks."""
+    """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
+    when it renews.
+    """
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Implemented by a worker that registered an api_url."""
+    """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
+    """
 
     @_abc_1.abstractmethod
     def Execute(
@@ -32,8 +40,10 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_service_pb2.ExecuteRequest,
         context: _aio.ServicerContext[_worker_service_pb2.ExecuteRequest, _abc.Awaitable[_worker_service_pb2.ExecuteResponse]],
     ) -> _abc.Awaitable[_worker_service_pb2.ExecuteResponse]:
-        """Takes node tasks to run; the outcome of each is reported to the node task manager under its token.
-        Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room, UNAVAILABLE DRAINING when it is leaving.
+        """Hands node tasks to the worker, which answers at once and not when they have ended. What it does not accept goes to
+        another worker, and it gets nothing for a moment. Handing over what it runs already, or reported not long ago, is to be
+        accepted and changes nothing. Errors: RESOURCE_EXHAUSTED QUEUE_FULL when it has no room for any, UNAVAILABLE DRAINING
+        when it is leaving.
         """
 
     @_abc_1.abstractmethod
@@ -42,6 +52,8 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_service_pb2.TerminateRequest,
         context: _aio.ServicerContext[_worker_service_pb2.TerminateRequest, _abc.Awaitable[_worker_service_pb2.TerminateResponse]],
     ) -> _abc.Awaitable[_worker_service_pb2.TerminateResponse]:
-        """Asks the worker to stop node tasks."""
+        """Asks the worker to stop node tasks; each is reported as terminated once it has. A worker that cannot be reached hears it
+        when it renews.
+        """
 
 def add_WorkerServiceServicer_to_server(servicer: WorkerServiceServicer, server: _aio.Server) -> None: ...

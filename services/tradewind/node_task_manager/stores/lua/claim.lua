@@ -40,10 +40,12 @@ local function served_at(takers)
   return served
 end
 
+-- The vacancy of the worker that is least loaded: of the greatest part of its capacity it still has room for.
 local function roomiest(vacancies)
-  local best
+  local best, most = nil, 0
   for _, vacancy in ipairs(vacancies) do
-    if vacancy.credits > 0 and (not best or vacancy.credits > best.credits) then best = vacancy end
+    local free = vacancy.credits / vacancy.capacity
+    if free > most then best, most = vacancy, free end
   end
   return best
 end
@@ -93,10 +95,8 @@ local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_a
     run_inputs = entry.inputs == 0 and inputs_of_run(comp.run) or nil, planned_ms = comp.planned, deadline_ms = close_at}
 end
 
-local function assign(record, comp, vacancy)
-  local entry = node(comp.plan, record.index)
-  take_slots(record, entry, comp)
-  local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
+-- When the time of an attempt that begins now is over, 0 for never, and when its lease lapses.
+local function begin_clocks(record, entry)
   local close_at = entry.close > 0 and time + entry.close or 0
   if entry.total then
     local total_at = tonumber(more(record).total_at)
@@ -109,13 +109,21 @@ local function assign(record, comp, vacancy)
     note(record, 'beat_by', time + entry.beat)
     deadline = math.min(deadline, time + entry.beat)
   end
+  set(record, 'started_at', stamp)
+  if close_at > 0 or record.attempt > 1 then note(record, 'close_at', close_at) end
+  return close_at, deadline
+end
+
+local function assign(record, comp, vacancy)
+  local entry = node(comp.plan, record.index)
+  take_slots(record, entry, comp)
+  local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
   record.status = 'running'
   set(record, 'attempt', attempt)
   set(record, 'nonce', nonce)
   set(record, 'worker_id', vacancy.worker_id)
   changed(comp, 1, record, 'running')
-  set(record, 'started_at', stamp)
-  if close_at > 0 or attempt > 1 then note(record, 'close_at', close_at) end
+  local close_at, deadline = begin_clocks(record, entry)
   if attempt > 1 then note(record, 'progress', 0) end
   if entry.retry then count_attempt(comp) end
   put('inflight', record.id, deadline)

@@ -390,7 +390,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
                     self._hold_back(self._tasks[task_id], limit, rank, turn)
                     held_back += 1
                     continue
-                at = max(takers, key=lambda taker: credits[taker])
+                at = max(takers, key=lambda taker: credits[taker] / open_[taker].capacity)
                 credits[at] -= 1
                 given += 1
                 self._assign(self._tasks[task_id], open_[at].worker_id, turn)
@@ -429,28 +429,25 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._finish(task, NodeTaskStatus.SKIPPED, reason, turn)
 
     def _assign(self, task: NodeTask, worker_id: str, turn: Turn) -> None:
-        now, node = self._clock(), self._node(task)
+        node = self._node(task)
         self._queues.waits.pop(task.task_id, None)
-        private = self._private[task.task_id]
-        ends = [now + node.start_to_close_ms] if node.start_to_close_ms else []
-        private.close_at = min(ends + ([private.total_at] if node.total_ms else []), default=0)
-        private.beat_by = now + node.heartbeat_ms if node.heartbeat_ms else 0
-        task = replace(
-            task,
-            status=NodeTaskStatus.RUNNING,
-            attempt=task.attempt + 1,
-            nonce=f"n{next(self._numbers):x}",
-            worker_id=worker_id,
-            started_at=now,
-            progress=0,
-        )
-        task = self._take_slots(task)
-        self._tasks[task.task_id] = task
+        task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0)
+        task = self._lease(self._take_slots(task), worker_id)
         self._happened(task, TaskEventKind.RUNNING)
-        self._hold(task)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
         turn.assignments.append(self._assignment(task))
+
+    def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
+        """Give an attempt to a worker: under a new nonce, with clocks that begin now."""
+        now, node, private = self._clock(), self._node(task), self._private[task.task_id]
+        ends = [now + node.start_to_close_ms] if node.start_to_close_ms else []
+        private.close_at = min(ends + ([private.total_at] if node.total_ms else []), default=0)
+        private.beat_by = now + node.heartbeat_ms if node.heartbeat_ms else 0
+        task = replace(task, nonce=f"n{next(self._numbers):x}", worker_id=worker_id, started_at=now)
+        self._tasks[task.task_id] = task
+        self._hold(task)
+        return task
 
     def _assignment(self, task: NodeTask) -> Assignment:
         run = self._runs[self._owner(task)[0]].submission

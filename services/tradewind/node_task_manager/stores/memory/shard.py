@@ -149,6 +149,15 @@ class MemoryShard(MemoryConsequences):
         self._conclude(vacancies, turn)
         return Session(session, tuple(lost), turn.effects())
 
+    async def begin_process(self, worker_id: str, incarnation: str) -> Effects:
+        turn = Turn()
+        if self._incarnations.get(worker_id, incarnation) != incarnation:
+            for task_id in await self.held_by(worker_id):
+                self._give_back(self._tasks[task_id], lost=True, turn=turn)
+        self._incarnations[worker_id] = incarnation
+        self._conclude((), turn)
+        return turn.effects()
+
     async def renew(self, worker_id: str, session: int, held: Sequence[Held]) -> Renewal:
         turn, now = Turn(), self._clock()
         deadline = now + self._limits.lease_ms
@@ -191,6 +200,13 @@ class MemoryShard(MemoryConsequences):
             for task in given:
                 self._give_back(task, lost=False, turn=turn)
         self._conclude(vacancies, turn)
+        return turn.effects()
+
+    async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
+        turn = Turn()
+        task = self._tasks.get(held.task_id)
+        if task is not None and _holds(task, held) and task.worker_id == worker_id and task.stop is None:
+            turn.assignments.append(self._assignment(self._lease(task, to)))
         return turn.effects()
 
     async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:

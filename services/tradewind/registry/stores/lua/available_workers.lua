@@ -1,9 +1,9 @@
 --!include records
 -- Reads workers that are alive, not draining and offer a node type, least loaded first. KEYS: as records.lua, then who
 -- offers it. args: limit, most_bytes. Returns {time, records}.
-redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', out)
+redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', out)
 local rows, bytes = {}, 0
-for _, id in ipairs(redis.call('ZINTER', 2, KEYS[6], LOADS, 'WEIGHTS', 0, 1)) do
+for _, id in ipairs(redis.call('ZINTER', 2, KEYS[7], LOADS, 'WEIGHTS', 0, 1)) do
   if #rows == args.limit or bytes > args.most_bytes then break end
   local row = record(id)
   if row then

@@ -4,6 +4,6 @@
 local row = record(args.worker_id)
 if not row then return cmsgpack.pack({time, {}}) end
 row[STATUS] = 'draining'
-redis.call('HSET', KEYS[6], 'status', 'draining')
+redis.call('HSET', KEYS[7], 'status', 'draining')
 redis.call('ZREM', LOADS, args.worker_id)
 return cmsgpack.pack({time, row})

@@ -66,6 +66,11 @@ local function enter(before)
   redis.call('PEXPIRE', key, args.time_to_live + args.retention)
   redis.call('ZADD', ALIVE, time, me[ID])
   redis.call('ZADD', IDS, 0, me[ID])
+  if row[API_URL] ~= '' then
+    redis.call('ZADD', CALLED, 0, me[ID])
+  elseif not before or before[API_URL] ~= '' then
+    redis.call('ZREM', CALLED, me[ID])
+  end
   if row[STATUS] == 'active' then
     redis.call('ZADD', LOADS, args.load, me[ID])
   else

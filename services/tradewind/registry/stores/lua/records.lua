@@ -1,9 +1,9 @@
--- What the scripts of the registry share. KEYS[1..5] are the indices in the order of keys.py; args: now_ms,
+-- What the scripts of the registry share. KEYS[1..6] are the indices in the order of keys.py; args: now_ms,
 -- time_to_live, retention, and the beginnings `workers` and `node_types` of computed keys.
-local ALIVE, IDS, LOADS, NAMES, LAPSES = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local FIELDS = {'id', 'incarnation', 'api_url', 'supported_nodes', 'capacity', 'running', 'host', 'pid', 'sdk',
   'labels', 'registered_at', 'last_heartbeat', 'status', 'replaced'}
-local ID, INCARNATION, TYPES, REGISTERED, HEARTBEAT, STATUS, REPLACED = 1, 2, 4, 11, 12, 13, 14
+local ID, INCARNATION, API_URL, TYPES, REGISTERED, HEARTBEAT, STATUS, REPLACED = 1, 2, 3, 4, 11, 12, 13, 14
 
 local time = now(args.now_ms)
 -- A worker whose last heartbeat is not after these is out, or off the record.

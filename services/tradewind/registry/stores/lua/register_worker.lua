@@ -19,10 +19,10 @@ if #args.declarations > 0 and known > args.most_node_types then
 end
 for i, declaration in ipairs(args.declarations) do
   local name, body = declaration[1], declaration[2]
-  redis.call('HSET', KEYS[6 + i], 'type', name, 'declaration', body, 'declared_at', text(time))
+  redis.call('HSET', KEYS[7 + i], 'type', name, 'declaration', body, 'declared_at', text(time))
   redis.call('ZADD', NAMES, 0, name)
   redis.call('ZADD', LAPSES, time + args.time_to_live + args.retention, name)
-  redis.call('PEXPIRE', KEYS[6 + i], args.time_to_live + args.retention)
+  redis.call('PEXPIRE', KEYS[7 + i], args.time_to_live + args.retention)
 end
 local row = enter(before)
 return cmsgpack.pack({time, row, ''})

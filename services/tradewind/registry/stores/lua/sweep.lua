@@ -4,7 +4,7 @@
 local workers = redis.call('ZRANGEBYSCORE', ALIVE, '-inf', gone, 'LIMIT', 0, args.look_at)
 for _, id in ipairs(workers) do
   redis.call('DEL', worker_key(id))
-  for _, index in ipairs({ALIVE, IDS, LOADS}) do redis.call('ZREM', index, id) end
+  for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do redis.call('ZREM', index, id) end
 end
 local names = redis.call('ZRANGEBYSCORE', LAPSES, '-inf', time, 'LIMIT', 0, args.look_at)
 for _, name in ipairs(names) do

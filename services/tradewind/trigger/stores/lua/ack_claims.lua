@@ -1,6 +1,6 @@
 -- Ends claims whose triggers were handled, and plans what follows.
 -- KEYS: 1 due, 2 claimed, 3 receiver, 4 firings
--- args: now_ms, prefix, channel, session, last_ms, policy, items = {{id, token, next_ms or 0, finished}}
+-- args: now_ms, prefix, channel, session, last_ms, policy, items = {{id, token, next_ms or -1, finished}}
 -- Returns {lost = tokens that held nothing, due, lapse}.
 --!include settling
 
@@ -8,9 +8,14 @@ local now_ms = now(args.now_ms)
 local former = head(KEYS[1])
 local lost, earliest = {}, nil
 
+-- Returns nil when nothing follows.
 local function following(t, wanted)
-  if wanted > t.planned then
+  if t.interval == 0 then
+    return nil
+  elseif wanted > t.planned then
     return wanted
+  elseif t.interval < 0 then
+    return nil
   end
   local missed = math.max(0, math.floor((now_ms - t.planned) / t.interval))
   return t.planned + (missed + 1) * t.interval
@@ -22,15 +27,19 @@ for _, item in ipairs(args.items) do
     redis.call('ZREM', KEYS[2], t.id)
     note(KEYS[4], t, 'fired', now_ms)
     local planned = nil
-    if t.interval > 0 and not item[4] then
+    t.fired = t.fired + 1
+    if not item[4] and (t.most == 0 or t.fired < t.most) then
       planned = following(t, item[3])
     end
-    if planned and planned <= args.last_ms then
-      redis.call('HSET', t.key, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'token', '')
-      redis.call('ZADD', KEYS[1], planned, t.id)
-      earliest = math.min(earliest or planned, planned)
+    if planned and planned <= (t.last or args.last_ms) then
+      redis.call('HSET', t.key, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'token', '',
+        'fired', t.fired)
+      t.planned = planned
+      local place = place_of(t)
+      redis.call('ZADD', KEYS[1], place, t.id)
+      earliest = math.min(earliest or place, place)
     else
-      redis.call('HSET', t.key, 'failures', 0, 'error', '')
+      redis.call('HSET', t.key, 'failures', 0, 'error', '', 'fired', t.fired)
       finish(t, 'completed', now_ms)
     end
   else

@@ -32,10 +32,7 @@ local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms)
     return nil
   end
   redis.call('HSET', t.key, 'status', 'scheduled', 'token', '')
-  local place = t.planned
-  if delay_ms > 0 then
-    place = now_ms + delay_ms
-  end
+  local place = delay_ms > 0 and now_ms + delay_ms or place_of(t)
   redis.call('ZADD', due, place, t.id)
   return place
 end

@@ -12,8 +12,9 @@ for _, item in ipairs(args.items) do
   if t then
     redis.call('ZREM', KEYS[2], t.id)
     redis.call('HSET', t.key, 'status', 'scheduled', 'token', '')
-    redis.call('ZADD', KEYS[1], t.planned, t.id)
-    earliest = math.min(earliest or t.planned, t.planned)
+    local place = place_of(t)
+    redis.call('ZADD', KEYS[1], place, t.id)
+    earliest = math.min(earliest or place, place)
   else
     lost[#lost + 1] = item[2]
   end

@@ -2,7 +2,7 @@
 local function read(key, id, now_ms)
   -- pcall: something that is no hash must not stop the whole partition; to the caller it is no trigger.
   local raw = redis.pcall('HMGET', key, 'partition_key', 'interval', 'anchor', 'payload', 'epoch', 'status', 'planned',
-    'failures', 'error', 'revision', 'created', 'expires', 'token', 'attempt')
+    'failures', 'error', 'revision', 'created', 'expires', 'token', 'attempt', 'spec', 'fired', 'jitter', 'last', 'most')
   if raw.err or not raw[1] then
     return nil
   end
@@ -14,13 +14,23 @@ local function read(key, id, now_ms)
     key = key, id = id, partition_key = raw[1], interval = tonumber(raw[2]), anchor = tonumber(raw[3]),
     payload = raw[4], epoch = tonumber(raw[5]), status = raw[6], planned = tonumber(raw[7]),
     failures = tonumber(raw[8]), error = raw[9], revision = tonumber(raw[10]), created = tonumber(raw[11]),
-    token = raw[13], attempt = tonumber(raw[14]),
+    token = raw[13], attempt = tonumber(raw[14]), spec = raw[15] or '', fired = tonumber(raw[16] or 0),
+    jitter = tonumber(raw[17] or 0), last = tonumber(raw[18]), most = tonumber(raw[19] or 0),
   }
 end
 
 local function reply(t)
   return {
     t.id, t.partition_key, t.interval, t.anchor, t.payload, t.epoch, t.status, t.planned, t.failures, t.error,
-    t.revision, t.created,
+    t.revision, t.created, t.spec, t.fired,
   }
+end
+
+-- When a planned time is to be delivered; as domain/schedule.py has it.
+local function place_of(t)
+  if t.jitter == 0 then
+    return t.planned
+  end
+  local drawn = tonumber(string.sub(redis.sha1hex(string.format('%s:%.0f', t.id, t.planned)), 1, 8), 16)
+  return t.planned + math.floor(drawn / 4294967296 * t.jitter)
 end

@@ -1,9 +1,10 @@
 -- Creates or replaces a trigger.
 -- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead
--- args: now_ms, id, partition_key, interval, anchor, payload, epoch, channel
+-- args: now_ms, id, partition_key, interval, anchor, spec, payload, epoch, channel, policy, jitter, last and most of the
+--   schedule, first planned time (absent: all have passed)
 -- Returns {known = newer epoch} or {trigger = record}.
 --!include record
---!include heads
+--!include endings
 --!include tombstone
 
 local now_ms = now(args.now_ms)
@@ -13,7 +14,7 @@ if known and args.epoch < known then
   return cmsgpack.pack({ known = known })
 end
 
-local same_schedule = t and t.interval == args.interval and t.anchor == args.anchor
+local same_schedule = t and t.interval == args.interval and t.anchor == args.anchor and t.spec == args.spec
 if same_schedule and t.epoch == args.epoch then
   -- A claim stays good: what it was given for still holds.
   if t.partition_key ~= args.partition_key or t.payload ~= args.payload then
@@ -24,24 +25,33 @@ if same_schedule and t.epoch == args.epoch then
 end
 
 -- The grid goes on where it was, so that no planned time is delivered twice. What completed begins again.
-local planned = args.anchor
+local planned, fired = args.first, 0
 if same_schedule and t.status ~= 'completed' then
-  planned = t.planned
+  planned, fired = t.planned, t.fired
 end
 local saved = {
-  id = args.id, partition_key = args.partition_key, interval = args.interval, anchor = args.anchor,
-  payload = args.payload, epoch = args.epoch, status = 'scheduled', planned = planned, failures = 0, error = '',
-  revision = (t and t.revision or 0) + 1, created = t and t.created or now_ms,
+  key = KEYS[1], id = args.id, partition_key = args.partition_key, interval = args.interval, anchor = args.anchor,
+  spec = args.spec, payload = args.payload, epoch = args.epoch, status = 'scheduled', planned = planned or 0,
+  failures = 0, error = '', revision = (t and t.revision or 0) + 1, created = t and t.created or now_ms,
+  fired = fired, jitter = args.jitter,
 }
 redis.call('DEL', KEYS[2])
 redis.call('HSET', KEYS[1], 'partition_key', saved.partition_key, 'interval', saved.interval, 'anchor', saved.anchor,
+  'spec', saved.spec, 'jitter', saved.jitter, 'last', args.last, 'most', args.most, 'fired', saved.fired,
   'payload', saved.payload, 'epoch', saved.epoch, 'status', saved.status, 'planned', saved.planned, 'failures', 0,
   'error', '', 'revision', saved.revision, 'created', saved.created, 'expires', 0, 'token', '',
   'attempt', t and t.attempt or 0)
 redis.call('PERSIST', KEYS[1])
 redis.call('ZREM', KEYS[4], args.id)
 redis.call('ZREM', KEYS[5], args.id)
+if not planned then
+  redis.call('ZREM', KEYS[3], args.id)
+  saved.status = 'completed'
+  finish(saved, 'completed', now_ms)
+  return cmsgpack.pack({ trigger = reply(saved) })
+end
 local former = head(KEYS[3])
-redis.call('ZADD', KEYS[3], planned, args.id)
-wake(args.channel, former, planned)
+local place = place_of(saved)
+redis.call('ZADD', KEYS[3], place, args.id)
+wake(args.channel, former, place)
 return cmsgpack.pack({ trigger = reply(saved) })

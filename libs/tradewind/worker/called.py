@@ -1,0 +1,241 @@
+"""A worker that is called: serves WorkerService, and reports and renews by calls of its own."""
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2
+from grpc_health.v1._async import HealthServicer
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+from grpc_status import rpc_status
+
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.api.worker.v1 import worker_service_pb2
+from tradewind.api.worker.v1.worker_service_pb2_grpc import (
+    WorkerServiceServicer,
+    add_WorkerServiceServicer_to_server,
+)
+from tradewind.worker.channel import Backoff, explain
+from tradewind.worker.errors import WorkerError, WorkerRefused
+from tradewind.worker.executor import Executor
+from tradewind.worker.identity import Identity
+from tradewind.worker.outbox import Outbox
+
+logger = logging.getLogger("tradewind.worker")
+
+SERVICE = "tradewind.api.worker.v1.WorkerService"
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_REPORT_TIMEOUT = 10.0
+_RENEW_INTERVAL = 10.0
+_STOP_GRACE = 1.0
+_MAX_REFUSALS = 5
+_REFUSALS = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class CalledLink(WorkerServiceServicer):
+    """A Link. Listens from `start` on, under `address`; serves health, which ends with `drain`, and reflection too."""
+
+    def __init__(
+        self,
+        stub: NodeTaskManagerServiceStub,
+        identity: Identity,
+        executor: Executor,
+        outbox: Outbox,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        self._stub = stub
+        self._identity = identity
+        self._executor = executor
+        self._outbox = outbox
+        self._credentials = credentials
+        self._health = HealthServicer()
+        self._server: grpc.aio.Server | None = None
+        self._draining = False
+        self._finishing = False
+        self._refusals = 0
+        self._lost_is_told = False
+        self._interval = _RENEW_INTERVAL
+        self._renewal: asyncio.TimerHandle | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        self.connected = asyncio.Event()
+
+    async def start(self, listen: str) -> int:
+        """Listen on `host:port`, port 0 for a free one, and return the port. Raises WorkerError when it is taken."""
+        options = (
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
+        )
+        server = self._server = grpc.aio.server(options=options)
+        add_WorkerServiceServicer_to_server(self, server)
+        add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name), server
+        )
+        try:
+            if self._credentials is None:
+                port = server.add_insecure_port(listen)
+            else:
+                port = server.add_secure_port(listen, self._credentials)
+        except RuntimeError:
+            port = 0
+        if not port:
+            raise WorkerError(f"cannot listen on {listen}: it is in use, or no address of this machine (host:port)")
+        await server.start()
+        for name in ("", SERVICE):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self.connected.set()
+        logger.info("listening on port %s as %s", port, self._identity.worker_id)
+        return port
+
+    async def stop(self) -> None:
+        """Listen no more; calls under way have a second to end."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._server is not None:
+            await self._server.stop(_STOP_GRACE)
+
+    def drain(self) -> None:
+        self._draining = True
+        for name in ("", SERVICE):
+            task = asyncio.create_task(self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def finish(self) -> None:
+        await self._outbox.flushed()
+        self._finishing = True
+        self._outbox.wake()
+
+    async def run(self) -> None:
+        """Report what is to be said, as soon as there is something, and renew leases until finished.
+
+        What was not heard is said again after a pause. Raises WorkerRefused when it is refused again and again.
+        """
+        backoff = Backoff()
+        sequence = 0
+        while True:
+            await self._outbox.wait()
+            if self._finishing:
+                return
+            sequence += 1
+            if await self._report(sequence):
+                backoff.reset()
+            else:
+                await backoff.pause()
+
+    async def Execute(
+        self, request: worker_service_pb2.ExecuteRequest, context: _Context
+    ) -> worker_service_pb2.ExecuteResponse:
+        if self._draining:
+            await _abort(context, code_pb2.UNAVAILABLE, "DRAINING", "this worker is leaving")
+        interval = request.renew_interval.ToTimedelta().total_seconds()
+        if interval > 0:
+            self._interval = interval
+        held, accepted = self._executor.held, []
+        for assignment in request.assignments:
+            token = assignment.token
+            if token not in held and not self._outbox.remembers(token):
+                if len(held) >= self._identity.capacity:
+                    continue
+                self._executor.start(assignment)
+            accepted.append(token)
+        if request.assignments and not accepted:
+            message = f"this worker runs {len(held)} of {self._identity.capacity} node tasks"
+            await _abort(context, code_pb2.RESOURCE_EXHAUSTED, "QUEUE_FULL", message)
+        if self._renewal is None and held:
+            self._renew_later()
+        return worker_service_pb2.ExecuteResponse(accepted_tokens=accepted)
+
+    async def Terminate(
+        self, request: worker_service_pb2.TerminateRequest, context: _Context
+    ) -> worker_service_pb2.TerminateResponse:
+        unknown = []
+        for termination in request.terminations:
+            if termination.token not in self._executor.held:
+                unknown.append(termination.token)
+            self._executor.terminate(termination)
+        return worker_service_pb2.TerminateResponse(unknown_tokens=unknown)
+
+    def _renew_later(self) -> None:
+        self._renewal = asyncio.get_running_loop().call_later(self._interval, self._renew)
+
+    def _renew(self) -> None:
+        self._renewal = None
+        if self._executor.held:
+            self._outbox.renew()
+            self._renew_later()
+
+    async def _report(self, sequence: int) -> bool:
+        """Say what there is to be said; False when it was not heard."""
+        said = self._outbox.take(sequence)
+        request = pb2.ReportNodeTasksRequest(
+            worker_id=self._identity.worker_id,
+            completions=said.completions,
+            failures=said.failures,
+            give_back_tokens=said.give_back_tokens,
+            held_tokens=said.held_tokens,
+            progress=said.progress,
+            logs=said.logs,
+        )
+        try:
+            response = await self._stub.ReportNodeTasks(request, timeout=_REPORT_TIMEOUT)
+        except grpc.aio.AioRpcError as error:
+            self._outbox.requeue()
+            if said.renew:
+                self._outbox.renew()
+            self._note(error)
+            return False
+        self._refusals = 0
+        self._lost_is_told = False
+        for loss in response.losses:
+            self._executor.lose(loss.token, loss.reason)
+            self._outbox.drop(loss.token)
+        for termination in response.terminations:
+            self._executor.terminate(termination)
+        self._outbox.acknowledge(sequence)
+        return True
+
+    def _note(self, error: grpc.aio.AioRpcError) -> None:
+        if error.code() in _REFUSALS:
+            self._refusals += 1
+            if self._refusals >= _MAX_REFUSALS:
+                raise WorkerRefused(f"the node task manager refuses this worker: {explain(error)}")
+        if not self._lost_is_told:
+            self._lost_is_told = True
+            logger.warning("a report did not get through, nodes go on and it is said again: %s", explain(error))
+
+
+async def _abort(context: _Context, code: int, reason: str, message: str) -> None:
+    detail = any_pb2.Any()
+    detail.Pack(error_details_pb2.ErrorInfo(reason=reason, domain="tradewind"))
+    status = rpc_status.to_status(status_pb2.Status(code=code, message=message, details=[detail]))
+    await context.abort(status.code, message, status.trailing_metadata)
+
+
+def reachable_at(listen: str, port: int, api_url: str | None) -> str:
+    """Return the address to register, that listened on unless given.
+
+    Raises ValueError for one that is not `host:port`, or stands for all interfaces.
+    """
+    host, colon, number = listen.rpartition(":")
+    if not (colon and host and number.isdecimal()):
+        raise ValueError(f"listen={listen} is no host:port, such as 127.0.0.1:0")
+    if api_url:
+        return api_url
+    if host in ("0.0.0.0", "[::]"):
+        raise ValueError(f"listen={listen} is every address of this machine: say with api_url which one others reach")
+    return f"{host}:{port}"

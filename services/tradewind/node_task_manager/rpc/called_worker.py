@@ -1,0 +1,104 @@
+"""Calls a worker that serves WorkerService."""
+
+import asyncio
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+
+from tradewind.api.worker.v1 import worker_service_pb2 as pb2
+from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
+from tradewind.node_task_manager.domain.work import Termination
+from tradewind.node_task_manager.ports import Answer, Ready
+from tradewind.node_task_manager.rpc import work_mapping as mapping
+from tradewind.server.channels import open_channel
+
+CONNECT_S = 2.0
+EXECUTE_S = 5.0
+_TERMINATE_S = 2.0
+_BREAK_S = 0.1
+"""How soon after a call has failed a broken connection shows."""
+
+
+class CalledWorkerChannel:
+    """Implements WorkerCalls. `https` and `grpcs` in front of the address ask for TLS, anything else is plain text."""
+
+    def __init__(self, api_url: str, lease_ms: int, stop_grace_ms: int) -> None:
+        scheme, target = _target(api_url)
+        credentials = grpc.ssl_channel_credentials() if scheme in ("https", "grpcs") else None
+        self._channel = open_channel(target, traced=False, credentials=credentials)
+        self._stub = WorkerServiceStub(self._channel)
+        self._stop_grace_ms = stop_grace_ms
+        self._lease, self._renew_interval = Duration(), Duration()
+        self._lease.FromMilliseconds(lease_ms)
+        self._renew_interval.FromMilliseconds(lease_ms // 3)
+
+    async def execute(self, ready: Sequence[Ready]) -> Answer:
+        try:
+            # What cannot be reached did not get it: that is for sure only when it is known before.
+            await asyncio.wait_for(self._channel.channel_ready(), CONNECT_S)
+        except (TimeoutError, grpc.aio.UsageError):
+            return Answer(refused=f"it could not be reached within {CONNECT_S:.0f} s")
+        request = pb2.ExecuteRequest(
+            assignments=[mapping.assignment(each) for each in ready],
+            lease=self._lease,
+            renew_interval=self._renew_interval,
+        )
+        try:
+            response = await self._stub.Execute(request, timeout=EXECUTE_S)
+        except grpc.aio.AioRpcError as error:
+            return await self._refusal(error)
+        nonces = {each.nonce for each in ready}
+        return Answer(frozenset(token.rpartition("~")[2] for token in response.accepted_tokens) & nonces)
+
+    async def _refusal(self, error: grpc.aio.AioRpcError) -> Answer:
+        code = error.code()
+        if code is grpc.StatusCode.UNAVAILABLE and await self._broken():
+            return Answer(silent=True, refused="the connection broke")
+        return Answer(
+            refused=f"{code.name}: {(error.details() or '')[:200]}",
+            retry_after_s=_retry_after_s(error),
+            full=code is grpc.StatusCode.RESOURCE_EXHAUSTED,
+        )
+
+    async def _broken(self) -> bool:
+        """Say whether the connection is lost; a worker that answers UNAVAILABLE itself keeps it."""
+        ready = grpc.ChannelConnectivity.READY
+        if self._channel.get_state() is ready:
+            try:
+                await asyncio.wait_for(self._channel.wait_for_state_change(ready), _BREAK_S)
+            except TimeoutError:
+                return False
+        return True
+
+    async def terminate(self, shard: int, terminations: Sequence[Termination]) -> bool:
+        messages = [mapping.termination(shard, each, self._stop_grace_ms) for each in terminations]
+        try:
+            await self._stub.Terminate(pb2.TerminateRequest(terminations=messages), timeout=_TERMINATE_S)
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError):
+            return False
+        return True
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+def _target(api_url: str) -> tuple[str, str]:
+    """Return the scheme, "" for none, and the gRPC target of an address that the registry has accepted."""
+    if "://" not in api_url or api_url.startswith("dns://"):
+        return "", api_url
+    parts = urlsplit(api_url)
+    return parts.scheme, parts.netloc
+
+
+def _retry_after_s(error: grpc.aio.AioRpcError) -> float:
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            info = RetryInfo()
+            for detail in Status.FromString(value).details:
+                if detail.Unpack(info):
+                    return info.retry_delay.ToTimedelta().total_seconds()
+    return 0.0

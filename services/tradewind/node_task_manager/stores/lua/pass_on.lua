@@ -1,0 +1,19 @@
+-- Hands a node task from a worker that did not take it to another one, as the same attempt under a new nonce: should the
+-- first one run it after all, nothing it says counts. Its clocks begin anew.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), worker_id, held {task_id, attempt, nonce},
+-- to (the other worker). Returns Effects: the assignment, or nothing when the lease is not held any more or is to stop.
+--!include leases
+local record = task(args.held.task_id)
+local comp = holds(record, args.held) and record.worker_id == args.worker_id and not record.stop and component_of(record)
+if comp then
+  local entry = node(comp.plan, record.index)
+  take('worker_tasks:' .. args.worker_id, record.id)
+  set(record, 'worker_id', args.to)
+  set(record, 'nonce', args.nonce .. '0')
+  local close_at, deadline = begin_clocks(record, entry)
+  put('inflight', record.id, deadline)
+  put('worker_tasks:' .. args.to, record.id, deadline)
+  hand_over(record, comp, entry, args.to, record.attempt, record.nonce, close_at)
+end
+write_all()
+return cmsgpack.pack(effects)

@@ -1,0 +1,24 @@
+"""Which node task managers there are, in Redis."""
+
+from collections.abc import Callable, Sequence
+
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.script import Script
+
+_MEET = Script(__name__, "meet_replicas", list[str])
+
+
+class RedisReplicas:
+    """Implements Replicas; `clock` returns 0 for the store's own time."""
+
+    def __init__(self, client: Redis, keys: Keys, clock: Callable[[], int]) -> None:
+        self._client = client
+        self._keys = [keys.replicas()]
+        self._clock = clock
+
+    async def meet(self, name: str, keep_ms: int) -> Sequence[str]:
+        return await _MEET(self._client, self._keys, {"now": self._clock(), "name": name, "keep": keep_ms})
+
+    async def leave(self, name: str) -> None:
+        await self.meet(name, 0)

@@ -1,0 +1,257 @@
+"""Workers that are called: who they are, who of them gets what, and what follows when one does not take it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from tradewind.node_task_manager.domain.called import MOST_CANDIDATES, CalledWorker, caller_of
+from tradewind.node_task_manager.domain.work import Held
+from tradewind.node_task_manager.ports import Answer, CalledWorkerDirectory, Ready, Replicas, WorkerCalls
+from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.report import Report
+from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.server.ending import end_tasks
+
+_log = structlog.get_logger(__name__)
+_KEEP_MS = 10_000
+_RESTS = 1
+_END_S = 6.0
+
+
+class CalledWorkers:
+    """Keeps a connection to every live worker that is called, and gives node tasks to this process's share of them.
+
+    Leases name no session, so it does no harm when for a moment two processes call one worker: it refuses what is too
+    much. `connect` returns what calls a worker at its address, `elsewhere(shard, workers)` tells other processes that
+    a worker there has room; `name` differs between processes.
+    """
+
+    def __init__(
+        self,
+        dispatchers: Mapping[int, Dispatcher],
+        pool: WorkerPool,
+        directory: CalledWorkerDirectory,
+        replicas: Replicas,
+        connect: Callable[[str], WorkerCalls],
+        elsewhere: Callable[[int, Sequence[str]], None],
+        name: str,
+    ) -> None:
+        self._dispatchers = dispatchers
+        self._pool = pool
+        self._directory = directory
+        self._replicas = replicas
+        self._connect = connect
+        self._elsewhere = elsewhere
+        self._name = name
+        self._workers: dict[str, CalledConnection] = {}
+        self._tried: dict[str, frozenset[str]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rests = 0
+        self._leaving = False
+
+    async def look(self) -> None:
+        """Follow who is there; while nobody is, every second time only."""
+        if self._leaving:
+            return
+        if self._rests:
+            self._rests -= 1
+            return
+        known = await self._directory.called()
+        if known is None:
+            return
+        found = {each.worker_id: each for each in known}
+        for worker_id, worker in list(self._workers.items()):
+            if worker.said != found.get(worker_id):
+                self._update(worker, found.get(worker_id))
+        if not found:
+            self._rests = _RESTS
+            return
+        replicas = await self._replicas.meet(self._name, _KEEP_MS)
+        for said in found.values():
+            worker = self._workers.get(said.worker_id) or self._add(said)
+            if self._pool.get(said.worker_id) is None:
+                self._pool.add(worker)
+            mine = worker in self._pool and caller_of(said.worker_id, replicas) == self._name
+            if mine and not worker.mine:
+                await self._adopt(worker)
+            elif mine:
+                await self._recount(worker)
+            elif worker.mine:
+                worker.mine = False
+                self._pool.refresh(worker)
+
+    async def leave(self) -> None:
+        """Give no more: another process calls these workers now."""
+        self._leaving = True
+        for worker in self._workers.values():
+            worker.mine = False
+            self._pool.refresh(worker)
+            worker.line.close("this server is leaving")
+        if self._workers:
+            await self._replicas.leave(self._name)
+
+    async def stop(self) -> None:
+        """Wait for calls under way, give back what was not taken, and close all connections."""
+        self._leaving = True
+        for worker in self._workers.values():
+            worker.line.close("this server is leaving")
+        await asyncio.gather(*(worker.line.end(_END_S) for worker in self._workers.values()))
+        await end_tasks(self._tasks)
+
+    def ended(self, worker_id: str, shard: int, held: Sequence[Held]) -> None:
+        """A worker has reported the end of attempts itself: there may be room, for this process or another to give."""
+        worker = self._workers.get(worker_id)
+        if worker is None:
+            return
+        worker.forget(shard, held)
+        self._pool.refresh(worker)
+        if not worker.mine:
+            self._elsewhere(shard, [worker_id])
+
+    def _add(self, said: CalledWorker) -> CalledConnection:
+        line = CalledLine(
+            self._connect(said.api_url),
+            lambda batch, answer: self._answered(worker, batch, answer),
+            lambda: self._begin(self._recount(worker)),
+        )
+        worker = CalledConnection(
+            said.worker_id,
+            said.incarnation,
+            said.node_types,
+            0 if said.draining else said.capacity,
+            line,
+            sessions=dict.fromkeys(self._dispatchers, 0),
+            said=said,
+        )
+        self._workers[said.worker_id] = worker
+        return worker
+
+    def _update(self, worker: CalledConnection, said: CalledWorker | None) -> None:
+        """Note what has changed of a worker; another process, address or offer of node types begins anew."""
+        before = worker.said
+        if said is not None and (said.incarnation, said.api_url, said.node_types) == (
+            before.incarnation,
+            before.api_url,
+            before.node_types,
+        ):
+            worker.said = said
+            worker.capacity = 0 if said.draining else said.capacity
+            self._pool.refresh(worker)
+            return
+        del self._workers[worker.worker_id]
+        worker.mine = False
+        self._pool.remove(worker)
+        worker.line.close("the worker is not there any more")
+        self._begin(worker.line.end(_END_S))
+
+    async def _adopt(self, worker: CalledConnection) -> None:
+        """Begin to call a worker: leases of its process before are lost, those of this one stay with it."""
+        for number, dispatcher in self._dispatchers.items():
+            shard = dispatcher.shard
+            dispatcher.apply(await shard.tasks.begin_process(worker.worker_id, worker.incarnation))
+            held = await shard.reader.held_by(worker.worker_id)
+            worker.others |= {(number, task_id) for task_id in held} - {(number, each) for each in worker.known(number)}
+        worker.mine = True
+        _log.info("calling a worker", worker_id=worker.worker_id, api_url=worker.said.api_url)
+        self._look(worker)
+
+    async def _recount(self, worker: CalledConnection) -> None:
+        """See which leases have ended without this process hearing of it."""
+        for number, dispatcher in self._dispatchers.items():
+            before = worker.known(number)
+            if before:
+                held = await dispatcher.shard.reader.held_by(worker.worker_id)
+                worker.recount(number, before, frozenset(held))
+        self._look(worker)
+
+    def _answered(self, worker: CalledConnection, batch: Sequence[Ready], answer: Answer) -> None:
+        tried = {each.nonce: self._tried.pop(each.nonce, frozenset()) for each in batch}
+        if answer.silent:
+            # It may run them: who takes them meanwhile would run them twice, and what kills workers would go on to.
+            _log.warning("a called worker broke off", worker_id=worker.worker_id, node_tasks=len(batch))
+            self._rest(worker, answer)
+            return
+        rest = [each for each in batch if each.nonce not in answer.accepted]
+        if answer.accepted:
+            worker.patience.accepted()
+        if rest:
+            self._rest(worker, answer)
+            self._begin(self._pass_on(worker, rest, tried))
+        self._look(worker)
+
+    def _rest(self, worker: CalledConnection, answer: Answer) -> None:
+        full = answer.full or not answer.refused
+        pause = worker.patience.refused(full=full, asked_s=answer.retry_after_s)
+        level = _log.debug if full else _log.warning
+        level("a called worker refuses", worker_id=worker.worker_id, why=answer.refused or "no room", rests_s=pause)
+        if not worker.resting:
+            worker.resting = True
+            asyncio.get_running_loop().call_later(pause, self._rested, worker)
+        self._pool.refresh(worker)
+
+    def _rested(self, worker: CalledConnection) -> None:
+        worker.resting = False
+        self._look(worker)
+
+    async def _pass_on(
+        self, worker: CalledConnection, refused: Sequence[Ready], tried: Mapping[str, frozenset[str]]
+    ) -> None:
+        """Try the next candidate with each node task, and give back what has been tried with enough of them."""
+        given_back: dict[int, list[Held]] = {}
+        for each in refused:
+            held = Held(each.assignment.task_id, each.assignment.attempt, each.nonce)
+            before = tried[each.nonce] | {worker.worker_id}
+            candidate = self._candidate(each.node.node_type, before)
+            if candidate is None or not await self._hand(worker, held, each.shard, candidate, before):
+                given_back.setdefault(each.shard, []).append(held)
+        for number, tokens in given_back.items():
+            self._dispatchers[number].report(Report(worker, given_back=tokens))
+
+    def _candidate(self, node_type: str, tried: frozenset[str]) -> CalledConnection | None:
+        """Return the least loaded of those that were not tried yet."""
+        fit = [
+            worker
+            for worker in self._workers.values()
+            if node_type in worker.node_types and worker.worker_id not in tried and worker in self._pool and worker.room
+        ]
+        return min(fit, key=lambda worker: worker.load) if fit and len(tried) < MOST_CANDIDATES else None
+
+    async def _hand(
+        self, worker: CalledConnection, held: Held, shard: int, candidate: CalledConnection, tried: frozenset[str]
+    ) -> bool:
+        """Give a node task to the candidate; False when the store did not hear of it."""
+        dispatcher = self._dispatchers[shard]
+        candidate.promised += 1
+        try:
+            effects = await dispatcher.shard.tasks.pass_on(worker.worker_id, held, candidate.worker_id)
+        except Exception as error:
+            _log.warning("a node task could not be passed on", node_task=held.task_id, error=repr(error))
+            return False
+        finally:
+            candidate.promised -= 1
+        worker.forget(shard, [held])
+        self._pool.refresh(worker)
+        for assignment in effects.assignments:
+            self._tried[assignment.nonce] = tried
+        dispatcher.apply(effects, taker=candidate)
+        self._pool.refresh(candidate)
+        # One that is to stop is nobody's to run: given back it ends.
+        return bool(effects.assignments)
+
+    def _look(self, worker: CalledConnection) -> None:
+        self._pool.refresh(worker)
+        if worker.room:
+            for dispatcher in self._dispatchers.values():
+                dispatcher.look()
+
+    def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.warning("a step with a called worker failed", error=repr(error))

@@ -1,0 +1,184 @@
+"""The way out to a worker that is called: what it is given while a call is under way goes with the next."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tradewind.node_task_manager.domain.called import CalledWorker, Patience
+from tradewind.node_task_manager.domain.work import Held, Termination
+from tradewind.node_task_manager.ports import Answer, Ready, WorkerCalls
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.server.ending import end_tasks
+
+MOST_AT_ONCE = 100
+MAX_BYTES = 2 * 1024 * 1024
+MAX_WAITING_BYTES = 4 * MAX_BYTES
+_HANDED_S = 5.0
+_TERMINATE_PAUSES_S = (0.2, 1.0, 0.0)
+
+
+class CalledLine:
+    """A WorkerLine; `answered` hears what became of what was given, `look` is called when leases may have ended."""
+
+    def __init__(
+        self, calls: WorkerCalls, answered: Callable[[Sequence[Ready], Answer], None], look: Callable[[], None]
+    ) -> None:
+        self._calls = calls
+        self._answered = answered
+        self._look = look
+        self._waiting: deque[Ready] = deque()
+        self._bytes = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._pushing: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        self._closed_for = ""
+
+    @property
+    def full(self) -> bool:
+        return self._bytes > MAX_WAITING_BYTES
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits, or is being handed over."""
+        return self._pushing is not None
+
+    async def writable(self) -> None:
+        await self._writable.wait()
+
+    def assign(self, ready: Sequence[Ready]) -> None:
+        if self._closed_for:
+            self._answered(ready, Answer(refused=self._closed_for))
+            return
+        self._waiting += ready
+        self._bytes += sum(each.size for each in ready)
+        if self.full:
+            self._writable.clear()
+        if self._pushing is None:
+            self._pushing = asyncio.get_running_loop().create_task(self._push())
+
+    def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
+        task = asyncio.get_running_loop().create_task(self._terminate(shard, list(terminations)))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    def lose(self, shard: int, losses: Sequence[tuple[Held, str]]) -> None:
+        """The worker hears it when it renews."""
+
+    def expect(self, sequence: int, parts: int) -> None:
+        """Nothing comes by this way."""
+
+    def acknowledge(self, sequence: int) -> None:
+        """Nothing comes by this way."""
+
+    def resync(self) -> None:
+        self._look()
+
+    def ping(self, number: int) -> None:
+        """Its heartbeats say whether it is alive."""
+
+    def close(self, reason: str) -> None:
+        """Hand over nothing more; what waits is refused in the worker's place."""
+        self._closed_for = reason
+        left, self._bytes = list(self._waiting), 0
+        self._waiting.clear()
+        self._writable.set()
+        if left:
+            self._answered(left, Answer(refused=reason))
+
+    async def end(self, patience_s: float) -> None:
+        """Wait for the call under way, not too long, and close the connection."""
+        if self._pushing is not None:
+            await asyncio.wait({self._pushing}, timeout=patience_s)
+        await self._calls.close()
+        await end_tasks([*self._telling, *([self._pushing] if self._pushing else [])])
+
+    async def _push(self) -> None:
+        try:
+            while self._waiting:
+                batch = self._take()
+                answer = await self._calls.execute(batch)
+                if not self._waiting:
+                    self._pushing = None
+                self._answered(batch, answer)
+                if self._pushing is not asyncio.current_task():
+                    return
+        finally:
+            if self._pushing is asyncio.current_task():
+                self._pushing = None
+
+    def _take(self) -> list[Ready]:
+        batch: list[Ready] = []
+        size = 0
+        while self._waiting and len(batch) < MOST_AT_ONCE:
+            size += self._waiting[0].size
+            if batch and size > MAX_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+        self._bytes -= sum(each.size for each in batch)
+        if not self.full:
+            self._writable.set()
+        return batch
+
+    async def _terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
+        if self._pushing is not None:
+            # It knows nothing yet of what it is being handed.
+            await asyncio.wait({self._pushing}, timeout=_HANDED_S)
+        for pause in _TERMINATE_PAUSES_S:
+            if await self._calls.terminate(shard, terminations):
+                return
+            await asyncio.sleep(pause)
+
+
+@dataclass(eq=False)
+class CalledConnection(ConnectedWorker):
+    """A worker that is called. This process gives it node tasks while it is `mine` to call, but may stop any.
+
+    `others` are leases of it that another process gave, by shard and node task. `resting` is it while it is left alone
+    after a refusal; after that it gets one node task at a time until it takes one.
+    """
+
+    line: CalledLine
+    said: CalledWorker = field(kw_only=True)
+    mine: bool = False
+    resting: bool = False
+    others: set[tuple[int, str]] = field(default_factory=set)
+    patience: Patience = field(default_factory=Patience)
+
+    called = True
+
+    @property
+    def load(self) -> float:
+        """What part of its capacity is taken."""
+        return (len(self.held) + len(self.others) + self.promised) / max(1, self.capacity)
+
+    @property
+    def room(self) -> int:
+        if not self.mine or self.resting or self.line.full:
+            return 0
+        room = max(0, self.capacity - len(self.held) - len(self.others) - self.promised)
+        if self.patience.refusals:
+            return min(room, 0 if self.line.busy or self.promised else 1)
+        return room
+
+    def forget(self, shard: int, ended: Sequence[Held]) -> None:
+        """These leases have ended."""
+        for each in ended:
+            self.held.pop(each.nonce, None)
+            self.others.discard((shard, each.task_id))
+
+    def recount(self, shard: int, before: frozenset[str], held: frozenset[str]) -> None:
+        """Of the node tasks that were leased to it `before`, only `held` are now."""
+        latest = {each.task_id: nonce for nonce, (at, each) in self.held.items() if at == shard}
+        for nonce, (at, each) in list(self.held.items()):
+            if at != shard or each.task_id not in before:
+                continue
+            if each.task_id not in held or latest[each.task_id] != nonce:
+                del self.held[nonce]
+        self.others -= {(shard, task_id) for task_id in before - held}
+
+    def known(self, shard: int) -> frozenset[str]:
+        """Return the node tasks of a shard that it is believed to hold."""
+        mine = {each.task_id for at, each in self.held.values() if at == shard}
+        return frozenset(mine | {task_id for at, task_id in self.others if at == shard})

@@ -1,0 +1,49 @@
+"""What is wrong with a request: collected, and told at once."""
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import check_identifier
+from tradewind.server.schedules.grids import LAST_MS
+
+MAX_EPOCH = 2**53 - 1
+"""Beyond it the store's numbers are not exact."""
+
+
+class Faults(list[Violation]):
+    """The violations found so far."""
+
+    def say(self, path: str, message: str) -> None:
+        self.append(Violation(path, message))
+
+    def identifier(self, path: str, value: str) -> None:
+        if (fault := check_identifier(path, value)) is not None:
+            self.append(fault)
+
+    def epoch(self, path: str, value: int) -> None:
+        if not 0 <= value <= MAX_EPOCH:
+            self.say(path, f"must be 0 to 2^53 - 1, is {value}")
+
+    def time_ms(self, path: str, time: Timestamp) -> int:
+        """Return whole milliseconds since the epoch; finer parts are cut off."""
+        milliseconds = time.seconds * 1000 + time.nanos // 1_000_000
+        if 0 <= milliseconds <= LAST_MS and 0 <= time.nanos < 1_000_000_000:
+            return milliseconds
+        self.say(path, "must be a time from 1970 to 9999")
+        return 0
+
+    def span_ms(self, path: str, span: Duration, least: int, *, exact: bool = False) -> int:
+        """Return a duration of at least `least` milliseconds; finer parts are rounded up, or wrong when `exact`."""
+        milliseconds, rest = divmod(span.seconds * 1_000_000_000 + span.nanos, 1_000_000)
+        milliseconds += rest > 0
+        if not least <= milliseconds <= LAST_MS:
+            self.say(path, f"must be {least} ms to {LAST_MS} ms, is {milliseconds} ms")
+        elif exact and rest:
+            self.say(path, "must be a whole number of milliseconds")
+        return milliseconds
+
+    def refuse(self) -> None:
+        """Raise InvalidInput when there are any."""
+        if self:
+            raise InvalidInput(self)

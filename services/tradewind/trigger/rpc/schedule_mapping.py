@@ -1,0 +1,104 @@
+"""Schedules as messages, and messages as schedules."""
+
+from google.protobuf.message import Message
+
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
+from tradewind.trigger.domain.schedule import MOST_JITTER_MS, Kind, Once, Schedule
+from tradewind.trigger.rpc.faults import Faults
+from tradewind.trigger.rpc.times import duration, timestamp
+
+MAX_TIMES = 1000
+MAX_EXPRESSION = 256
+KINDS = "once, interval, cron or times"
+
+
+def message(schedule: Schedule) -> trigger_pb2.Schedule:
+    """Return a schedule as a message."""
+    told = trigger_pb2.Schedule(max_firings=schedule.max_firings)
+    match schedule.kind:
+        case Once(at_ms):
+            told.once.at.CopyFrom(timestamp(at_ms))
+        case IntervalGrid(interval_ms, anchor_ms):
+            told.interval.interval.CopyFrom(duration(interval_ms))
+            told.interval.anchor.CopyFrom(timestamp(anchor_ms))
+        case CronGrid(expression, zone):
+            told.cron.expression, told.cron.time_zone = expression, zone
+        case TimesGrid(times_ms):
+            told.times.at.extend(map(timestamp, times_ms))
+    if schedule.jitter_ms:
+        told.jitter.CopyFrom(duration(schedule.jitter_ms))
+    if schedule.start_ms:
+        told.start.CopyFrom(timestamp(schedule.start_ms))
+    if schedule.end_ms:
+        told.end.CopyFrom(timestamp(schedule.end_ms))
+    return told
+
+
+def read(told: trigger_pb2.Schedule, path: str, faults: Faults) -> Schedule | None:
+    """Return the schedule of a message; None when there were faults, which are said."""
+    before = len(faults)
+    kind = _kind(told, path, faults)
+    jitter_ms = faults.span_ms(f"{path}.jitter", told.jitter, least=0) if told.HasField("jitter") else 0
+    if jitter_ms > MOST_JITTER_MS:
+        faults.say(f"{path}.jitter", "must be at most 24 hours")
+    start_ms = faults.time_ms(f"{path}.start", told.start) if told.HasField("start") else 0
+    end_ms = faults.time_ms(f"{path}.end", told.end) if told.HasField("end") else 0
+    if told.HasField("end") and end_ms <= start_ms:
+        faults.say(f"{path}.end", "must be after the start")
+    if told.max_firings < 0:
+        faults.say(f"{path}.max_firings", f"must be 0 for any number, or more, is {told.max_firings}")
+    if kind is None or len(faults) > before:
+        return None
+    try:
+        return Schedule(kind, jitter_ms, start_ms, end_ms, told.max_firings)
+    except ValueError as error:
+        faults.say(path, str(error))
+        return None
+
+
+def _kind(told: trigger_pb2.Schedule, path: str, faults: Faults) -> Kind | None:
+    before = len(faults)
+    kind = told.WhichOneof("kind")
+    at = f"{path}.{kind}"
+    try:
+        match kind:
+            case "once":
+                at_ms = _required_time(f"{at}.at", told.once, "at", faults)
+                return None if len(faults) > before else Once(at_ms)
+            case "interval":
+                return _interval(told.interval, at, faults)
+            case "cron":
+                if len(told.cron.expression) > MAX_EXPRESSION or len(told.cron.time_zone) > MAX_EXPRESSION:
+                    faults.say(at, f"must have at most {MAX_EXPRESSION} characters")
+                    return None
+                return CronGrid(told.cron.expression, told.cron.time_zone or "UTC")
+            case "times":
+                if len(told.times.at) > MAX_TIMES:
+                    faults.say(f"{at}.at", f"must have at most {MAX_TIMES} times, has {len(told.times.at)}")
+                    return None
+                times = tuple(faults.time_ms(f"{at}.at[{n}]", one) for n, one in enumerate(told.times.at))
+                return None if len(faults) > before else TimesGrid(times)
+    except ValueError as error:
+        faults.say(at, str(error))
+        return None
+    faults.say(path, f"must be set: {KINDS}")
+    return None
+
+
+def _interval(told: trigger_pb2.IntervalSchedule, path: str, faults: Faults) -> IntervalGrid | None:
+    before = len(faults)
+    interval_ms = 0
+    if told.HasField("interval"):
+        interval_ms = faults.span_ms(f"{path}.interval", told.interval, least=1, exact=True)
+    else:
+        faults.say(f"{path}.interval", "must be set, to at least 1 ms")
+    anchor_ms = _required_time(f"{path}.anchor", told, "anchor", faults)
+    return None if len(faults) > before else IntervalGrid(interval_ms, anchor_ms)
+
+
+def _required_time(path: str, told: Message, field: str, faults: Faults) -> int:
+    if told.HasField(field):
+        return faults.time_ms(path, getattr(told, field))
+    faults.say(path, "must be set")
+    return 0

@@ -1,0 +1,55 @@
+"""Schedules as the store keeps them: two numbers that scripts reckon with, and a text with the rest."""
+
+from functools import lru_cache
+
+import msgspec
+
+from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
+from tradewind.trigger.domain.schedule import Once, Schedule
+
+NEEDS_NEXT = -1
+"""The interval of a trigger that repeats at times which scripts cannot compute."""
+
+
+class _Rest(msgspec.Struct, omit_defaults=True):
+    cron: tuple[str, str] | None = None
+    times: tuple[int, ...] | None = None
+    jitter: int = 0
+    start: int = 0
+    end: int = 0
+    max: int = 0
+
+
+_decode = msgspec.json.Decoder(_Rest).decode
+
+
+def encode(schedule: Schedule) -> tuple[int, int, str]:
+    """Return interval, anchor and the rest, which is the same text for the same schedule and empty for a plain one."""
+    rest = _Rest(jitter=schedule.jitter_ms, start=schedule.start_ms, end=schedule.end_ms, max=schedule.max_firings)
+    interval_ms, anchor_ms = NEEDS_NEXT, 0
+    match schedule.kind:
+        case Once(at_ms):
+            interval_ms, anchor_ms = 0, at_ms
+        case IntervalGrid(interval_ms, anchor_ms):
+            pass
+        case CronGrid(expression, zone):
+            rest.cron = (expression, zone)
+        case TimesGrid(times_ms):
+            rest.times = times_ms
+    return interval_ms, anchor_ms, "" if rest == _Rest() else msgspec.json.encode(rest).decode()
+
+
+@lru_cache(maxsize=4096)
+def decode(interval_ms: int, anchor_ms: int, text: str) -> Schedule:
+    """Return the schedule of what `encode` returned."""
+    rest = _decode(text) if text else _Rest()
+    kind: Once | IntervalGrid | CronGrid | TimesGrid
+    if rest.cron:
+        kind = CronGrid(*rest.cron)
+    elif rest.times:
+        kind = TimesGrid(rest.times)
+    elif interval_ms:
+        kind = IntervalGrid(interval_ms, anchor_ms)
+    else:
+        kind = Once(anchor_ms)
+    return Schedule(kind, rest.jitter, rest.start, rest.end, rest.max)

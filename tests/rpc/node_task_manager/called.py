@@ -1,0 +1,164 @@
+"""A registry that lists who is called, and workers that are called and do only what the test wants."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc, worker_pb2
+from tradewind.api.worker.v1 import worker_service_pb2 as pb2
+from tradewind.api.worker.v1 import worker_service_pb2_grpc as pb2_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Refusal = Callable[[Context], Awaitable[None]]
+
+
+class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
+    """Lists `workers` as the test sets them."""
+
+    def __init__(self) -> None:
+        self.workers: list[worker_pb2.Worker] = []
+        self.asked = 0
+        self.address = ""
+        self._server = grpc.aio.server()
+
+    async def start(self) -> None:
+        """Serve on a free port."""
+        registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(self, self._server)
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        await self._server.start()
+
+    async def list(self, *workers: worker_pb2.Worker) -> None:
+        """List these from now on; returns when the only node task manager has taken note of it."""
+        self.workers = list(workers)
+        asked = self.asked
+        # It asks again once it has done what the answer before was about.
+        await until(lambda: self.asked >= asked + 2, "the node task manager has heard of the workers")
+
+    async def stop(self) -> None:
+        """Serve no more."""
+        await self._server.stop(None)
+
+    async def ListWorkers(
+        self, request: registry_service_pb2.ListWorkersRequest, context: Context
+    ) -> registry_service_pb2.ListWorkersResponse:
+        assert request.only_called
+        self.asked += 1
+        return registry_service_pb2.ListWorkersResponse(workers=self.workers)
+
+
+class Called(pb2_grpc.WorkerServiceServicer):
+    """Takes what it is handed, unless `refuse` aborts the call or `room` is used up, and keeps it until told."""
+
+    def __init__(self, worker_id: str, capacity: int = 10, room: int = 1000) -> None:
+        self.worker_id = worker_id
+        self.capacity = capacity
+        self.room = room
+        self.refuse: Refusal | None = None
+        self.calls: list[pb2.ExecuteRequest] = []
+        self.taken: list[work_pb2.NodeTaskAssignment] = []
+        self.terminations: list[work_pb2.NodeTaskTermination] = []
+        self.port = 0
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Serve on a free port."""
+        self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        pb2_grpc.add_WorkerServiceServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Break off all calls and connections."""
+        if self._server is not None:
+            await self._server.stop(None)
+
+    def listed(self, **fields: Any) -> worker_pb2.Worker:
+        """Return it as the registry lists it."""
+        said = {
+            "worker_id": self.worker_id,
+            "incarnation": "i1",
+            "api_url": f"http://127.0.0.1:{self.port}",
+            "node_types": ["noop"],
+            "capacity": self.capacity,
+            "status": worker_pb2.WORKER_STATUS_ACTIVE,
+        }
+        return worker_pb2.Worker(**{**said, **fields})
+
+    async def has(self, count: int) -> list[work_pb2.NodeTaskAssignment]:
+        """Wait until it has taken so many node tasks in all."""
+        await until(lambda: len(self.taken) >= count, f"{self.worker_id} has taken {count} node tasks")
+        return self.taken
+
+    async def complete(self, at: NodeTaskManagerServiceStub, *tokens: str, **outputs: str) -> None:
+        """Report outputs of node tasks."""
+        values = [{"handle": handle, "value_json": value} for handle, value in outputs.items()]
+        completions = [work_pb2.NodeTaskCompletion(token=token, outputs=values) for token in tokens]  # type: ignore[arg-type]
+        await at.CompleteNodeTasks(ntm_pb2.CompleteNodeTasksRequest(worker_id=self.worker_id, completions=completions))
+
+    async def Execute(self, request: pb2.ExecuteRequest, context: Context) -> pb2.ExecuteResponse:
+        self.calls.append(request)
+        if self.refuse is not None:
+            await self.refuse(context)
+        taken = list(request.assignments)[: self.room]
+        self.room -= len(taken)
+        self.taken += taken
+        return pb2.ExecuteResponse(accepted_tokens=[each.token for each in taken])
+
+    async def Terminate(self, request: pb2.TerminateRequest, context: Context) -> pb2.TerminateResponse:
+        self.terminations += request.terminations
+        return pb2.TerminateResponse()
+
+
+class Proxy:
+    """Stands before a port, and breaks all connections when told to; nobody listens any more then."""
+
+    def __init__(self, port: int) -> None:
+        self._behind = port
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def cut(self) -> None:
+        """Break all connections."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", self._behind)
+        self._writers += [writer, behind_writer]
+        await asyncio.gather(self._pipe(reader, behind_writer), self._pipe(behind_reader, writer))
+
+    async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+def aborting(code: grpc.StatusCode) -> Refusal:
+    """Refuse with a status."""
+
+    async def refuse(context: Context) -> None:
+        await context.abort(code, "as the test wants")
+
+    return refuse
+
+
+async def hanging(context: Context) -> None:
+    """Never answer."""
+    await asyncio.Event().wait()

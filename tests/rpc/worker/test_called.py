@@ -1,0 +1,179 @@
+"""A worker that is called: what it takes, what it says of it, and how it leaves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.rpc.worker.engine import Engine, assignment
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ReportNodeTasksResponse
+from tradewind.api.worker.v1 import worker_service_pb2 as pb2
+from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
+from tradewind.worker import Context, Worker, WorkerError, node
+
+Status = grpc.StatusCode
+
+
+@node("double")
+async def double(value: int) -> int:
+    return 2 * value
+
+
+@node("hold")
+async def hold(ctx: Context) -> None:
+    await ctx.progress(30, "holding")
+    ctx.log("on hold")
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def called(engine: Engine, **options: Any) -> AsyncIterator[tuple[Worker, WorkerServiceStub]]:
+    """Run a worker that listens, and yield it with what calls it at the address that it has registered."""
+    options = {"worker_id": "w1", "listen": "127.0.0.1:0", "grace": 0, **options}
+    worker = Worker([double, hold], address=engine.address, **options)
+    async with worker, grpc.aio.insecure_channel(engine.registered[-1].worker.api_url) as channel:
+        yield worker, WorkerServiceStub(channel)
+
+
+async def execute(stub: WorkerServiceStub, node_type: str, *tokens: str, **fields: Any) -> list[str]:
+    """Hand over node tasks; return which were accepted."""
+    request = pb2.ExecuteRequest(assignments=[assignment(node_type, token, **fields) for token in tokens])
+    return list((await stub.Execute(request)).accepted_tokens)
+
+
+async def refused(call: Any) -> grpc.aio.AioRpcError:
+    """Return why a call was refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call
+    return error.value
+
+
+async def test_it_registers_where_it_is_called_and_reports_what_it_ran(engine: Engine) -> None:
+    async with called(engine) as (_, stub):
+        assert await execute(stub, "double", "t1", "t2", config_json='{"value": 4}') == ["t1", "t2"]
+        await until(lambda: sum(len(each.completions) for each in engine.reports) == 2, "both are reported")
+        said = {each.token: each.outputs[0].value_json for report in engine.reports for each in report.completions}
+        assert said == {"t1": "8", "t2": "8"}
+        assert engine.reports[0].worker_id == "w1"
+        # It neither runs again what it has reported, nor refuses it.
+        assert await execute(stub, "double", "t1") == ["t1"]
+    assert not engine.sessions
+    assert sum(len(each.completions) for each in engine.reports) == 2
+    assert engine.deregistered
+
+
+async def test_it_renews_tells_progress_and_lines_and_hears_of_losses(engine: Engine) -> None:
+    async with called(engine) as (worker, stub):
+        request = pb2.ExecuteRequest(assignments=[assignment("hold", "t1")], renew_interval=Duration(nanos=20_000_000))
+        await stub.Execute(request)
+        await until(lambda: sum(list(each.held_tokens) == ["t1"] for each in engine.reports) >= 3, "it renews")
+        progress = [each for report in engine.reports for each in report.progress]
+        lines = [each.message for report in engine.reports for each in report.logs]
+        assert [(each.token, each.progress, each.message) for each in progress] == [("t1", 30, "holding")]
+        assert lines == ["on hold"]
+
+        loss = work_pb2.LeaseLoss(token="t1", reason="the lease lapsed")
+        engine.report_answer = ReportNodeTasksResponse(losses=[loss])
+        await until(lambda: worker.running == 0, "it lets go of what it has lost")
+    assert not any(each.failures or each.completions or each.give_back_tokens for each in engine.reports)
+
+
+@pytest.mark.parametrize("way", ["told", "heard when it renews"])
+async def test_it_stops_what_it_is_to_stop(engine: Engine, way: str) -> None:
+    async with called(engine) as (_, stub):
+        request = pb2.ExecuteRequest(assignments=[assignment("hold", "t1")], renew_interval=Duration(nanos=20_000_000))
+        await stub.Execute(request)
+        mark = node_task_pb2.StopMark(reason="enough", by="ann")
+        stop = work_pb2.NodeTaskTermination(token="t1", stop=mark)
+        if way == "told":
+            other = work_pb2.NodeTaskTermination(token="t9", stop=mark)
+            answer = await stub.Terminate(pb2.TerminateRequest(terminations=[stop, other]))
+            assert list(answer.unknown_tokens) == ["t9"]
+        else:
+            engine.report_answer = ReportNodeTasksResponse(terminations=[stop])
+        await until(lambda: any(each.failures for each in engine.reports), "it is reported")
+        (failure,) = [each for report in engine.reports for each in report.failures]
+        assert (failure.token, failure.terminated) == ("t1", True)
+
+
+async def test_it_takes_no_more_than_it_has_room_for(engine: Engine) -> None:
+    async with called(engine, capacity=2) as (_, stub):
+        assert await execute(stub, "hold", "t1", "t2", "t3") == ["t1", "t2"]
+        error = await refused(execute(stub, "hold", "t4"))
+        assert (error.code(), error.details()) == (
+            Status.RESOURCE_EXHAUSTED,
+            "this worker runs 2 of 2 node tasks",
+        )
+        assert await execute(stub, "hold", "t1") == ["t1"]
+
+
+async def test_what_is_not_heard_is_said_again(engine: Engine) -> None:
+    engine.report_fault = Status.UNAVAILABLE
+    async with called(engine) as (_, stub):
+        await execute(stub, "double", "t1", config_json='{"value": 4}')
+        await until(lambda: engine.report_fault, "it tries")
+        engine.report_fault = None
+        await until(lambda: any(each.completions for each in engine.reports), "it is heard")
+    assert [each.token for report in engine.reports for each in report.completions] == ["t1"]
+
+
+async def test_when_it_leaves_it_says_so_and_gives_back_what_it_runs(engine: Engine) -> None:
+    released = asyncio.Event()
+
+    @node("slow")
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await released.wait()
+
+    worker = Worker([slow], address=engine.address, listen="127.0.0.1:0", grace=0, worker_id="w1")
+    serving = asyncio.create_task(worker.serve())
+    await until(lambda: engine.registered, "it is registered")
+    async with grpc.aio.insecure_channel(engine.registered[-1].worker.api_url) as channel:
+        stub, health = WorkerServiceStub(channel), cast(Any, health_pb2_grpc.HealthStub(channel))
+        check = health_pb2.HealthCheckRequest(service="tradewind.api.worker.v1.WorkerService")
+        assert (await health.Check(check)).status == health_pb2.HealthCheckResponse.SERVING
+        await execute(stub, "slow", "t1")
+        await until(lambda: worker.running == 1, "it runs")
+        worker.stop()
+        error = await refused(execute(stub, "slow", "t2"))
+        assert (error.code(), error.details()) == (Status.UNAVAILABLE, "this worker is leaving")
+        assert (await health.Check(check)).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        released.set()
+        await serving
+    assert [token for report in engine.reports for token in report.give_back_tokens] == ["t1"]
+
+
+async def test_an_address_that_is_taken_is_told(engine: Engine) -> None:
+    async with called(engine):
+        taken = engine.registered[-1].worker.api_url
+        with pytest.raises(WorkerError, match=f"cannot listen on {taken}: it is in use"):
+            await Worker([double], address=engine.address, listen=taken).serve()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"api_url": "host:1"}, "give it listen as well"),
+        ({"listen": "0.0.0.0:9000"}, "say with api_url which one others reach"),
+        ({"listen": "[::]:9000"}, "say with api_url which one others reach"),
+        ({"listen": "9000"}, "host:port"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Worker([double], **options)
+
+
+async def test_another_address_may_be_registered(engine: Engine) -> None:
+    worker = Worker([double], address=engine.address, listen="0.0.0.0:0", api_url="https://workers.test:9000")
+    async with worker:
+        assert engine.registered[-1].worker.api_url == "https://workers.test:9000"

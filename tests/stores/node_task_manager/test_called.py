@@ -1,0 +1,111 @@
+"""What workers that are called need of a shard."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.domain.work import Assignment, Held, Vacancy
+from tradewind.node_task_manager.ports import Replicas
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
+from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
+from tradewind.server.clock import ManualClock
+
+
+def held(assignment: Assignment) -> Held:
+    return Held(assignment.task_id, assignment.attempt, assignment.nonce)
+
+
+async def test_the_least_loaded_gets_it(bench: Bench) -> None:
+    await bench.submit(plan_of("a b c"))
+    half = Vacancy("half", 0, 5, ("noop",), capacity=10)
+    idle = Vacancy("idle", 0, 1, ("noop",), capacity=1)
+    effects = await bench.shard.claim([half, idle])
+    assert [each.worker_id for each in effects.assignments] == ["idle", "half", "half"]
+
+
+async def test_what_is_passed_on_is_the_same_attempt_with_clocks_that_begin_anew(bench: Bench) -> None:
+    await bench.submit(plan_of("a", start_to_close_ms=60_000))
+    (first,) = await bench.take(1, "w1")
+    bench.clock.advance(5_000)
+    (second,) = (await bench.shard.pass_on("w1", held(first), "w2")).assignments
+    assert (second.worker_id, second.task_id, second.attempt) == ("w2", first.task_id, 1)
+    assert second.nonce != first.nonce
+    assert second.deadline_ms == first.deadline_ms + 5_000
+    assert await bench.shard.held_by("w1") == []
+    assert await bench.shard.held_by("w2") == [first.task_id]
+    # Should the first one have taken it after all, nothing it says counts.
+    assert (await bench.complete(first)).startswith("the lease lapsed")
+    bench.clock.advance(LIMITS.lease_ms - 1)
+    assert (await bench.shard.reap()).results == ()
+    assert await bench.complete(second) == ""
+
+
+async def test_what_is_not_held_or_is_to_stop_is_not_passed_on(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    (taken,) = await bench.take(1, "w1")
+    assert (await bench.shard.pass_on("w3", held(taken), "w2")).assignments == ()
+    assert (await bench.shard.pass_on("w1", Held(taken.task_id, 1, "other"), "w2")).assignments == ()
+    await bench.shard.terminate(taken.task_id, "0", 0, "enough", "ann")
+    assert (await bench.shard.pass_on("w1", held(taken), "w2")).assignments == ()
+    assert await bench.shard.held_by("w1") == [taken.task_id]
+
+
+async def test_another_process_of_a_worker_has_lost_what_the_one_before_held(bench: Bench) -> None:
+    await bench.shard.begin_process("w1", "i1")
+    await bench.submit(plan_of("a"))
+    (taken,) = await bench.take(1, "w1")
+    await bench.shard.begin_process("w1", "i1")
+    assert await bench.shard.held_by("w1") == [taken.task_id]
+
+    effects = await bench.shard.begin_process("w1", "i2")
+    assert effects.ready_types == ()
+    assert await bench.shard.held_by("w1") == []
+    (task,) = await bench.shard.tasks([taken.task_id])
+    assert task is not None
+    assert (task.status, task.lost) == (NodeTaskStatus.PENDING, 1)
+
+
+async def test_a_process_that_is_the_first_known_keeps_what_is_held(bench: Bench) -> None:
+    """Nobody can tell whether it is another one."""
+    await bench.submit(plan_of("a"))
+    (taken,) = await bench.take(1, "w1")
+    await bench.shard.begin_process("w1", "i1")
+    assert await bench.shard.held_by("w1") == [taken.task_id]
+
+
+async def test_more_than_one_script_may_do_is_lost_as_well(bench: Bench) -> None:
+    await bench.shard.begin_process("w1", "i1")
+    await bench.submit(plan_of(" ".join(f"n{at}" for at in range(1100))))
+    while await bench.take(500, "w1"):
+        pass
+    assert len(await bench.shard.held_by("w1")) == 1100
+    await bench.shard.begin_process("w1", "i2")
+    assert await bench.shard.held_by("w1") == []
+
+
+@pytest_asyncio.fixture
+async def replicas(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[Replicas]:
+    """Nobody is there to begin with."""
+    if store is None:
+        yield MemoryReplicas(clock)
+        return
+    await store.flush()
+    yield RedisReplicas(store.connect("node_task_manager"), Keys("trading_flow", 0), clock)
+    await store.close_clients()
+
+
+async def test_replicas_are_here_until_they_leave_or_are_silent_for_too_long(
+    replicas: Replicas, clock: ManualClock
+) -> None:
+    assert list(await replicas.meet("a", 1000)) == ["a"]
+    clock.advance(600)
+    assert sorted(await replicas.meet("b", 1000)) == ["a", "b"]
+    clock.advance(600)
+    assert list(await replicas.meet("b", 1000)) == ["b"]
+    assert sorted(await replicas.meet("a", 1000)) == ["a", "b"]
+    await replicas.leave("b")
+    assert list(await replicas.meet("a", 1000)) == ["a"]

@@ -1,0 +1,167 @@
+"""What the ports say of schedules beyond single times and plain intervals, over every store."""
+
+from dataclasses import replace
+
+from tests.stores.trigger.bench import DAY, HOUR, Bench, ids
+from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
+from tradewind.trigger.domain.schedule import Schedule
+from tradewind.trigger.domain.trigger import TriggerStatus
+
+MINUTE = 60_000
+
+
+def times(*times_ms: int) -> Schedule:
+    return Schedule(TimesGrid(times_ms))
+
+
+async def test_a_cron_trigger_begins_after_now_or_at_its_start_also_when_that_has_passed(bench: Bench) -> None:
+    schedule = Schedule.cron("0 * * * *")
+    hour = bench.now // HOUR * HOUR
+
+    saved = await bench.save("from-now", schedule)
+    begun = await bench.save("from-start", replace(schedule, start_ms=hour - 2 * HOUR))
+
+    assert (saved.planned_ms, saved.schedule) == (hour + HOUR, schedule)
+    assert begun.planned_ms == hour - 2 * HOUR
+    bench.clock.advance(HOUR)
+    assert (await bench.save("from-now", schedule)).planned_ms == hour + HOUR
+
+
+async def test_a_cron_trigger_goes_on_where_its_ack_says_and_completes_without(bench: Bench) -> None:
+    hour = bench.now // HOUR * HOUR
+    await bench.save("tick", Schedule.cron("0 * * * *"))
+    bench.clock.advance(HOUR)
+
+    await bench.ack(await bench.claim_one(), next_ms=hour + 2 * HOUR)
+
+    tick = await bench.found("tick")
+    assert (tick.status, tick.planned_ms, tick.fired) == (TriggerStatus.SCHEDULED, hour + 2 * HOUR, 1)
+    await bench.ack(await bench.claim_late("tick", HOUR))
+    assert (await bench.found("tick")).status is TriggerStatus.COMPLETED
+
+
+async def test_an_ack_may_name_a_time_that_has_passed_and_it_is_due_at_once(bench: Bench) -> None:
+    begun = bench.now
+    await bench.save("a-times", times(begun, begun + 1000, begun + 2000))
+    await bench.save("b-cron", Schedule(CronGrid("* * * * *"), start_ms=begun // MINUTE * MINUTE))
+    bench.clock.advance(HOUR)
+
+    for _ in range(2):
+        for due in await bench.claim():
+            await bench.ack(due, next_ms=due.trigger.planned_ms + 1000)
+
+    assert [due.trigger.planned_ms for due in await bench.claim()] == [begun // MINUTE * MINUTE + 2000, begun + 2000]
+
+
+async def test_an_ack_that_names_no_later_time_than_the_one_that_was_due_is_not_heard(bench: Bench) -> None:
+    begun = bench.now
+    await bench.save("times", times(begun, begun + 1000))
+
+    await bench.ack(await bench.claim_one(), next_ms=begun)
+
+    assert (await bench.found("times")).status is TriggerStatus.COMPLETED
+
+
+async def test_nothing_is_planned_at_or_after_the_end(bench: Bench) -> None:
+    begun = bench.now
+    await bench.save("tick", Schedule(IntervalGrid(1000, begun), end_ms=begun + 2000))
+
+    await bench.ack(await bench.claim_one())
+    await bench.ack(await bench.claim_late("tick", 1000))
+
+    assert (await bench.found("tick")).status is TriggerStatus.COMPLETED
+    await bench.save("named", Schedule(IntervalGrid(1000, bench.now), end_ms=bench.now + 2000))
+    await bench.ack(await bench.claim_one(), next_ms=bench.now + 2000)
+    assert (await bench.found("named")).status is TriggerStatus.COMPLETED
+
+
+async def test_an_interval_that_starts_later_begins_on_its_grid(bench: Bench) -> None:
+    begun = bench.now
+    saved = await bench.save("tick", Schedule(IntervalGrid(1000, begun - 300), start_ms=begun + 5000))
+
+    assert saved.planned_ms == begun + 5700
+
+
+async def test_what_has_passed_for_good_when_it_is_saved_is_completed(bench: Bench) -> None:
+    schedule = Schedule(CronGrid("0 * * * *"), end_ms=bench.now - HOUR)
+
+    saved = await bench.save("late", schedule)
+
+    assert (saved.status, saved.next_fire_ms, saved.revision) == (TriggerStatus.COMPLETED, None, 1)
+    assert await bench.find("late") == saved
+    assert await bench.save("late", schedule, epoch=2) == replace(saved, epoch=2, revision=2)
+    bench.clock.advance(7 * DAY)
+    assert await bench.find("late") is None
+
+
+async def test_a_trigger_that_was_scheduled_and_can_fire_no_more_leaves_the_due_ones(bench: Bench) -> None:
+    await bench.save("tick", 0)
+
+    await bench.save("tick", Schedule(CronGrid("0 * * * *"), end_ms=bench.now - HOUR))
+
+    assert await bench.claim() == []
+
+
+async def test_with_the_last_permitted_firing_it_is_completed_and_a_raised_epoch_counts_on(bench: Bench) -> None:
+    schedule = Schedule(IntervalGrid(1000, bench.now), max_firings=3)
+    await bench.save("tick", schedule)
+    await bench.ack(await bench.claim_one())
+    assert (await bench.save("tick", schedule, epoch=2)).fired == 1
+    await bench.ack(await bench.claim_late("tick", 1000))
+    await bench.nack(await bench.claim_late("tick", 1000), retry_after_ms=0)
+    assert (await bench.found("tick")).status is TriggerStatus.SCHEDULED
+
+    await bench.ack(await bench.claim_one(), next_ms=bench.now + 1000)
+
+    tick = await bench.found("tick")
+    assert (tick.status, tick.fired) == (TriggerStatus.COMPLETED, 3)
+    assert (await bench.save("tick", schedule, epoch=3)).fired == 0
+
+
+async def test_jitter_delivers_later_the_same_everywhere_and_the_planned_time_stays(bench: Bench) -> None:
+    begun = bench.now
+    schedule = Schedule(IntervalGrid(HOUR, begun), jitter_ms=10 * MINUTE)
+    saved = await bench.save("tick", schedule)
+    delays = []
+
+    for tick in range(4):
+        planned = begun + tick * HOUR
+        place = schedule.delivery_ms("tick", planned)
+        assert (await bench.scheduled()).end is not None
+        bench.clock.advance(place - 1 - bench.now)
+        assert await bench.claim() == []
+        bench.clock.advance(1)
+        due = await bench.claim_one()
+        assert due.trigger.planned_ms == planned
+        await bench.give_back(due)
+        delays.append(place - planned)
+        await bench.ack(await bench.claim_one(), next_ms=planned + HOUR)
+
+    assert saved.planned_ms == begun
+    assert all(0 <= delay < 10 * MINUTE for delay in delays)
+    assert len(set(delays)) == 4
+
+
+async def test_a_claim_tells_when_it_was_made(bench: Bench) -> None:
+    await bench.save("tick", 0)
+    bench.clock.advance(70)
+
+    (due,) = await bench.claim(lease_ms=5000)
+
+    assert (due.delivered_ms, due.deadline_ms) == (bench.now, bench.now + 5000)
+
+
+async def test_every_kind_of_schedule_comes_back_as_it_was_saved(bench: Bench) -> None:
+    begun = bench.now
+    schedules = {
+        "cron": Schedule.cron("30 2 * * 1-5", "Europe/Berlin"),
+        "times": times(begun + 5, begun + 3, begun + 5),
+        "whole": Schedule(CronGrid("*/5 * * * * *"), 1000, begun, begun + DAY, 7),
+        "every": Schedule(IntervalGrid(1000, begun), max_firings=2),
+    }
+    for id, schedule in schedules.items():
+        await bench.save(id, schedule)
+
+    assert {id: (await bench.found(id)).schedule for id in schedules} == schedules
+    bench.clock.advance(10)
+    assert "times" in ids(await bench.claim())

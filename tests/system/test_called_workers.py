@@ -1,0 +1,107 @@
+"""Workers that are called, as users run them: by the command, beside the whole stack, and killed."""
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.system.processes import NODES, Process, Processes, Shell
+from tests.waiting import until
+from tradewind.client import Client
+from tradewind.flow import Flow
+from tradewind.standalone import Standalone
+from tradewind.worker import Context, Worker, node
+
+LEASE_S = 2
+
+
+@pytest_asyncio.fixture
+async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Standalone]:
+    """Every service over an embedded store, with short leases."""
+    monkeypatch.setenv("TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS", str(LEASE_S))
+    async with Standalone(data=tmp_path / "data", port=0) as stack:
+        yield stack
+
+
+async def called(started: Processes, stack: Standalone, worker_id: str) -> Process:
+    """Run `tradewind worker` with a port of its own; returns once it listens."""
+    process = started.start("worker", NODES, "--listen", "127.0.0.1:0", "--id", worker_id, address=stack.address)
+    await process.says("listening on port")
+    return process
+
+
+async def test_a_flow_runs_on_workers_that_are_called(stack: Standalone) -> None:
+    @node("chain", outputs=["value"])
+    async def chain(ctx: Context, value: int = 0) -> int:
+        ctx.log("at %s", value)
+        return value + 1
+
+    flow = Flow("called", "1h", overlap="allow")
+    steps = [flow.node(f"n{at}", "chain") for at in range(10)]
+    for before, after in pairwise(steps):
+        before["value"] >> after["value"]
+    first = Worker([chain], address=stack.address, listen="127.0.0.1:0", capacity=4)
+    second = Worker([chain], address=stack.address, listen="127.0.0.1:0", capacity=4)
+    async with first, second, Client(stack.address) as client:
+        await client.register_flow("called", flow)
+        cycles = [await client.run_flow("called") for _ in range(8)]
+        assert [await cycle.result(60) for cycle in cycles] == [{"n9": {"value": 10}}] * 8
+        listed = {worker.worker_id: worker.api_url async for worker in client.list_workers()}
+        assert all(url.startswith("127.0.0.1:") for url in listed.values())
+        assert len(listed) == 2
+
+
+async def test_what_a_killed_worker_ran_runs_once_more_elsewhere(
+    stack: Standalone, started: Processes, tmp_path: Path
+) -> None:
+    """It is killed in the middle of a node: its lease lapses, which counts as a lost worker."""
+    gate = tmp_path / "gate"
+    killed = await called(started, stack, "killed")
+    async with Client(stack.address) as client:
+        task = await client.submit_task("gate", {"file": str(gate), "total": 7})
+        await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)
+        await called(started, stack, "heir")
+        await killed.kill()
+        Path(f"{gate}.begun").unlink()
+        await until(lambda: Path(f"{gate}.begun").exists(), "it runs again", timeout=30)
+        gate.touch()
+        result = await task.result(timeout=30)
+        assert result["passed"] == 7
+        seen = await task.get()
+        assert (seen.worker_id, seen.status) == ("heir", "completed")
+        assert [past.code for past in seen.history] == ["WORKER_LOST"]
+
+
+async def test_a_stop_reaches_it(stack: Standalone, started: Processes, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    await called(started, stack, "w1")
+    async with Client(stack.address) as client:
+        task = await client.submit_task("gate", {"file": str(gate)})
+        await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)
+        await task.cancel(reason="enough")
+        assert (await task.wait(timeout=30)).status == "terminated"
+
+
+async def test_on_ctrl_c_it_finishes_what_it_runs_and_leaves(
+    stack: Standalone, started: Processes, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    worker = await called(started, stack, "w1")
+    async with Client(stack.address) as client:
+        task = await client.submit_task("gate", {"file": str(gate), "total": 3})
+        await until(lambda: Path(f"{gate}.begun").exists(), "the node runs", timeout=30)
+        os.kill(worker.pid, signal.SIGINT)
+        await worker.says("leaving")
+        gate.touch()
+        assert await worker.ended() == 0
+        assert await task.result(timeout=30) == {"passed": 3}
+        assert [worker async for worker in client.list_workers()] == []
+
+
+async def test_an_address_that_cannot_be_reached_is_refused() -> None:
+    said = await Shell("localhost:1")("worker", NODES, "--listen", "0.0.0.0:0", ends=1)
+    assert "say with api_url which one others reach" in said
