@@ -41,8 +41,10 @@ from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord,
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.logs import LogLevel, LogLine, LogSource
 from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, PastAttempt, StatusCounts
+from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
+from tradewind.client.task_events import TaskEventKind, WatchedTask
 from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus
 
 __all__ = [
@@ -82,6 +84,8 @@ __all__ = [
     "NodeTaskStatus",
     "NodeType",
     "NotFound",
+    "Notification",
+    "NotificationKind",
     "OutputHandle",
     "PastAttempt",
     "QueueDepth",
@@ -89,6 +93,7 @@ __all__ = [
     "RegisteredFlow",
     "RunRequest",
     "ServerFault",
+    "Severity",
     "Signal",
     "SignalStatus",
     "StatusCounts",
@@ -98,6 +103,7 @@ __all__ = [
     "SyncFlowHandle",
     "SyncTaskHandle",
     "SystemConfig",
+    "TaskEventKind",
     "TaskFailed",
     "TaskHandle",
     "TimedOut",
@@ -105,6 +111,7 @@ __all__ = [
     "Unavailable",
     "Unreachable",
     "Violation",
+    "WatchedTask",
     "WorkerRecord",
     "WorkerStatus",
     "WrongStatus",

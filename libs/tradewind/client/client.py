@@ -18,6 +18,7 @@ from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
+from tradewind.client.notification_calls import NotificationCalls
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
 from tradewind.client.task_options import options_of
@@ -25,7 +26,9 @@ from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Retry, Timeouts
 
 
-class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, RegistryCalls):
+class Client(
+    FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, NotificationCalls, QueueCalls, RegistryCalls
+):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
     `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else

@@ -4,9 +4,11 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from tradewind.node_task_manager.ports import Stretch
+from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
 
 Entry = TypeVar("Entry")
 
@@ -23,6 +25,7 @@ class StreamWatch:
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[asyncio.Event]] = {}
+        self._reads: SharedReads[Stretch[Any]] = SharedReads()
 
     def tell(self, name: str) -> None:
         """There is something new to read."""
@@ -52,7 +55,7 @@ class StreamWatch:
         try:
             while True:
                 news.clear()
-                stretch = await read(after, PAGE)
+                stretch: Stretch[Entry] = await self._reads((name, after), partial(read, after, PAGE))
                 if stretch.entries or stretch.gap:
                     after = position(stretch.entries[-1]) if stretch.entries else "0-0"
                 yield stretch

@@ -3,11 +3,13 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tradewind.node_task_manager.domain.task_event import TaskEvent, TaskEventKind
 from tradewind.node_task_manager.ports import Notices
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.look import Seen
+from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 
 FIRST = "0-0"
@@ -35,6 +37,7 @@ class WatchTask:
         self._ad_hoc = ad_hoc
         self._notices = notices
         self._watch = watch
+        self._looks: SharedReads[Seen] = SharedReads()
 
     async def __call__(
         self, task_id: str, user_id: str, after: str, *, outputs: bool
@@ -46,7 +49,8 @@ class WatchTask:
         notices = self._notices(user_id)
 
         async def look() -> Seen:
-            return await self._ad_hoc.task(task_id, user_id, outputs=outputs)
+            read = partial(self._ad_hoc.task, task_id, user_id, outputs=outputs)
+            return await self._looks((task_id, user_id, outputs), read)
 
         # What is read of the task is never older than the events that are told with it.
         newest = None if after else await notices.newest_task_event(task_id)

@@ -206,7 +206,9 @@ class MemoryShard(MemoryConsequences):
         turn = Turn()
         task = self._tasks.get(held.task_id)
         if task is not None and _holds(task, held) and task.worker_id == worker_id and task.stop is None:
-            turn.assignments.append(self._assignment(self._lease(task, to)))
+            task = self._lease(task, to)
+            self._happened(task, TaskEventKind.RUNNING)
+            turn.assignments.append(self._assignment(task))
         return turn.effects()
 
     async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
