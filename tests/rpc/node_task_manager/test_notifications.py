@@ -216,7 +216,8 @@ async def test_five_hundred_watchers_hear_everything_over_one_connection(ntm: Nt
     inboxes = [Inbox(ntm) for _ in range(250)]
     await until(lambda: all(each.seen for each in watches), "everybody sees the task", timeout=30)
     await until(lambda: all(each.position for each in inboxes), "everybody stands", timeout=30)
-    assert len(await pubsub_connections(admin)) == 1
+    connections = await pubsub_connections(admin)
+    assert len(connections) == 1, connections
     await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
     await complete(ntm, *(each.token for each in await claim(ntm)))
     for watch in watches:

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start, pubsub_connections
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start
 from tests.rpc.node_task_manager.test_ad_hoc import refused, submit_task
 from tests.rpc.node_task_manager.test_calls import claim, complete
 from tests.waiting import until
@@ -146,8 +146,8 @@ async def test_a_task_whose_events_are_gone_is_told_as_it_is(ntm: Ntm, admin: Cl
 async def test_the_loss_of_the_subscriber_connection_loses_nothing(
     ntm: Ntm, worker: Callable[..., RawWorker], admin: Client
 ) -> None:
-    async def connected() -> bool:
-        return len(await pubsub_connections(admin)) == 1
+    async def killed() -> bool:
+        return bool(await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub"))
 
     task_id = (await submit_task(ntm)).task.node_task_id
     watch = TaskWatch(ntm, task_id)
@@ -156,12 +156,10 @@ async def test_the_loss_of_the_subscriber_connection_loses_nothing(
     await running.open()
     (given,) = await running.assigned()
     for progress in range(0, 50, 10):
-        await until(connected, "the subscriber is there")
-        assert await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub") == 1
+        await until(killed, "the subscriber is there, and killed")
         await running.say(progress=[work_pb2.NodeTaskProgress(token=given.token, progress=progress)])
         await until(lambda p=progress: watch.seen[-1].event.progress == p, "the progress is told")
-    await until(connected, "the subscriber is there")
-    assert await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub") == 1
+    await until(killed, "the subscriber is there, and killed")
     await running.complete(given.token)
     await watch.over()
     assert watch.kinds == ["queued", "running", *["progress"] * 5, "completed"]
