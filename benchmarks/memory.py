@@ -83,7 +83,8 @@ class Bench:
         self._scheduler = RedisStores(
             client, SchedulerKeys(), ScriptTime(), Subscriber(store.url), replica="memory", lease_ms=10_000
         )
-        keys, limits = NodeTaskKeys("trading_flow", 0), Limits()
+        # Ended runs are looked at for cleaning at once: what they take before that lasts a minute only.
+        keys, limits = NodeTaskKeys("trading_flow", 0), Limits(settle_ms=0)
         self._node_tasks = RedisNodeTaskStore(client, keys, limits, ScriptTime())
         self._plans = RedisPlanStore(client, keys, limits)
         self._events = RedisEventLog(client, keys)
@@ -157,6 +158,8 @@ class Bench:
                 effects = await self._node_tasks.claim([worker])
                 assignments += effects.assignments
         await self._events.acknowledge(dict.fromkeys(range(PARTITIONS), "99999999999999-0"))
+        while (await self._node_tasks.clean("bench", None)).more:
+            pass
 
 
 def _done(assignment: Assignment) -> Outcome:

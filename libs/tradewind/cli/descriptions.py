@@ -15,6 +15,9 @@ from tradewind.client import (
 
 _LEVEL_STYLES = {"debug": "dim", "warning": "yellow", "error": "red", "critical": "bold red"}
 
+_KEEP_CYCLES = 100
+"""How many ended cycles stay where the flow does not say."""
+
 
 def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStatistics | None) -> None:
     """Print where a flow stands."""
@@ -24,6 +27,7 @@ def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStati
         ("flow", flow.flow_id),
         ("status", flow.status),
         ("interval", _interval(interval)),
+        ("kept", _kept(flow.config)),
         ("nodes", f"{flow.node_count} in {components_words(len(flow.components))}"),
         ("revision", str(flow.revision)),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(flow.labels.items()))),
@@ -157,6 +161,16 @@ def _took(node: NodeTaskRecord) -> str:
     if node.started_at is None or node.ended_at is None:
         return ""
     return length((node.ended_at - node.started_at).total_seconds())
+
+
+def _kept(config: object) -> str:
+    """How long ended cycles stay on record."""
+    given = config if isinstance(config, dict) else {}
+    words = f"the newest {given.get('keep_cycles', _KEEP_CYCLES)} cycles"
+    if "keep_for" not in given:
+        return words
+    period = given["keep_for"]
+    return f"{words}, for {period} s" if isinstance(period, int | float) else f"{words}, for {period}"
 
 
 def _interval(interval: object) -> str:

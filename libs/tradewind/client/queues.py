@@ -21,7 +21,10 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """What waits and runs; how many node tasks have ended so far, whoever's, and failures by code."""
+    """What waits and runs; how many node tasks have ended so far, whoever's, and failures by code.
+
+    Cleaning has removed so many runs of flows with so many node tasks, and entries of indexes whose records were gone.
+    """
 
     queues: tuple[QueueDepth, ...]
     queued: int
@@ -32,6 +35,9 @@ class QueueStatistics:
     terminated: int
     skipped: int
     failed_by_code: Mapping[str, int]
+    cleaned_runs: int
+    cleaned_node_tasks: int
+    cleaned_entries: int
 
 
 def queue_statistics_from(message: queue_pb2.GetQueueStatsResponse) -> QueueStatistics:
@@ -49,6 +55,9 @@ def queue_statistics_from(message: queue_pb2.GetQueueStatsResponse) -> QueueStat
         terminated=message.terminated,
         skipped=message.skipped,
         failed_by_code=dict(message.failed_by_code),
+        cleaned_runs=message.cleaned_runs,
+        cleaned_node_tasks=message.cleaned_node_tasks,
+        cleaned_entries=message.cleaned_entries,
     )
 
 

@@ -38,6 +38,7 @@ class Flow:
         failure_policy: FailurePolicy | None = None,
         timeout: Duration | None = None,
         keep_cycles: int | None = None,
+        keep_for: Duration | None = None,
         max_running: int | None = None,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
@@ -45,15 +46,16 @@ class Flow:
         """Begin a flow without nodes.
 
         `interval` is the time between cycles, 0 for one cycle only: a number of seconds, text such as "500ms" or "5m",
-        or a timedelta. `timeout` limits a cycle, `max_running` how many of its nodes run at once. What is
-        None stays at the server's default.
+        or a timedelta. `timeout` limits a cycle, `max_running` how many of its nodes run at once; of ended cycles
+        the newest `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"). What is None stays at
+        the server's default.
         """
         self.flow_id = flow_id
         self._fields: dict[str, Any] = {}
         self._nodes: list[dict[str, Any]] = []
         self._edges: list[dict[str, Any]] = []
         self._by_id: dict[str, Node] = {}
-        for name, value in (("interval", interval), ("timeout", timeout)):
+        for name, value in (("interval", interval), ("timeout", timeout), ("keep_for", keep_for)):
             if value is not None:
                 self._fields[name] = duration(value, name)
         given = {

@@ -46,6 +46,7 @@ _FLOW_FIELDS = (
     "failure_policy",
     "timeout",
     "keep_cycles",
+    "keep_for",
     "max_running",
     "labels",
     "description",
@@ -66,6 +67,7 @@ def spec_of(weather: Object) -> flow_pb2.FlowSpec:
         edges=[_edge(item, path) for path, item in fields.items("edges")],
         timeout=fields.duration("timeout"),
         keep_cycles=fields.integer("keep_cycles"),
+        keep_for=fields.duration("keep_for"),
         max_running=fields.integer("max_running"),
         labels=fields.labels(),
         description=fields.text("description"),
@@ -89,7 +91,7 @@ def weather_of(spec: flow_pb2.FlowSpec) -> dict[str, Any]:
     _say(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "")
     weather |= {
         name: value
-        for name in ("timeout", "keep_cycles", "max_running", "description")
+        for name in ("timeout", "keep_cycles", "keep_for", "max_running", "description")
         if (value := getattr(spec, name))
     }
     if spec.labels:

@@ -26,6 +26,7 @@ from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, Redis
 from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.called import CalledWorkers
+from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -49,6 +50,7 @@ from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime
 from tradewind.server.errors import ErrorTable
+from tradewind.server.identifiers import new_run_id
 from tradewind.server.redis.client import Client, connect, require_reachable, require_safe_policy
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.streams import OpenStreams
@@ -70,6 +72,8 @@ class NodeTaskManager:
             task_events=settings.node_task_manager_task_events,
             notifications=settings.node_task_manager_notifications,
             notification_retention_ms=int(settings.node_task_manager_notification_days * 24 * 3600 * 1000),
+            cleaner_lease_ms=int(3000 * settings.node_task_manager_clean_seconds),
+            settle_ms=int(settings.node_task_manager_settle_seconds * 1000),
         )
         user = settings.store_user
         password = settings.store_password.get_secret_value() if settings.store_password else None
@@ -84,8 +88,18 @@ class NodeTaskManager:
         self._config = FollowConfig(RedisConfigStore(client, self._keys), self._dispatchers, self._tell_of_config)
         self._watch, self._stream_watch = RunWatch(), StreamWatch()
         lease_s = limits.lease_ms / 1000
+        replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
+        pace = settings.node_task_manager_clean_keys_per_second
+        cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
         self._loops = Loops(
-            self._dispatchers, pool, self._feed, self._tell_watchers, self._publish, lease_s, self._config.load
+            self._dispatchers,
+            pool,
+            self._feed,
+            self._tell_watchers,
+            self._publish,
+            lease_s,
+            self._config.load,
+            cleaners,
         )
         known = settings.registry_address not in ("", "none")
         self._channel = open_channel(settings.registry_address) if known else None

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
@@ -16,6 +17,7 @@ _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
 _OUTAGE_S = 2.0
 _LOOK_S = 5.0
+_LEAVE_S = 1.0
 _PING_S = 5.0
 _FOLLOW_S = 1.0
 
@@ -32,10 +34,12 @@ class Loops:
         publish: Callable[[int, str], Awaitable[Any]],
         lease_s: float,
         load_config: Callable[[], Awaitable[None]],
+        cleaners: Sequence[Cleaner],
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
         self._load_config = load_config
+        self._cleaners = cleaners
         self._feed = feed
         self._tell_watchers = tell_watchers
         self._publish = publish
@@ -54,6 +58,8 @@ class Loops:
         """Begin."""
         for dispatcher in self._dispatchers.values():
             self._begin(self._every(_REAP_S, _Reaper(dispatcher, self._pool, self._lease_s)))
+        for cleaner in self._cleaners:
+            self._begin(self._every(cleaner.every_s, cleaner))
         self._begin(self._every(_LOOK_S, self._look))
         self._begin(self._every(_LOOK_S, self._load_config))
         self._begin(self._every(self._ping_s, self._ping))
@@ -63,6 +69,12 @@ class Loops:
     async def stop(self) -> None:
         """End."""
         await end_tasks(self._tasks)
+        for cleaner in self._cleaners:
+            try:
+                await asyncio.wait_for(cleaner.leave(), _LEAVE_S)
+            except Exception as error:
+                # The lease lapses by itself.
+                _log.info("the lease for cleaning was not given up", error=repr(error))
 
     def announce(self, shard: int, partitions: Sequence[int]) -> None:
         """Tell whoever receives these partitions that there are events: here, or another replica."""

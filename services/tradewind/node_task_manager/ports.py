@@ -67,6 +67,24 @@ class Purge:
 
 
 @dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a step of cleaning did: `leads` is whether it was the caller's to do, `waits` that lapsed leases come first.
+
+    `keys` counts what was looked at; `runs`, `node_tasks` and `entries` of indexes what was removed. The next step goes
+    on at `place` of the list of all node tasks, None when that is through; there is `more` for it to do at once.
+    """
+
+    leads: bool
+    waits: bool = False
+    keys: int = 0
+    runs: int = 0
+    node_tasks: int = 0
+    entries: int = 0
+    place: int | None = None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentEvent:
     """Says that a component finished; `event_id` orders the events of a partition.
 
@@ -349,6 +367,18 @@ class NodeTaskStore(Protocol):
         """Remove a bounded part of a flow; late outcomes and submissions of it are refused from the first call on."""
         ...
 
+    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
+        """Remove a bounded part of what has ended and is kept no more, if `cleaner` leads or nobody does.
+
+        Of a flow go the ended runs beyond its newest `keep_cycles`, among those that ended more than a minute ago and
+        whose events are acknowledged; what is open stays. Indexes lose what has no record: the list of all node tasks
+        from `place` on (0, or where the step before left off), unless that is None."""
+        ...
+
+    async def leave_cleaning(self, cleaner: str) -> None:
+        """Lead no more: another one may at once."""
+        ...
+
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         """Keep progress (never falling within an attempt) and log lines of attempts that hold their lease or ended
         by themselves; return how many were kept."""
@@ -422,6 +452,10 @@ class QueueReader(Protocol):
 
     async def totals(self) -> dict[str, int]:
         """Return how many node tasks have ended, by status, and how many failed by code, as `failed:<code>`."""
+        ...
+
+    async def cleaned(self) -> dict[str, int]:
+        """Return how many `runs` of flows, `node_tasks` and `entries` of indexes were removed by cleaning."""
         ...
 
 

@@ -45,6 +45,24 @@ class NodeTaskManagerSettings(CommonSettings):
     node_task_manager_notification_days: float = Field(
         7.0, ge=0.01, le=365, description="For how many days a notification is kept at most."
     )
+    node_task_manager_clean_seconds: float = Field(
+        5.0,
+        ge=0.2,
+        le=600,
+        description="How often is cleaned; another replica takes over from one that has not for three times so long.",
+    )
+    node_task_manager_clean_keys_per_second: int = Field(
+        20_000,
+        ge=100,
+        le=1_000_000,
+        description="How many keys the replica that cleans a shard looks at or removes in a second, at most.",
+    )
+    node_task_manager_settle_seconds: float = Field(
+        60.0,
+        ge=0,
+        le=86_400,
+        description="How long an ended run is kept in any case, however few cycles its flow keeps.",
+    )
     node_task_manager_stream_grace_seconds: float = Field(
         2.0, ge=0, le=60, description="How long a worker has to come back before what it held is given to others."
     )

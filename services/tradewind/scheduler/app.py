@@ -10,6 +10,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
 from tradewind.scheduler.loops.schedule import OutboxLoop, due_loop
+from tradewind.scheduler.loops.tidying import TidyLoop
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
 from tradewind.scheduler.peers.trigger import TriggerPeer
@@ -141,6 +142,7 @@ class Scheduler:
             event_loop(node_tasks, fold, outputs, self._own, self._background),
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
             OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
+            TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )
         self._tasks: list[asyncio.Task[None]] = []

@@ -106,6 +106,16 @@ class Outbox(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """How far tidying is: go on after flow `after` unless it is `done`; how many cycles and entries of indexes went."""
+
+    after: str
+    done: bool
+    trimmed: int = 0
+    forgotten: int = 0
+
+
 class CycleRecords(Protocol):
     """Cycles: beginning and reading them."""
 
@@ -117,6 +127,13 @@ class CycleRecords(Protocol):
         revision is current; with overlap `skip` no cycle is open. Then the number after the latest is allocated, never
         one in use, and the run put on record at version 1, among the open ones.
         """
+        ...
+
+    async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
+        """Remove ended cycles beyond what their flows keep now, and index entries of expired ones.
+
+        Does so for some flows behind `after` ("" for the first) in the order of their ids, for none when a later owner
+        has the partition."""
         ...
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:

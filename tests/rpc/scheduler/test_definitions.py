@@ -72,6 +72,7 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
         failure_policy=node_task_pb2.FAILURE_POLICY_CONTINUE,
         timeout="1h",
         keep_cycles=7,
+        keep_for="2h",
         labels={"team": "a"},
         description="what it does",
     )
@@ -91,6 +92,7 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
         "failure_policy": "continue",
         "timeout": 3600,
         "keep_cycles": 7,
+        "keep_for": 7200,
         "labels": {"team": "a"},
         "description": "what it does",
         "nodes": [

@@ -17,6 +17,7 @@ LASTING = (
     f"{BASE}events:*",
     f"{BASE}events_epoch:*",
     f"{BASE}queue:stats",
+    f"{BASE}queue:cleaned",
     f"{BASE}system:config",
     f"{BASE}user_weights",
 )
@@ -24,7 +25,7 @@ LASTING = (
 NOTICES = ("notifications", "notifications_read", "notified")
 SETS = (
     *("inflight", "start_deadlines", "ready_types", "node_tasks_list", "ended_runs", "delayed"),
-    *("blocked_of", "parked"),
+    *("blocked_of", "parked", "to_clean"),
 )
 
 
@@ -71,11 +72,21 @@ async def check_invariants(server: RedisServer) -> None:
     _check_retries(keys)
     _check_counts(keys)
     _check_times_to_live(keys)
+    _check_kept(keys)
 
 
 async def nothing_is_left(server: RedisServer) -> None:
     """When all has ended and a day has passed, no key but documented ones lacks a time to live."""
     await no_leaked_keys(server, LASTING)
+
+
+async def expire_all(server: RedisServer) -> None:
+    """Let the records of runs go whose time to live has come, as a day does."""
+    admin = server.connect()
+    kinds = tuple(f"{BASE}{kind}:" for kind in ("node_tasks", "component", "run"))
+    for name in await server.keys():
+        if name.startswith(kinds) and await admin.pttl(name) >= 0:
+            await admin.delete(name)
 
 
 def run_of(task_id: str) -> str:
@@ -121,7 +132,7 @@ async def read_keys(server: RedisServer) -> Keys:
 
 def _is_sorted_set(name: str) -> bool:
     prefixes = ("ready:", "worker_tasks:", "ring:", "flow_runs:", "dead_letters:", "user_runs:", "blocked:", "slots:")
-    return name.startswith(prefixes) or name in SETS
+    return name.startswith((*prefixes, "kept_runs:")) or name in SETS
 
 
 def _pairs(value: list[Any]) -> Iterable[tuple[str, float]]:
@@ -272,3 +283,20 @@ def _check_times_to_live(keys: Keys) -> None:
             *NOTICES,
         ):
             assert ttl > 0, (name, ttl)
+
+
+def _check_kept(keys: Keys) -> None:
+    """Every record is in the list of all; runs that are counted among those that are kept have ended."""
+    assert keys.tasks.keys() <= keys.sets.get("node_tasks_list", {}).keys(), "node tasks that the list does not have"
+    open_runs = keys.open_runs()
+    for name, members in keys.sets.items():
+        if name.startswith("kept_runs:"):
+            runs = {f"{name.removeprefix('kept_runs:')}:{member}" for member in members}
+            assert not runs & open_runs, (name, runs & open_runs)
+            assert runs <= keys.runs.keys(), (name, runs - keys.runs.keys())
+    for run in keys.runs:
+        looked_at = f"run:{run}" in keys.sets.get("to_clean", {})
+        flow, _, number = run.partition(":")
+        kept = number in keys.sets.get(f"kept_runs:{flow}", {})
+        ad_hoc = run.startswith(("task:", "batch:"))
+        assert ad_hoc or run in open_runs or looked_at or kept, f"{run} has ended, and nobody looks after it"

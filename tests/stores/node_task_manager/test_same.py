@@ -6,19 +6,20 @@
 import asyncio
 import random
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
-from tests.stores.node_task_manager.invariants import check_invariants, nothing_is_left
+from tests.stores.node_task_manager.invariants import check_invariants, expire_all, nothing_is_left
 from tests.stores.node_task_manager.shards import memory_shard, redis_shard
-from tests.stores.node_task_manager.world import RETRIES, TASK_PLANS, World, random_plan
+from tests.stores.node_task_manager.world import CLEAN_KEYS, RETRIES, SETTLE_MS, TASK_PLANS, World, random_plan
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.server.clock import ManualClock
 
 STEPS = 40
-WHOLE = Limits(retries=RETRIES, task_events=5)
-CUT = Limits(records_per_script=3, retries=RETRIES)
+WHOLE = Limits(retries=RETRIES, task_events=5, settle_ms=SETTLE_MS, clean_keys=CLEAN_KEYS)
+CUT = replace(WHOLE, records_per_script=3)
 SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
 
@@ -45,6 +46,8 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
         await world.wind_down()
         await world.compare_notices()
         await check_invariants(server)
+        await expire_all(server)
+        await world.sweep()
         await nothing_is_left(server)
     finally:
         await server.close_clients()

@@ -26,7 +26,7 @@ from tradewind.node_task_manager.domain.work import (
     Termination,
     Vacancy,
 )
-from tradewind.node_task_manager.ports import Line, Progress
+from tradewind.node_task_manager.ports import Cleaned, Line, Progress
 from tradewind.server.clock import ManualClock
 
 TYPES = ("t1", "t2")
@@ -36,9 +36,14 @@ FLOWS = ("f", "g")
 LARGE = '"' + "v" * 5000 + '"'
 VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
 OF_FLOWS = (NotificationKind.DEAD_LETTER, NotificationKind.CYCLE_FAILED)
+SETTLE_MS = 5_000
+"""How long runs that have ended stay in any case: short, so that some go."""
+CLEAN_KEYS = 15
+"""What a step of cleaning may touch: little, so that there are many."""
 RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
 VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
+VERBS |= {"acknowledge": 1.5, "clean": 1.5}
 VERBS["read_notifications"] = 0.3
 
 
@@ -105,7 +110,8 @@ class World:
             more = await self.redis.claim()
             terminations += more.terminations
             partitions += more.partitions
-            todo, due_in = more.todo, more.due_in
+            # A claim for nobody says nothing of types that wait for their rate.
+            todo, due_in = more.todo, min((at for at in (due_in, more.due_in) if at >= 0), default=-1)
         drained = replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
         return replace(drained, todo=0, due_in=due_in)
 
@@ -179,6 +185,9 @@ class World:
             traceparent=self.rng.choice(("", "00-1-2-01")),
             planned_ms=self.rng.choice((0, 5)),
             begun_ms=self.clock(),
+            keep_cycles=self.rng.choice((0, 1, 2)),
+            # Over before it is looked at, or long after the test.
+            keep_for_ms=self.rng.choice((0, 0, SETTLE_MS // 2, 10**8)),
         )
 
     def _ad_hoc(self) -> RunSubmission:
@@ -353,6 +362,36 @@ class World:
             shard.configure(self.config)
         await self.both("reopen", (self._also(),))
 
+    async def acknowledge(self) -> None:
+        """Take some of the events of a partition as a scheduler would."""
+        partition, count = self.rng.randint(0, 1), self.rng.randint(1, 5)
+        for shard in (self.memory, self.redis):
+            events = await shard.read({partition: "0"}, count)
+            if events:
+                await shard.acknowledge({partition: events[-1].event_id})
+
+    async def clean(self) -> None:
+        """Clean until nothing is left to do; what is open is not touched, and of the rest as much goes in both."""
+        self.clock.advance(self.rng.choice((0, 0, SETTLE_MS)))
+        of_memory = await self.memory.clean("c1", 0)
+        steps = await self.sweep()
+        assert all((step.leads, step.waits) == (of_memory.leads, of_memory.waits) for step in steps)
+        removed = sum(step.runs for step in steps), sum(step.node_tasks for step in steps)
+        assert removed == (of_memory.runs, of_memory.node_tasks)
+        standing = [name for name, run in self.runs.items() if await self.memory.component_ids(run.run)]
+        for name in self.runs.keys() - set(standing):
+            assert not await self.redis.component_ids(self.runs[name].run), name
+        self.runs = {name: self.runs[name] for name in standing}
+
+    async def sweep(self) -> list[Cleaned]:
+        """Clean Redis until nothing is left to do."""
+        steps = [await self.redis.clean("c1", 0)]
+        while steps[-1].more:
+            steps.append(await self.redis.clean("c1", steps[-1].place))
+        # A step ends with the run that it looks at.
+        assert all(step.keys <= CLEAN_KEYS + 20 for step in steps), steps
+        return steps
+
     async def wind_down(self) -> None:
         """Let everything end: work that is done, leases and waits that run out."""
         for _ in range(100):
@@ -376,6 +415,8 @@ class World:
         for shard in (self.memory, self.redis):
             events = await shard.read({0: "0", 1: "0"}, 10_000)
             await shard.acknowledge({event.partition: event.event_id for event in events})
+        await self.clean()
+        await self.compare_the_rest()
         self.clock.advance(24 * 3600 * 1000 + 1)
         await self.both("reap", ())
 

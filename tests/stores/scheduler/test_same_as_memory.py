@@ -254,6 +254,12 @@ class Twins(RuleBasedStateMachine):
         run = self.picked(pick).name
         self.both(lambda store: store.open_runs.postpone({run: delay}))
 
+    @rule(flow_id=ids, older=st.sampled_from([0, 0, 1]))
+    def tidy(self, flow_id: str, older: int) -> None:
+        partition = partition_of(flow_id)
+        epoch = max(0, self.epochs.get(partition, 0) - older)
+        self.both(lambda store: store.cycles.tidy(partition, "", epoch))
+
     @rule(flow_id=ids, force=st.booleans())
     def own(self, flow_id: str, force: bool) -> None:
         partition = partition_of(flow_id)

@@ -102,6 +102,9 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
             completed=7,
             failed=1,
             failed_by_code={"TIMEOUT": 1},
+            cleaned_runs=4,
+            cleaned_node_tasks=9,
+            cleaned_entries=2,
         )
 
     async def TerminateNodeTask(

@@ -51,6 +51,7 @@ def test_every_option_has_its_place() -> None:
         failure_policy="fail_fast",
         timeout=timedelta(minutes=5),
         keep_cycles=7,
+        keep_for=timedelta(hours=2),
         labels={"team": "research"},
         description="für alle",
     )
@@ -72,6 +73,7 @@ def test_every_option_has_its_place() -> None:
         "failure_policy": "fail_fast",
         "timeout": 300,
         "keep_cycles": 7,
+        "keep_for": 7200,
         "labels": {"team": "research"},
         "description": "für alle",
         "nodes": [

@@ -37,6 +37,7 @@ WEATHER = {
     "failure_policy": "continue",
     "timeout": "1h",
     "keep_cycles": 7,
+    "keep_for": "2d",
     "max_running": 20,
     "labels": {"team": "research"},
     "description": "für alle",

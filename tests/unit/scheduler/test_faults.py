@@ -340,6 +340,9 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         flow(keep_cycles=True),
         [("keep_cycles", "must be a whole number from 1 to 10000, is true")],
     ),
+    ("keep_for short", flow(keep_for="59s"), [("keep_for", 'must be at least 60000ms, is "59s"')]),
+    ("keep_for long", flow(keep_for="8d"), [("keep_for", 'must be at most 7d, is "8d"')]),
+    ("keep_for zero", flow(keep_for=0), [("keep_for", "must be at least 60000ms, is 0")]),
     ("labels no object", flow(labels=["x"]), [("labels", "must be an object, is a list")]),
     ("label no text", flow(labels={"n": 1}), [("labels.n", "must be text, is 1")]),
     ("label long", flow(labels={"n": "x" * 257}), [("labels.n", "must have at most 256 characters, has 257")]),
@@ -359,7 +362,7 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             (
                 "x",
                 'unknown field; there are "interval", "nodes", "edges", "overlap", "failure_policy", "timeout", '
-                '"keep_cycles", "max_running", "labels", "description"',
+                '"keep_cycles", "keep_for", "max_running", "labels" and 1 more',
             )
         ],
     ),

@@ -50,6 +50,7 @@ class RunSubmission:
     """A run to be carried out. `components` pairs each component's id with its plan's digest.
 
     Nobody hears of events in partition -1: the run is an ad-hoc task or a batch, all of whose nodes are of `node_type`.
+    When it has ended its flow keeps the newest `keep_cycles` runs, and this one for `keep_for_ms`; 0 is the default.
     """
 
     run: RunName
@@ -62,6 +63,8 @@ class RunSubmission:
     planned_ms: int = 0
     begun_ms: int = 0
     node_type: str = ""
+    keep_cycles: int = 0
+    keep_for_ms: int = 0
 
 
 class SubmitOutcome(StrEnum):

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+MOST_KEPT_CYCLES = 10_000
+SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 24 * 3600 * 1000
+"""What a flow may say of how many ended runs it keeps, and for how long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -28,6 +32,13 @@ class Limits:
     """and the newest notifications of a user, that are kept,"""
     notification_retention_ms: int = 7 * 24 * 3600 * 1000
     """these no longer than that."""
+    keep_cycles: int = 100
+    """How many ended runs of a flow stay, unless it says otherwise;"""
+    settle_ms: int = 60_000
+    """and those that ended less than this ago, whatever it says."""
+    clean_keys: int = 500
+    cleaner_lease_ms: int = 15_000
+    silent_ms: int = 60_000
     retries: int = 10
     """Further attempts that a flow may have within a minute at any rate,"""
     retry_percent: int = 20

@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.node_task_manager.domain.limits import LONGEST_KEPT_MS, MOST_KEPT_CYCLES, SHORTEST_KEPT_MS
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from tradewind.node_task_manager.rpc.mapping import is_duration, is_instant, milliseconds
@@ -126,9 +127,18 @@ def submission(request: pb2.SubmitComponentsRequest) -> None:
         faults += _repeated(f"{path}.components", "component_id", [part.component_id for part in run.components])
         faults.append(_instant_fault(f"{path}.planned_time", run.planned_time))
         faults.append(_instant_fault(f"{path}.begun_at", run.begun_at))
+        faults += _keeping_faults(path, run)
     for at, plan in enumerate(request.plans):
         faults += _plan_faults(f"plans[{at}]", plan)
     _require(faults)
+
+
+def _keeping_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Violation]:
+    if not 0 <= run.keep_cycles <= MOST_KEPT_CYCLES:
+        yield Violation(f"{path}.keep_cycles", f"must be 0 to {MOST_KEPT_CYCLES}, is {run.keep_cycles}")
+    seconds = run.keep_for.seconds + run.keep_for.nanos / 1e9
+    if run.HasField("keep_for") and not SHORTEST_KEPT_MS <= seconds * 1000 <= LONGEST_KEPT_MS:
+        yield Violation(f"{path}.keep_for", f"must be from a minute to 7 days, is {seconds:g} s")
 
 
 def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | None]:

@@ -125,6 +125,8 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
         traceparent=message.traceparent[:256],
         planned_ms=milliseconds(message.planned_time),
         begun_ms=milliseconds(message.begun_at),
+        keep_cycles=message.keep_cycles,
+        keep_for_ms=milliseconds(message.keep_for),
     )
 
 

@@ -6,13 +6,18 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | key | kind | holds | until |
 | --- | --- | --- | --- |
 | `plan:<digest>` | hash | structure and configs of a component | 30 d after its last use, ad hoc 25 h |
-| `run:<run>` | hash | run_id, inputs, components, how many of several are open | 24 h from its end |
-| `component:<run>:<component>` | hash | counts of nodes, what nodes need to know | 24 h from the end of its run |
+| `run:<run>` | hash | run_id, inputs, components, how many are open, `keep` | 24 h or `keep_for` from its end |
+| `component:<run>:<component>` | hash | counts of nodes, what nodes need to know | as its run |
 | `node_tasks:<run>:<node>` | hash | status, lease, signals (`in:<edge>`), outputs (`out:<handle>`) | as above |
 | `stop:<run>[:<component>]` | string | who stopped it, why, when | deadline of the cycle and 1 h |
 | `flow_runs:<flow>` | zset | components to be purged with it, by when they expire | 30 d after the last submission |
 | `purged:<flow>` | string | when the flow was purged | 1 h |
-| `node_tasks_list` | zset | node tasks by creation | those of more than 24 h ago are swept by `reap` |
+| `kept_runs:<flow>` | zset | ended runs `<cycle>:<run>` by number | newest `keep_cycles`; 8 d after the last |
+| `node_tasks_list` | zset | node tasks by creation | go with the record; swept from a day on |
+| `to_clean` | zset | `run:`, `worker:`, `dead_letters:` and a name, by when to look at it | empties itself |
+| `walks` | list | ended runs whose records are on their way out, with how far they are | empties itself |
+| `cleaner` | string | the replica that cleans | 15 s after its last step |
+| `queue:cleaned` | hash | how much was removed | kept, one |
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
@@ -38,7 +43,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `events:<partition>` | stream | events for the scheduler | acknowledged |
 | `events_epoch:<partition>` | string | highest epoch of a subscription | kept, one per partition |
 | `logs:<ad-hoc run>` | stream | what its nodes logged, newest 10 000 lines | 24 h after the last |
-| `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `reap` |
+| `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `clean` |
 | `ended_runs` | zset | ended tasks and batches by when they expire | as above |
 | `told:<run>` | string | those who watch a task or batch were told just now | 100 ms |
 | `task_events:<task>` | stream | what happened to an ad-hoc task, newest 250 | 24 h from its end |
@@ -99,6 +104,9 @@ class Keys:
 
     def totals(self) -> str:
         return f"{self.base}queue:stats"
+
+    def cleaned(self) -> str:
+        return f"{self.base}queue:cleaned"
 
     def slots(self, limit: str) -> str:
         return f"{self.base}slots:{limit}"

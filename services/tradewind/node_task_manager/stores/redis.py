@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Vacancy
-from tradewind.node_task_manager.ports import Line, Progress, Purge, Renewal, Session, Submitted
+from tradewind.node_task_manager.ports import Cleaned, Line, Progress, Purge, Renewal, Session, Submitted
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
@@ -50,6 +50,8 @@ _STOP = Script(__name__, "stop_components", Effects)
 _TERMINATE = Script(__name__, "terminate_task", Effects)
 _PURGE = Script(__name__, "purge_flow", Purge)
 _REOPEN = Script(__name__, "reopen_limits", _GivenBack)
+_CLEAN = Script(__name__, "clean", Cleaned)
+_LEAVE_CLEANING = Script(__name__, "leave_cleaning", bool)
 _RECORD = Script(__name__, "record_progress", int)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
@@ -82,6 +84,11 @@ class RedisNodeTaskStore:
             "task_events": limits.task_events,
             "notifications": limits.notifications,
             "notification_retention": limits.notification_retention_ms,
+            "keep_cycles": limits.keep_cycles,
+            "settle": limits.settle_ms,
+            "clean_keys": limits.clean_keys,
+            "cleaner_lease": limits.cleaner_lease_ms,
+            "silent": limits.silent_ms,
             "retries": limits.retries,
             "retry_percent": limits.retry_percent,
         }
@@ -235,6 +242,12 @@ class RedisNodeTaskStore:
 
     async def purge(self, flow_id: str) -> Purge:
         return await _PURGE(self._client, self._any_key, self._args((), {"flow_id": flow_id}))
+
+    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
+        return await _CLEAN(self._client, self._any_key, self._args((), {"cleaner": cleaner, "place": place}))
+
+    async def leave_cleaning(self, cleaner: str) -> None:
+        await _LEAVE_CLEANING(self._client, self._any_key, {"base": self._keys.base, "cleaner": cleaner})
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         more = {"progress": progress, "lines": lines}

@@ -22,6 +22,7 @@ class CycleShape:
     timeout_ms: int
     keep_cycles: int
     runs_once: bool
+    keep_for_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ def begun_state(request: BeginRequest, run: RunName, start_ms: int) -> ChainStat
             request.inputs_json,
             request.traceparent,
             shape.keep_cycles,
+            shape.keep_for_ms,
         ),
         1,
     )

@@ -59,7 +59,7 @@ class CycleFacts:
     """What a run began with; never changes. Times in milliseconds since the epoch, 0 for none.
 
     `runs_once` is set when its end decides the status of a flow that runs once; `keep_cycles` is how many ended cycles
-    of its flow stay on record when it ends.
+    of its flow stay on record when it ends, `keep_for_ms` for how long it does, 0 for the default.
     """
 
     run_id: str
@@ -76,6 +76,7 @@ class CycleFacts:
     inputs_json: str = ""
     traceparent: str = ""
     keep_cycles: int = KEEP_CYCLES
+    keep_for_ms: int = 0
 
 
 _NO_COMPONENTS: Mapping[str, ComponentEnd] = MappingProxyType({})

@@ -27,7 +27,8 @@ class FlowDefinition:
     """A flow without faults. Node ids are distinct, edges join existing nodes, no way along edges leads back.
 
     `interval_ms` 0 means that one cycle runs; `cycle_timeout_ms` None that a cycle may take for ever; `labels` are
-    sorted by key; at most `max_running` of its nodes run at once, 0 being no limit.
+    sorted by key; at most `max_running` of its nodes run at once, 0 being no limit. Of ended cycles the newest
+    `keep_cycles` stay, for `keep_for_ms`; 0 is as long as each service keeps them.
     """
 
     interval_ms: int
@@ -40,6 +41,7 @@ class FlowDefinition:
     labels: tuple[tuple[str, str], ...] = ()
     description: str = ""
     max_running: int = 0
+    keep_for_ms: int = 0
 
     @property
     def runs_once(self) -> bool:
@@ -81,6 +83,8 @@ class FlowDefinition:
             weather["timeout"] = format_duration(self.cycle_timeout_ms)
         if self.keep_cycles != KEEP_CYCLES:
             weather["keep_cycles"] = self.keep_cycles
+        if self.keep_for_ms:
+            weather["keep_for"] = format_duration(self.keep_for_ms)
         if self.labels:
             weather["labels"] = dict(self.labels)
         if self.description:

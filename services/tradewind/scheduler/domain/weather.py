@@ -19,6 +19,7 @@ MOST_NODES = 10_000
 MOST_EDGES = 100_000
 """More than fit into the largest flow, in fact."""
 MOST_KEPT_CYCLES = 10_000
+SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 86_400_000
 LONGEST_DESCRIPTION = 4096
 """In characters."""
 
@@ -30,6 +31,7 @@ _FLOW_FIELDS = (
     "failure_policy",
     "timeout",
     "keep_cycles",
+    "keep_for",
     "max_running",
     "labels",
     "description",
@@ -106,6 +108,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     policy = FailurePolicy(fields.choice("failure_policy", list(FailurePolicy), FailurePolicy.SKIP_DOWNSTREAM))
     cycle_timeout_ms = fields.duration("timeout", 0) or None
     keep_cycles = fields.integer("keep_cycles", KEEP_CYCLES, 1, MOST_KEPT_CYCLES)
+    keep_for_ms = fields.duration("keep_for", 0, least_ms=SHORTEST_KEPT_MS, most_ms=LONGEST_KEPT_MS)
     max_running = fields.integer("max_running", 0, 1, MOST)
     labels = read_labels(fields.mapping("labels"), "labels", faults)
     description = fields.text("description", LONGEST_DESCRIPTION)
@@ -125,6 +128,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
         cycle_timeout_ms=cycle_timeout_ms,
         keep_cycles=keep_cycles,
         max_running=max_running,
+        keep_for_ms=keep_for_ms,
         labels=labels,
         description=description,
     )

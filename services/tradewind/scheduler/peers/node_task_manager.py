@@ -12,6 +12,7 @@ from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.concurrency import Concurrency, WhenFull
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.node_definition import RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
@@ -194,6 +195,10 @@ def _add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> No
         run.traceparent = facts.traceparent
     if facts.deadline_ms:
         set_milliseconds(run.deadline, facts.deadline_ms)
+    if facts.keep_cycles != KEEP_CYCLES:
+        run.keep_cycles = facts.keep_cycles
+    if facts.keep_for_ms:
+        run.keep_for.CopyFrom(_duration(facts.keep_for_ms))
     set_milliseconds(run.planned_time, facts.planned_ms)
     set_milliseconds(run.begun_at, facts.start_ms)
 

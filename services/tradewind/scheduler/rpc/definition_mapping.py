@@ -82,7 +82,7 @@ def _draft_of_spec(spec: flow_pb2.FlowSpec) -> FlowDraft:
             for edge in spec.edges
         ],
     }
-    for name in ("interval", "timeout", "keep_cycles", "max_running", "description"):
+    for name in ("interval", "timeout", "keep_cycles", "keep_for", "max_running", "description"):
         if given := getattr(spec, name):
             weather[name] = given
     if spec.labels:

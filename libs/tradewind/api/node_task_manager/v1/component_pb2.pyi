@@ -282,6 +282,8 @@ class RunSubmission(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     PLANNED_TIME_FIELD_NUMBER: _builtins.int
     BEGUN_AT_FIELD_NUMBER: _builtins.int
+    KEEP_CYCLES_FIELD_NUMBER: _builtins.int
+    KEEP_FOR_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -296,6 +298,8 @@ class RunSubmission(_message.Message):
     """JSON object, merged into the inputs of entry nodes; empty for none."""
     traceparent: _builtins.str
     """W3C trace context of the cycle's span; empty for none."""
+    keep_cycles: _builtins.int
+    """How many ended runs the flow keeps, by their numbers, once this one has ended; 100 when 0. Those of the last minute stay."""
     @_builtins.property
     def components(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComponentSubmission]:
         """All components of the run."""
@@ -312,6 +316,10 @@ class RunSubmission(_message.Message):
     def begun_at(self) -> _timestamp_pb2.Timestamp:
         """When the cycle began, by the scheduler's store. A run begun before its flow was purged is refused with FLOW_DELETING."""
 
+    @_builtins.property
+    def keep_for(self) -> _duration_pb2.Duration:
+        """How long this run is kept when it has ended, at least a minute; 24 h when unset."""
+
     def __init__(
         self,
         *,
@@ -326,10 +334,12 @@ class RunSubmission(_message.Message):
         deadline: _timestamp_pb2.Timestamp | None = ...,
         planned_time: _timestamp_pb2.Timestamp | None = ...,
         begun_at: _timestamp_pb2.Timestamp | None = ...,
+        keep_cycles: _builtins.int = ...,
+        keep_for: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "deadline", b"deadline", "planned_time", b"planned_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "deadline", b"deadline", "keep_for", b"keep_for", "planned_time", b"planned_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "components", b"components", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "components", b"components", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "keep_cycles", b"keep_cycles", "keep_for", b"keep_for", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -315,6 +315,7 @@ class FlowSpec(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     MAX_RUNNING_FIELD_NUMBER: _builtins.int
+    KEEP_FOR_FIELD_NUMBER: _builtins.int
     interval: _builtins.str
     """Seconds, or text such as "500ms", "5s", "5m", "1h", "1d"; "0" runs once. Required."""
     overlap: Global___OverlapPolicy.ValueType
@@ -324,11 +325,15 @@ class FlowSpec(_message.Message):
     timeout: _builtins.str
     """Longest time of a cycle, as text; none when empty."""
     keep_cycles: _builtins.int
-    """How many ended cycles stay on record; 100 when 0."""
+    """How many ended cycles stay on record, those of the last minute in any case; 100 when 0, at most 10 000."""
     description: _builtins.str
     """For people."""
     max_running: _builtins.int
     """Nodes of the flow that run at once, of all its cycles together; no limit when 0."""
+    keep_for: _builtins.str
+    """How long ended cycles stay on record, with their node tasks, as text from "1m" to "7d"; 7 d and their node tasks 24 h
+    when empty.
+    """
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSpec]:
         """At most 10 000."""
@@ -354,10 +359,11 @@ class FlowSpec(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         description: _builtins.str = ...,
         max_running: _builtins.int = ...,
+        keep_for: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "edges", b"edges", "failure_policy", b"failure_policy", "interval", b"interval", "keep_cycles", b"keep_cycles", "labels", b"labels", "max_running", b"max_running", "nodes", b"nodes", "overlap", b"overlap", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "edges", b"edges", "failure_policy", b"failure_policy", "interval", b"interval", "keep_cycles", b"keep_cycles", "keep_for", b"keep_for", "labels", b"labels", "max_running", b"max_running", "nodes", b"nodes", "overlap", b"overlap", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

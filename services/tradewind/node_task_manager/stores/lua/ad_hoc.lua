@@ -4,7 +4,7 @@
 --!include notifications
 -- Runs outside any flow, ad-hoc tasks and batches: counting what runs of them, telling who watches, listing by user.
 local NO_PARTITION = -1
-local changed, write_changed, list_run, expire_listed, unlist_expired
+local changed, write_changed, list_run, expire_listed
 
 do
   local TOLD_MS = 100
@@ -52,20 +52,12 @@ do
     notices.publish()
   end
 
-  local function list_of(user, run) return base .. 'user_runs:' .. user .. ':' .. string.match(run, '^[^:]+') end
-
-  function list_run(user, run) call('ZADD', list_of(user, run), stamp, run) end
+  function list_run(user, run)
+    call('ZADD', base .. 'user_runs:' .. user .. ':' .. string.match(run, '^[^:]+'), stamp, run)
+  end
 
   -- A run that has ended leaves the list of its user when its records expire.
   function expire_listed(comp) put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention) end
-
-  function unlist_expired(most)
-    for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, most)) do
-      local user, run = string.match(name, '^([^:]+):(.+)$')
-      call('ZREM', list_of(user, run), run)
-      take('ended_runs', name)
-    end
-  end
 end
 
 -- The user hears once of the end of a task or a whole batch.

@@ -79,7 +79,7 @@ if done then
   for _, cycle in ipairs(call('ZRANGE', logs, 0, -1)) do
     call('UNLINK', base .. 'logs:' .. args.flow_id .. ':' .. cycle)
   end
-  call('UNLINK', logs)
+  call('UNLINK', logs, base .. 'kept_runs:' .. args.flow_id)
 end
 reopen()
 write_queues(queues)

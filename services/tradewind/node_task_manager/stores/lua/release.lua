@@ -191,6 +191,7 @@ local function expire_run(comp)
     local part = id == comp.id and comp or component(comp.run, id)
     if part then later('expire', part, 0, 0) end
   end
+  put('to_clean', 'run:' .. comp.run, time + limits.settle)
 end
 
 -- What a component's only sink has just emitted goes along with the event, when it is small.

@@ -75,6 +75,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         MemoryNotices.__init__(self, limits, clock)
         self._totals: Counter[str] = Counter()
         self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
+        self._ends: dict[str, int] = {}
+        """Runs of flows that have ended, by when cleaning is to look at them."""
         self._sessions: dict[str, int] = {}
         self._numbers = itertools.count(1)
 
@@ -312,6 +314,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             self._notify_end(component, self._plans[component.plan].nodes[0].node_type, only, given_up=given_up)
             return
         self._notify_component(component)
+        if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
+            self._ends[owner[0]] = self._clock() + self._limits.settle_ms
         partition = self._runs[owner[0]].submission.partition
         turn.partitions.append(partition)
         self.append(

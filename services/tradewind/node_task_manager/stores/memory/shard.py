@@ -16,12 +16,13 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
+from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
-from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences, Turn
+from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.records import Run
 
 
-class MemoryShard(MemoryConsequences):
+class MemoryShard(MemoryCleaning):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
@@ -239,11 +240,6 @@ class MemoryShard(MemoryConsequences):
             else:
                 message = f'no worker that offers "{node.node_type}" took it within {node.schedule_to_start_ms} ms'
                 self._fail(task, "START_TIMEOUT", message, turn)
-        self._unlisted |= {
-            name
-            for (name, _), component in self._components.items()
-            if component.finished_at and component.finished_at + self._limits.retention_ms <= now
-        }
         self._conclude(vacancies, turn)
         return turn.effects()
 
@@ -313,6 +309,8 @@ class MemoryShard(MemoryConsequences):
             del self._components[key]
         for name in runs:
             del self._runs[name]
+            self._ends.pop(name, None)
+        self._kept.pop(flow_id, None)
         self._stops = {key: mark for key, mark in self._stops.items() if key[0] not in runs}
         self._logs = {key: lines for key, lines in self._logs.items() if key[0] != flow_id}
         self._reopen()

@@ -23,7 +23,7 @@ from tradewind.scheduler.domain.grid import next_planned
 from tradewind.scheduler.domain.log_line import LogLevel, LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
-from tradewind.scheduler.ports import NOT_OWNER, Epochs
+from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
 from tradewind.scheduler.stores.memory.data import (
     LOG_CYCLES,
     PLANNED_TIMES,
@@ -32,6 +32,7 @@ from tradewind.scheduler.stores.memory.data import (
     Flow,
     Run,
 )
+from tradewind.server.partitions import partition_of
 
 _TRIMMED = 10
 
@@ -138,6 +139,16 @@ class MemoryCycles:
         for old in sorted(flow.planned)[:-PLANNED_TIMES]:
             del flow.planned[old]
 
+    async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
+        self._data.now()
+        if epoch and self._data.epochs.get(partition, 0) > epoch:
+            return Tidied("", True)
+        flows = [flow for flow in self._data.flows.values() if partition_of(flow.flow_id) == partition]
+        excess = [(flow, old) for flow in flows if flow.flow_id > after for old in _excess(flow, flow.keep_cycles)]
+        for flow, old in excess:
+            self._data.drop_run(flow, old)
+        return Tidied("", True, len(excess))
+
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         self._data.now()
         flow = self._data.flows.get(flow_id)
@@ -198,12 +209,17 @@ class MemoryCycles:
     def _end(self, flow: Flow, run: Run, status: CycleStatus, now: int) -> None:
         name = run.state.name
         run.state = replace(run.state, status=status, end_ms=now)
-        run.expires_ms = now + RETENTION_MS
+        run.expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
-        ended = [old for old in sorted(flow.runs) if old not in flow.open]
-        for old in ended[: min(_TRIMMED, max(0, len(ended) - run.state.facts.keep_cycles))]:
+        for old in _excess(flow, run.state.facts.keep_cycles)[:_TRIMMED]:
             self._data.drop_run(flow, old)
+
+
+def _excess(flow: Flow, keep: int) -> list[RunName]:
+    """Ended runs of a flow beyond the newest."""
+    ended = [old for old in sorted(flow.runs) if old not in flow.open]
+    return ended[: max(0, len(ended) - keep)]
 
 
 def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> ChainState:

@@ -38,6 +38,7 @@ class _Facts(msgspec.Struct, array_like=True):
     keep_cycles: int
     runs_once: bool
     traceparent: str
+    keep_for_ms: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -57,6 +58,7 @@ def facts_text(request: BeginRequest) -> str:
         shape.keep_cycles,
         shape.runs_once and request.scheduled,
         request.traceparent,
+        shape.keep_for_ms,
     )
     return _encode(facts).decode()
 
@@ -106,6 +108,7 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         inputs_json=text.get("memory", ""),
         traceparent=known.traceparent,
         keep_cycles=known.keep_cycles,
+        keep_for_ms=known.keep_for_ms,
     )
     return _with_progress(ChainState(run, facts, int(text["version"])), text)
 
