@@ -363,12 +363,13 @@ class World:
         await self.both("reopen", (self._also(),))
 
     async def acknowledge(self) -> None:
-        """Take some of the events of a partition as a scheduler would."""
+        """Take the events of a partition up to some moment: within one, what is cut up comes in another order."""
         partition, count = self.rng.randint(0, 1), self.rng.randint(1, 5)
-        for shard in (self.memory, self.redis):
-            events = await shard.read({partition: "0"}, count)
-            if events:
-                await shard.acknowledge({partition: events[-1].event_id})
+        moments = sorted({event.at for event in await self.memory.read({partition: "0"}, 10_000)})[:count]
+        for shard in (self.memory, self.redis) if moments else ():
+            events = await shard.read({partition: "0"}, 10_000)
+            last = [event for event in events if event.at <= moments[-1]][-1]
+            await shard.acknowledge({partition: last.event_id})
 
     async def clean(self) -> None:
         """Clean until nothing is left to do; what is open is not touched, and of the rest as much goes in both."""
