@@ -15,6 +15,8 @@ PUBLIC: dict[str, list[str]] = {
         "BatchProgress",
         "BatchRecord",
         "BatchStatus",
+        "CacheSettings",
+        "CacheStatistics",
         "Client",
         "ComponentStructure",
         "Conflict",
@@ -77,6 +79,7 @@ PUBLIC: dict[str, list[str]] = {
         "WrongStatus",
     ],
     "tradewind.flow": [
+        "Cache",
         "Flow",
         "FlowError",
         "FlowFileError",

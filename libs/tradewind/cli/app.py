@@ -4,7 +4,20 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli import batch, config, cycle, dead_letters, flow, measure, notification, queue, task, up, worker
+from tradewind.cli import (
+    batch,
+    cache,
+    config,
+    cycle,
+    dead_letters,
+    flow,
+    measure,
+    notification,
+    queue,
+    task,
+    up,
+    worker,
+)
 from tradewind.cli.session import Session
 
 # Plain help instead of rich panels: those take longer to import than most commands take to run.
@@ -49,5 +62,6 @@ app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(batch.app, name="batch")
 app.add_typer(notification.app, name="notification")
 app.add_typer(config.app, name="config")
+app.add_typer(cache.app, name="cache")
 app.command("queue")(queue.queue)
 app.command("bench")(measure.bench)

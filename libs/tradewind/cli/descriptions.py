@@ -105,8 +105,10 @@ def note(node: NodeTaskRecord) -> str:
         return str(node.error).partition("\n")[0]
     if node.reason:
         return node.reason
-    if not node.status.ended and (node.progress or node.message):
-        return f"{node.progress} % {node.message}".strip()
+    if node.cached_in:
+        return f"cached in {node.cached_in}"
+    if not node.status.ended and (node.progress or node.message or node.current_step):
+        return _progress(node)
     return ""
 
 
@@ -120,7 +122,8 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("failed", f"{node.failures} of {node.max_attempts} attempts" if node.failures else ""),
         ("next attempt", screen.when(node.retry_at)),
         ("worker", node.worker_id),
-        ("progress", f"{node.progress} % {node.message}".strip() if node.progress or node.message else ""),
+        ("cached", f"in {node.cached_in}" if node.cached_in else ""),
+        ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),
         ("reason", node.reason),
         (
             "stop asked",
@@ -155,6 +158,11 @@ def show_log_line(screen: Screen, line: LogLine) -> None:
     who = line.node_id or line.source
     text = f"{at}  {line.cycle}  {line.level.upper():<8} {who}: {line.message}"
     screen.line(text, _LEVEL_STYLES.get(line.level))
+
+
+def _progress(node: NodeTaskRecord) -> str:
+    step = f"[{node.current_step}]" if node.current_step else ""
+    return " ".join(part for part in (f"{node.progress} %", step, node.message) if part)
 
 
 def _took(node: NodeTaskRecord) -> str:
@@ -197,7 +205,7 @@ def show_happening(screen: Screen, task: WatchedTask) -> None:
     what = task.happened or task.status
     details = {
         "running": f"attempt {task.attempt} on {task.worker_id}",
-        "progress": f"{task.progress} % {task.message}".strip(),
+        "progress": " ".join(filter(None, (f"{task.progress} %", task.current_step, task.message))),
         "stopping": task.stop_reason,
         "retrying": task.reason or str(task.last_error or ""),
         "completed": to_json(task.outputs),

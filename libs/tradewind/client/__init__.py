@@ -7,6 +7,7 @@ import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
 from tradewind.client.batches import BatchProgress, BatchRecord, BatchStatus
+from tradewind.client.caches import CacheSettings, CacheStatistics
 from tradewind.client.client import Client
 from tradewind.client.cycles import (
     CycleDescription,
@@ -56,6 +57,8 @@ __all__ = [
     "BatchProgress",
     "BatchRecord",
     "BatchStatus",
+    "CacheSettings",
+    "CacheStatistics",
     "Client",
     "ComponentStructure",
     "Conflict",

@@ -122,6 +122,10 @@ class NodeTaskRecord:
     retry_at: datetime | None = None
     last_error: NodeError | None = None
     history: tuple[PastAttempt, ...] = ()
+    current_step: str = ""
+    """What the node said it is doing."""
+    cached_in: str = ""
+    """The cache that its outputs came from, empty when it ran."""
 
     @property
     def config(self) -> Any:
@@ -167,6 +171,8 @@ def node_task_from(message: node_task_pb2.NodeTask) -> NodeTaskRecord:
             PastAttempt(past.attempt, past.worker_id, moment(past, "began_at"), moment(past, "ended_at"), past.code)
             for past in message.history
         ),
+        current_step=message.current_step,
+        cached_in=message.cached_in,
     )
 
 

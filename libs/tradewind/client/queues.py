@@ -1,10 +1,11 @@
 """Queues: what is ready and waits for a worker, by node type and user, and what bounds how many run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from tradewind.api.node_task_manager.v1 import config_pb2, queue_pb2
+from tradewind.client.caches import CacheSettings, cache_settings_from
 from tradewind.client.wire import moment
 
 
@@ -64,7 +65,8 @@ def queue_statistics_from(message: queue_pb2.GetQueueStatsResponse) -> QueueStat
 @dataclass(frozen=True, slots=True)
 class SystemConfig:
     """How many node tasks run at once, 0 for no limit; what users' turns count; how many of a type begin in a time,
-    such as 100/m. `etag` changes with each write."""
+    such as 100/m; whether caches are used, for how long results in them are good unless one says so itself, and which
+    there are. `etag` changes with each write."""
 
     max_running: int
     max_running_per_user: int
@@ -74,6 +76,9 @@ class SystemConfig:
     user_weights: Mapping[str, float]
     rates: Mapping[str, str]
     etag: str
+    enable_cache: bool = True
+    cache_ttl: timedelta = timedelta(hours=1)
+    caches: Mapping[str, CacheSettings] = field(default_factory=dict)
 
 
 def system_config_from(message: config_pb2.SystemConfig, etag: str) -> SystemConfig:
@@ -87,4 +92,7 @@ def system_config_from(message: config_pb2.SystemConfig, etag: str) -> SystemCon
         user_weights=dict(message.user_weights),
         rates=dict(message.rates),
         etag=etag,
+        enable_cache=message.enable_cache,
+        cache_ttl=message.cache_ttl.ToTimedelta(),
+        caches={name: cache_settings_from(each) for name, each in message.caches.items()},
     )

@@ -19,7 +19,7 @@ from tradewind.client.flow_calls import Inputs, RunRequest
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_tasks import NodeTaskRecord
 from tradewind.client.wire import Seconds
-from tradewind.flow import Retry, Timeouts
+from tradewind.flow import Cache, Retry, Timeouts
 
 Inner = TypeVar("Inner", covariant=True)
 Arguments = ParamSpec("Arguments")
@@ -244,6 +244,8 @@ class SyncClient(_Sync[Client]):
     queue_statistics = _waits(Client.queue_statistics)
     get_config = _waits(Client.get_config)
     update_config = _waits(Client.update_config)
+    cache_statistics = _waits(Client.cache_statistics)
+    clear_cache = _waits(Client.clear_cache)
 
     get_task = _waits(Client.get_task)
     list_tasks = _iterates(Client.list_tasks)
@@ -289,6 +291,7 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncTaskHandle:
         """Run one node by itself, as Client.submit_task; `.result()` waits for what it emits."""
@@ -299,6 +302,7 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            cache=cache,
             request_id=request_id,
         )
         return SyncTaskHandle(self._loop.wait(submitted), self._loop)
@@ -312,6 +316,7 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncBatchHandle:
         """Run one node type with each of `parameters`, as Client.submit_batch; `.result()` waits for what they emit."""
@@ -322,6 +327,7 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            cache=cache,
             request_id=request_id,
         )
         return SyncBatchHandle(self._loop.wait(submitted), self._loop)

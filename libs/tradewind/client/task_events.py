@@ -17,6 +17,7 @@ class TaskEventKind(StrEnum):
     PROGRESS = "progress"
     STOPPING = "stopping"
     RETRYING = "retrying"
+    WAITING = "waiting"
     COMPLETED = "completed"
     FAILED = "failed"
     TERMINATED = "terminated"

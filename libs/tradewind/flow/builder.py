@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, Protocol, Self
 
 from tradewind.flow import drawing
+from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
 from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
 from tradewind.flow.retry import Retry
@@ -102,6 +103,7 @@ class Flow:
         retry: Retry | None = None,
         priority: int | None = None,
         concurrency: Mapping[str, Any] | None = None,
+        cache: Cache | str | None = None,
     ) -> Node:
         """Add a node and return it, to be joined to others.
 
@@ -109,8 +111,9 @@ class Flow:
         worker, `timeout` one attempt, `timeouts` has further limits; `retry` says how often it may be tried. Of ready
         nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
         `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
-        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. Raises FlowError when the id is
-        taken or the config is no JSON.
+        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. With `cache`, its name or
+        a Cache, it does not run when the same work was done before. Raises FlowError when the id is taken or the config
+        is no JSON.
         """
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
@@ -131,6 +134,8 @@ class Flow:
             weather["priority"] = priority
         if concurrency is not None:
             weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
+        if cache is not None:
+            weather["cache"] = Cache.of(cache).to_weather(f"{path}.cache")
         self._nodes.append(weather)
         self._by_id[node_id] = node = self._node_of(weather)
         return node

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.flow.cache import SCOPES
 from tradewind.flow.errors import FlowError
 from tradewind.flow.values import json_copy, kind_of
 
@@ -33,10 +34,11 @@ _WHEN_FULL: dict[str, node_task_pb2.WhenFull.ValueType] = {
 _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
 _NODE_FIELDS = (
     *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
-    "concurrency",
+    *("concurrency", "cache"),
 )
 _TIMEOUT_FIELDS = ("schedule_to_start", "start_to_close", "total", "heartbeat")
 _RETRY_FIELDS = ("attempts", "initial", "factor", "maximum", "jitter", "non_retryable")
+_CACHE_FIELDS = ("name", "key", "scope", "ttl")
 _CONCURRENCY_FIELDS = ("key", "max", "when_full")
 _FLOW_FIELDS = (
     "interval",
@@ -116,6 +118,17 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
         node.concurrency.key, node.concurrency.max = bound.text("key"), bound.integer("max")
         if when_full := bound.word("when_full", _WHEN_FULL):
             node.concurrency.when_full = when_full
+    if item.get("cache") is not None:
+        named = {"name": item["cache"]} if isinstance(item["cache"], str) else item["cache"]
+        cache = _Fields(named, fields.at("cache"), _CACHE_FIELDS)
+        node.cache.CopyFrom(
+            flow_pb2.CacheSpec(
+                name=cache.text("name"),
+                key=cache.text("key"),
+                scope=cache.word("scope", SCOPES),
+                ttl=cache.duration("ttl"),
+            )
+        )
     if item.get("timeouts") is not None:
         clocks = _Fields(item["timeouts"], fields.at("timeouts"), _TIMEOUT_FIELDS)
         node.timeouts.CopyFrom(flow_pb2.TimeoutsSpec(**{name: clocks.duration(name) for name in _TIMEOUT_FIELDS}))
@@ -156,6 +169,11 @@ def _node_weather(node: flow_pb2.NodeSpec, path: str) -> dict[str, Any]:
     if node.HasField("concurrency"):
         bound = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
         _say(bound, "when_full", node.concurrency.when_full, _WHEN_FULL, f"{path}.concurrency.")
+    if node.HasField("cache"):
+        cache = weather["cache"] = {
+            name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))
+        }
+        _say(cache, "scope", node.cache.scope, SCOPES, f"{path}.cache.")
     weather |= {name: value for name in ("schedule_to_start", "timeout", "priority") if (value := getattr(node, name))}
     if node.HasField("timeouts"):
         weather["timeouts"] = {field.name: value for field, value in node.timeouts.ListFields()}

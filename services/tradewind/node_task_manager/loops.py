@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
@@ -17,6 +18,7 @@ _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
 _OUTAGE_S = 2.0
 _LOOK_S = 5.0
+_TEND_S = 1.0
 _LEAVE_S = 1.0
 _PING_S = 5.0
 _FOLLOW_S = 1.0
@@ -34,6 +36,7 @@ class Loops:
         publish: Callable[[int, str], Awaitable[Any]],
         lease_s: float,
         load_config: Callable[[], Awaitable[None]],
+        caches: ResultCaches,
         cleaners: Sequence[Cleaner],
     ) -> None:
         self._dispatchers = dispatchers
@@ -42,6 +45,7 @@ class Loops:
         self._cleaners = cleaners
         self._feed = feed
         self._tell_watchers = tell_watchers
+        self._caches = caches
         self._publish = publish
         self._lease_s = lease_s
         # A worker that is stopped must be out of the running before what it held is given out again.
@@ -62,6 +66,7 @@ class Loops:
             self._begin(self._every(cleaner.every_s, cleaner))
         self._begin(self._every(_LOOK_S, self._look))
         self._begin(self._every(_LOOK_S, self._load_config))
+        self._begin(self._every(_TEND_S, self._caches.tend))
         self._begin(self._every(self._ping_s, self._ping))
         for look in self._followed:
             self._begin(self._every(_FOLLOW_S, look))
@@ -94,8 +99,8 @@ class Loops:
 
     def hear(self, shard: int, message: str) -> None:
         """A replica told of something: a ready node type, `e:<partition>`, `o:<partition>:<epoch>`, `w:<worker>`,
-        `c:<version of the configuration>`, `n:<user>` who has a notification, or of an ad-hoc run: `r:<run>` has
-        changed, `f:<run>` has ended."""
+        `c:<version of the configuration>`, `k:<cache>:<result>:<1 when it is there, 0 when it is given up>`, `n:<user>`
+        who has a notification, or of an ad-hoc run: `r:<run>` has changed, `f:<run>` has ended."""
         kind, _, rest = message.partition(":")
         dispatcher = self._dispatchers[shard]
         if not rest:
@@ -108,6 +113,8 @@ class Loops:
             self._feed.supersede(int(partition), int(epoch))
         elif kind == "c":
             self._begin(self._follow_config())
+        elif kind == "k":
+            self._caches.tell(rest)
         elif kind in ("r", "f"):
             self._tell_watchers(rest, kind == "f")
         elif kind == "n":

@@ -5,10 +5,11 @@ never look like an answer. Every method that changes node tasks takes `vacancies
 same step, users in turn and oldest first, and are found in the effects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.domain.called import CalledWorker
 from tradewind.node_task_manager.domain.component import Component, RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.names import RunName
@@ -17,17 +18,17 @@ from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.task_event import TaskEvent
-from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Termination, Vacancy
+from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Postponed, Termination, Vacancy
 
-Entry = TypeVar("Entry", covariant=True)
+Item = TypeVar("Item", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch(Generic[Entry]):
+class Stretch(Generic[Item]):
     """What follows a position in a capped stream; after a `gap` some of that is gone, and this is all that is."""
 
     gap: bool
-    entries: tuple[Entry, ...]
+    entries: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +122,13 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running node task is: 0 to 100, and what it says."""
+    """How far a running node task is: 0 to 100, what it says and which step it is at."""
 
     task_id: str
     nonce: str
     progress: int
     message: str
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +334,17 @@ class NodeTaskStore(Protocol):
         latest. Does not count as lost. A node task asked to stop becomes terminated."""
         ...
 
+    async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
+        """Take node tasks back that their workers never got; each is ready again when its wait is over, or with its
+        total time. Nothing counts against them. A node task asked to stop becomes terminated; one that does not hold
+        its lease is left alone. `results`: "" for each that waits now, else "lost"."""
+        ...
+
+    async def hasten(self, task_ids: Sequence[str]) -> Effects:
+        """Make postponed node tasks ready now; others are left alone. `results`: "" for each that is ready, else why
+        not."""
+        ...
+
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
         """Hand a node task that a worker did not take to the worker `to`, as the same attempt with a nonce of its own
         and clocks that begin anew; nothing when the lease is not held any more or the node task is to stop."""
@@ -468,6 +481,56 @@ class ConfigStore(Protocol):
 
     async def save(self, config: SystemConfig, expected: int) -> bool:
         """Replace the one of version `expected`; False, and nothing is changed, when another one stands."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLook:
+    """What a look into a cache found: a `result` (JSON text), or neither, when the caller is now the one to work it
+    out; or another one does, at most `busy_ms` more unless it goes on. `generation` goes along with what is put in."""
+
+    generation: str
+    result: str = ""
+    busy_ms: int = 0
+
+
+class CacheStore(Protocol):
+    """Results by name. Whatever it holds may vanish at any time; then it is not there, and nothing worse."""
+
+    async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
+        """Look for a result; where there is none and nobody works it out, `token` does so from now on, for
+        `flight_ms`. The same token may ask again."""
+        ...
+
+    async def keep(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
+        """Work on a result for `flight_ms` from now on, 0 for no longer; False when `token` does not."""
+        ...
+
+    async def fill(
+        self, entry: Entry, token: str, generation: str, result: str, ttl_ms: int, max_entries: int
+    ) -> tuple[bool, int]:
+        """Put in what `token` has worked out. Return whether it was put in, which it is not when another works it out
+        by now or the cache was cleared meanwhile, and how many gave way to it."""
+        ...
+
+    async def clear(self, name: str) -> int:
+        """Forget all results of a cache and refuse those under way; return how many were taken out."""
+        ...
+
+    async def size(self, name: str) -> int:
+        """Return how many results a cache holds."""
+        ...
+
+
+class CacheStatistics(Protocol):
+    """Counts what became of look-ups, as `<cache>:<what>`."""
+
+    async def add(self, counts: Mapping[str, int]) -> None:
+        """Add to the counts."""
+        ...
+
+    async def read(self) -> dict[str, int]:
+        """Return all counts."""
         ...
 
 

@@ -1,6 +1,6 @@
 """What the node task manager can be told."""
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from tradewind.server.settings import CommonSettings
 
@@ -24,6 +24,9 @@ class NodeTaskManagerSettings(CommonSettings):
     node_task_manager_stop_grace_seconds: float = Field(
         10.0, ge=0.1, le=600, description="How long a node has to end after a stop before it is closed without it."
     )
+    node_task_manager_result_seconds: float = Field(
+        86400.0, ge=60, le=31_622_400, description="How long results are kept after their task, batch or run has ended."
+    )
     node_task_manager_retries_per_minute: int = Field(
         10,
         ge=0,
@@ -45,6 +48,12 @@ class NodeTaskManagerSettings(CommonSettings):
     node_task_manager_notification_days: float = Field(
         7.0, ge=0.01, le=365, description="For how many days a notification is kept at most."
     )
+    cache_url: str | None = Field(
+        None,
+        description="A store for cached results alone, which may evict them; where not set, they go to the store.",
+    )
+    cache_user: str | None = Field(None, description="ACL user to log in to that store as; overrides the URL's.")
+    cache_password: SecretStr | None = Field(None, description="Password of that user; overrides the URL's.")
     node_task_manager_clean_seconds: float = Field(
         5.0,
         ge=0.2,

@@ -126,7 +126,7 @@ class Scheduler:
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
         self._handlers = SchedulerHandlers(
-            register=RegisterFlow(stores.flows, node_types, definitions, change),
+            register=RegisterFlow(stores.flows, node_types, node_tasks, definitions, change),
             read=read,
             change=change,
             run=self._run,

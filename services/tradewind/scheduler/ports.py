@@ -384,6 +384,14 @@ class Triggers(Protocol):
         ...
 
 
+class Caches(Protocol):
+    """The caches that results of nodes may come from."""
+
+    async def known(self) -> Collection[str] | None:
+        """Return the names of all caches, None when nobody could be asked."""
+        ...
+
+
 class NodeTypes(Protocol):
     """The catalogue of node types that live workers offer."""
 

@@ -12,7 +12,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
-from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, node_task_pb2
 from tradewind.api.registry.v1 import node_type_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
@@ -84,6 +84,7 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
         timeout="0",
         config_json='{"a":1}',
         retry=flow_pb2.RetrySpec(attempts=3, initial="5s", factor=3, maximum="5m", jitter=0, non_retryable=["E"]),
+        cache=flow_pb2.CacheSpec(name="screening", key="k", scope=cache_pb2.CACHE_SCOPE_GLOBAL, ttl="10m"),
     )
     flow = (await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))).flow
     assert json.loads(flow.config_json) == {
@@ -111,6 +112,7 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
                     "jitter": 0,
                     "non_retryable": ["E"],
                 },
+                "cache": {"name": "screening", "key": "k", "scope": "global", "ttl": 600},
             }
         ],
         "edges": [],
@@ -124,6 +126,22 @@ async def test_a_new_revision_keeps_what_ran(scheduler: Client) -> None:
     assert (again.revision, again.last_cycle, again.created_at) == (2, 0, first.created_at)
     assert dict(again.labels) == {"team": "b"}
     assert again.etag != first.etag
+
+
+async def test_a_cache_that_the_configuration_does_not_know_is_refused(scheduler: Client, peers: Peers) -> None:
+    nodes = [{"id": "a", "type": "t", "cache": "screning"}, {"id": "b", "type": "t", "cache": "analysis"}]
+    nodes.append({"id": "c", "type": "t", "cache": "mine"})
+    request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps({"interval": 0, "nodes": nodes}))
+    error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert error.violations == [
+        ("nodes[0].cache", 'no cache "screning"; did you mean "screening"?'),
+        (
+            "nodes[2].cache",
+            'no cache "mine"; there are "analysis", "screening", and the system\'s configuration can have more',
+        ),
+    ]
+    peers.node_tasks.caches += ["mine", "screning"]
+    assert (await scheduler.stub.RegisterFlow(request)).changed
 
 
 async def test_every_fault_is_told_at_once(scheduler: Client) -> None:

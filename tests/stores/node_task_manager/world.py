@@ -23,6 +23,7 @@ from tradewind.node_task_manager.domain.work import (
     Held,
     Outcome,
     OutcomeKind,
+    Postponed,
     Termination,
     Vacancy,
 )
@@ -43,6 +44,7 @@ CLEAN_KEYS = 15
 RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
 VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
+VERBS |= {"postpone": 1, "hasten": 1}
 VERBS |= {"acknowledge": 1.5, "clean": 1.5}
 VERBS["read_notifications"] = 0.3
 
@@ -233,13 +235,14 @@ class World:
             wish = RetryWish(self.rng.choice((None, 0, 3_000, 90_000)), none=self.rng.random() < 0.2)
         handles = [handle for handle in ("x", "y") if error is None and self.rng.random() < 0.7]
         outputs = tuple((handle, self.rng.choice(("1", "null", LARGE))) for handle in handles)
+        cache = self.rng.choice(("", "", "screening")) if error is None else ""
         if self.rng.random() < 0.05:
             # The store lost its last second and with it a newer attempt.
             self.forgotten += 1
             given = replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
             pair = Pair(given, given)
         of_memory, of_redis = (
-            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish) for a in (pair.memory, pair.redis)
+            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish, cache) for a in (pair.memory, pair.redis)
         )
         return of_memory, of_redis
 
@@ -288,6 +291,27 @@ class World:
                 "give_back", (worker, session, of_memory, vacancies), (worker, session, of_redis, vacancies)
             )
 
+    async def postpone(self) -> None:
+        """Take back some that their workers never got, now and then one that ended long ago."""
+        recent = self.pairs[-8:] if self.rng.random() < 0.8 else self.pairs
+        chosen = self.rng.sample(recent, min(self.rng.randint(0, 3), len(recent)))
+        wait = self.rng.choice((0, 1, 3_000, 40_000))
+        of_memory, of_redis = (
+            [Postponed(a.task_id, a.attempt, a.nonce, wait) for a in each]
+            for each in ([pair.memory for pair in chosen], [pair.redis for pair in chosen])
+        )
+        await self.both("postpone", (of_memory,), (of_redis,))
+
+    async def hasten(self) -> None:
+        """Make some ready that wait, some of them for a next attempt, and others that do not wait at all."""
+        waiting = [task_id for task_id in self.waits if self.rng.random() < 0.7]
+        chosen = {*waiting, *(pair.memory.task_id for pair in self.pairs[-2:]), "f:99999:0:unknown"}
+        names = sorted(chosen)
+        of_memory, _ = await self.both("hasten", (names,))
+        for task_id, why in zip(names, of_memory.results, strict=True):
+            if not why:
+                self.waits.pop(task_id, None)
+
     async def begin_process(self) -> None:
         await self.both("begin_process", (self.rng.choice(WORKERS), self.rng.choice(("i1", "i2"))))
 
@@ -320,7 +344,9 @@ class World:
             kept = []
             for shard, a in ((self.memory, pair.memory), (self.redis, pair.redis)):
                 line = Line(a.task_id, a.nonce, "INFO", "node", f"at {at}", self.clock())
-                kept.append(await shard.record([Progress(a.task_id, a.nonce, at, "so far")], [line]))
+                kept.append(
+                    await shard.record([Progress(a.task_id, a.nonce, at, "so far", f"step {at // 25}")], [line])
+                )
             assert kept[0] == kept[1]
 
     async def purge(self) -> None:
@@ -341,6 +367,8 @@ class World:
         assert of_memory.removed == removed
         assert sorted(t.task_id for t in of_memory.effects.terminations) == sorted(t.task_id for t in terminations)
         self.runs = {name: run for name, run in self.runs.items() if run.run.flow_id != flow}
+        # A flow of this name has a budget of its own from now on.
+        self.granted = [(at, whose) for at, whose in self.granted if whose != flow]
         self.clock.advance(1)
 
     async def configure(self) -> None:
@@ -455,7 +483,7 @@ class World:
                 end = (task.status, task.ended_at, task.attempt, task.failures)
                 assert self.ended.setdefault(task.task_id, end) == end, f"{task.task_id} ended twice"
             elif task is not None and task.retry_at:
-                if self.waits.get(task.task_id) != task.retry_at:
+                if self.waits.get(task.task_id) != task.retry_at != task.postponed:
                     user_id = self.runs[str(TaskName.parse(task.task_id).run)].user_id
                     self._grant(_spender(task.task_id, user_id))
                 self.waits[task.task_id] = task.retry_at

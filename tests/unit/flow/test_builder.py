@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tradewind.flow import Flow, FlowError, Handle, Node, Retry, Timeouts
+from tradewind.flow import Cache, Flow, FlowError, Handle, Node, Retry, Timeouts
 from tradewind.worker import node
 
 
@@ -63,7 +63,9 @@ def test_every_option_has_its_place() -> None:
         timeout=0.5,
         priority=2,
         concurrency={"key": "k", "max": 1},
+        cache=Cache("mine", scope="flow", ttl=timedelta(minutes=10)),
     )
+    flow.node("d", "noop", cache="screening")
     flow.node("b", "noop", retry=Retry(3, timedelta(seconds=5), factor=1.5, non_retryable=["ValueError"]))
     flow.node("c", "noop", timeouts=Timeouts(total=timedelta(hours=1), heartbeat="30s"))
     assert flow.flow_id == "f"
@@ -85,7 +87,9 @@ def test_every_option_has_its_place() -> None:
                 "timeout": 0.5,
                 "priority": 2,
                 "concurrency": {"key": "k", "max": 1},
+                "cache": {"name": "mine", "scope": "flow", "ttl": 600},
             },
+            {"id": "d", "type": "noop", "cache": {"name": "screening"}},
             {
                 "id": "b",
                 "type": "noop",

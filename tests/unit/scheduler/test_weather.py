@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.scheduler.flows import Weather, analyzed, edge, flow, node
+from tradewind.scheduler.domain.cache_definition import CacheDefinition, CacheScope
 from tradewind.scheduler.domain.concurrency import Concurrency, WhenFull
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.fault_list import FaultList
@@ -81,6 +82,8 @@ def test_every_field() -> None:
             node("b", run_if="any_succeeded", timeout=0),
             node("c", run_if="all_done", timeout="1m", priority=-5),
             node("d", concurrency={"key": "acct-7", "max": 1, "when_full": "drop_new"}),
+            node("e", cache="screening"),
+            node("g", cache={"name": "mine", "key": "k", "scope": "flow", "ttl": "10m"}),
         ],
         "edges": [edge("a", "b"), edge("a", "c")],
     }
@@ -98,6 +101,8 @@ def test_every_field() -> None:
         NodeDefinition("b", "feed", run_if=RunIf.ANY_SUCCEEDED, start_to_close_ms=0),
         NodeDefinition("c", "feed", run_if=RunIf.ALL_DONE, start_to_close_ms=60_000, priority=-5),
         NodeDefinition("d", "feed", concurrency=Concurrency("acct-7", 1, WhenFull.DROP_NEW)),
+        NodeDefinition("e", "feed", cache=CacheDefinition("screening")),
+        NodeDefinition("g", "feed", cache=CacheDefinition("mine", "k", CacheScope.FLOW, 600_000)),
     )
     assert definition.to_weather() == {
         **weather,
@@ -107,6 +112,8 @@ def test_every_field() -> None:
             node("b", run_if="any_succeeded", timeout=0),
             node("c", run_if="all_done", timeout=60, priority=-5),
             node("d", concurrency={"key": "acct-7", "max": 1, "when_full": "drop_new"}),
+            node("e", cache={"name": "screening"}),
+            node("g", cache={"name": "mine", "key": "k", "scope": "flow", "ttl": 600}),
         ],
     }
 

@@ -18,7 +18,8 @@ class ComponentStatus(StrEnum):
 class Component:
     """A component on record; `completed` to `skipped` count its terminal nodes.
 
-    `node_type`, and `running`, how many nodes are leased to workers, are kept of ad-hoc runs only.
+    `cached` of those completed did not run, since their outputs were in a cache. `node_type`, and `running`, how many
+    nodes are leased to workers, are kept of ad-hoc runs only.
     """
 
     run: RunName
@@ -38,6 +39,7 @@ class Component:
     stop: StopMark | None = None
     node_type: str = ""
     running: int = 0
+    cached: int = 0
 
     @property
     def open(self) -> int:

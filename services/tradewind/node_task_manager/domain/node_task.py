@@ -85,6 +85,8 @@ class NodeTask:
     `history` holds the latest 20 that failed while more were allowed, or whose worker was lost.
     `inputs` holds the value of each live edge by its place in the plan, `@` where the value stays with its source;
     `outputs` the emitted values by handle. Both are filled only where asked for; `emitted` names the handles.
+    `cached` is the cache that its outputs came from, "" when it ran. While `postponed` equals `retry_at` it waits for
+    another node task to finish the same work, whose outputs will be cached.
     `slots` are the limits of which it holds a slot, `blocked` is the one that keeps it from running though it is ready.
     """
 
@@ -105,6 +107,7 @@ class NodeTask:
     history: tuple[PastAttempt, ...] = ()
     progress: int = 0
     message: str = ""
+    step: str = ""
     registered_at: int = 0
     ready_at: int = 0
     started_at: int = 0
@@ -116,6 +119,8 @@ class NodeTask:
     inputs: tuple[tuple[int, str], ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
     emitted: tuple[str, ...] = ()
+    cached: str = ""
+    postponed: int = 0
 
     @property
     def updated_at(self) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 
@@ -57,6 +58,7 @@ class PlanNode:
     total_ms: int = 0
     priority: int = 0
     concurrency: Concurrency | None = None
+    cache: CacheUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ class TaskEventKind(StrEnum):
     PROGRESS = "progress"
     STOPPING = "stopping"
     RETRYING = "retrying"
+    WAITING = "waiting"
     COMPLETED = "completed"
     FAILED = "failed"
     TERMINATED = "terminated"
@@ -26,6 +27,7 @@ STATUSES = {
     TaskEventKind.PROGRESS: NodeTaskStatus.RUNNING,
     TaskEventKind.STOPPING: NodeTaskStatus.RUNNING,
     TaskEventKind.RETRYING: NodeTaskStatus.PENDING,
+    TaskEventKind.WAITING: NodeTaskStatus.PENDING,
     TaskEventKind.COMPLETED: NodeTaskStatus.COMPLETED,
     TaskEventKind.FAILED: NodeTaskStatus.FAILED,
     TaskEventKind.TERMINATED: NodeTaskStatus.TERMINATED,
@@ -38,7 +40,7 @@ STATUSES = {
 class TaskEvent:
     """Something that happened at `at` (epoch ms); `event_id` is its position among the events of its task.
 
-    The error's message is cut to 500 bytes, and there is no traceback; `progress` and `message` are of progress only.
+    The error's message is cut to 500 bytes, and there is no traceback; only progress has `progress`, `message`, `step`.
     """
 
     kind: TaskEventKind
@@ -47,6 +49,7 @@ class TaskEvent:
     worker_id: str = ""
     progress: int = 0
     message: str = ""
+    step: str = ""
     reason: str = ""
     retry_at: int = 0
     stop: StopMark | None = None
@@ -61,7 +64,7 @@ class TaskEvent:
     def leaves(self, task: NodeTask) -> NodeTask:
         """Return a task, read later, as this event left it, as far as that can be told."""
         over = self.status.terminal
-        told = self.kind is TaskEventKind.PROGRESS
+        said = self if self.kind is TaskEventKind.PROGRESS else self._latest(task)
         history = tuple(past for past in task.history if past.ended <= self.at)
         return replace(
             task,
@@ -72,25 +75,25 @@ class TaskEvent:
             worker_id=self.worker_id,
             history=history,
             retry_at=self.retry_at,
-            progress=self._progress(task),
-            message=self.message if told else task.message if self._is_latest_of(task) else "",
+            progress=said.progress,
+            message=said.message,
+            step=said.step,
             ready_at=_by(self.at, task.ready_at),
             started_at=_by(self.at, task.started_at),
             ended_at=task.ended_at if over else 0,
             lease_deadline=task.lease_deadline if self.status is NodeTaskStatus.RUNNING else 0,
             stop=self.stop or (task.stop if task.stop and task.stop.at <= self.at else None),
             blocked=task.blocked if self.status is task.status else "",
+            cached=task.cached if over else "",
+            postponed=self.retry_at if self.kind is TaskEventKind.WAITING else task.postponed,
             outputs=task.outputs if over else (),
             emitted=task.emitted if over else (),
         )
 
-    def _is_latest_of(self, task: NodeTask) -> bool:
-        return self.status is task.status and self.attempt == task.attempt and self.kind is not TaskEventKind.RUNNING
-
-    def _progress(self, task: NodeTask) -> int:
-        if self.kind is TaskEventKind.PROGRESS:
-            return self.progress
-        return task.progress if self._is_latest_of(task) else 0
+    def _latest(self, task: NodeTask) -> "NodeTask | TaskEvent":
+        """What the node said last, as far as that was before this event."""
+        latest = self.status is task.status and self.attempt == task.attempt and self.kind is not TaskEventKind.RUNNING
+        return task if latest else self
 
     def _error(self, task: NodeTask) -> TaskError | None:
         if self.kind is TaskEventKind.FAILED:

@@ -67,7 +67,7 @@ class OutcomeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of an attempt; `outputs` pairs emitted handles with JSON text."""
+    """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from."""
 
     task_id: str
     attempt: int
@@ -76,6 +76,7 @@ class Outcome:
     outputs: tuple[tuple[str, str], ...] = ()
     error: TaskError | None = None
     wish: RetryWish | None = None
+    cache: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,16 @@ class Held:
     task_id: str
     attempt: int
     nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """An attempt that its worker never got, to be made again in `wait_ms`."""
+
+    task_id: str
+    attempt: int
+    nonce: str
+    wait_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.node_task_manager.domain.limits import LONGEST_KEPT_MS, MOST_KEPT_CYCLES, SHORTEST_KEPT_MS
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from tradewind.node_task_manager.rpc.cache_mapping import cache_faults, offer_faults
 from tradewind.node_task_manager.rpc.mapping import is_duration, is_instant, milliseconds
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.server.faults import InvalidInput, Violation
@@ -85,11 +86,13 @@ def stop(request: pb2.StopComponentRequest) -> None:
 def claim(request: pb2.ClaimNodeTasksRequest) -> None:
     """Raise InvalidInput unless this can name a worker and what it offers."""
     at_most("node_types", request.node_types, _MAX_NODE_TYPES)
+    at_most("offers", request.offers, _MAX_NODE_TYPES)
     _require(
         [
             check_identifier("worker_id", request.worker_id),
             Violation("limit", f"must not be negative, is {request.limit}") if request.limit < 0 else None,
             *(check_identifier(f"node_types[{at}]", name) for at, name in enumerate(request.node_types)),
+            *offer_faults("offers", request.offers),
         ]
     )
 
@@ -161,6 +164,8 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
             yield Violation(f"{path}.nodes[{at}].priority", f"must be {bounds}, is {node.priority}")
         if node.HasField("concurrency"):
             yield from _concurrency_faults(f"{path}.nodes[{at}].concurrency", node.concurrency)
+        if node.HasField("cache"):
+            yield from cache_faults(f"{path}.nodes[{at}].cache", node.cache)
         for name in ("schedule_to_start", "start_to_close", "heartbeat_timeout", "total_timeout"):
             if not is_duration(getattr(node, name)):
                 yield Violation(f"{path}.nodes[{at}].{name}", "must be 0 to 100 years")

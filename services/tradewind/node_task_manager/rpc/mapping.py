@@ -27,6 +27,7 @@ from tradewind.node_task_manager.domain.plan import (
     RunIf,
 )
 from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
+from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
 from tradewind.server.partitions import partition_of
@@ -106,6 +107,7 @@ def _plan_node(node: component_pb2.PlanNode) -> PlanNode:
         total_ms=milliseconds(node.total_timeout),
         priority=node.priority,
         concurrency=_concurrency(node.concurrency) if node.HasField("concurrency") else None,
+        cache=cache_use(node.cache),
     )
 
 
@@ -230,6 +232,8 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         worker_id=task.worker_id,
         progress=task.progress,
         message=task.message,
+        current_step=task.step,
+        cached_in=task.cached,
         registered_at=timestamp(task.registered_at),
         ready_at=timestamp(task.ready_at),
         started_at=timestamp(task.started_at),
@@ -242,7 +246,7 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         stop=stop_mark(task.stop),
         failures=task.failures,
         max_attempts=node.retry.attempts if node.retry else 1,
-        retry_at=timestamp(task.retry_at),
+        retry_at=timestamp(0 if _postponed(task) else task.retry_at),
         last_error=None if failed else task_error(task.error),
         history=[_past_attempt(each) for each in task.history] if config or history else (),
     )
@@ -258,8 +262,14 @@ def _past_attempt(past: PastAttempt) -> node_task_pb2.PastAttempt:
     )
 
 
+def _postponed(task: NodeTask) -> bool:
+    return 0 < task.retry_at == task.postponed
+
+
 def _why_delayed(task: NodeTask, node: PlanNode) -> str:
-    """What a node task waits for between attempts, "" when it does not."""
+    """What a node task waits for between attempts, or for another one's outputs; "" when it does not."""
+    if _postponed(task):
+        return "another node task does the same work; its outputs, once cached, are the outputs of this one"
     if not task.retry_at or task.error is None or node.retry is None:
         return ""
     at = datetime.fromtimestamp(task.retry_at / 1000, UTC).strftime("%H:%M:%S")

@@ -46,6 +46,7 @@ def _task_event(event: TaskEvent) -> task_event_pb2.TaskEvent:
         worker_id=event.worker_id,
         progress=event.progress,
         message=event.message,
+        current_step=event.step,
         reason=event.reason,
         error=task_error(event.error),
         retry_at=timestamp(event.retry_at),

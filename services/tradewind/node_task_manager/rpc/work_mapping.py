@@ -83,7 +83,9 @@ def progress(at: int, message: work_pb2.NodeTaskProgress) -> tuple[int, Progress
     """Parse progress into (shard, progress)."""
     parsed = token(f"progress[{at}].token", message.token)
     reached = min(100, max(0, message.progress))
-    return parsed.shard, Progress(parsed.task_id, parsed.nonce, reached, message.message[:1024])
+    return parsed.shard, Progress(
+        parsed.task_id, parsed.nonce, reached, message.message[:1024], message.current_step[:256]
+    )
 
 
 def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:

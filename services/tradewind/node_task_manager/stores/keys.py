@@ -21,7 +21,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
-| `delayed` | zset | failed node tasks by when their next attempt may begin | empties itself |
+| `delayed` | zset | failed node tasks, and those that wait for a result, by when they may begin | empties itself |
 | `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |
 | `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
 | `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |
@@ -52,13 +52,27 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `notified:<user>:<what>` | string | until when a user is not told of something again | 1 min of a flow, else 24 h |
 | `logs:<flow>:<cycle>` | stream | what nodes logged, newest 10 000 lines | newest 5 cycles, 8 d |
 | `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
-| `wake` | channel | news of a ready node type, events, a stop, a run, the config, a notification | |
+| `cache:<name>:<digest>` | string | a result, its generation and end | 90 to 100 % of its time to live |
+| `cache_flights:<name>:<digest>` | string | which attempt works the result out | a lease after its last renewal |
+| `cache_index:<name>` | zset | results by their end | as the last of them |
+| `cache_generation:<name>` | string | results of another one do not count | 400 d after the last use |
+| `cache_stats` | hash | what became of look-ups, by cache; first shard only | kept, one |
+| `wake` | channel | news of a ready node type, events, a stop, a run, a result, the config, a notification | |
+
+Keys of caches, `cache_stats` excepted, are in the store of the caches, where that is another one. There any of them may
+vanish at any time: then a result is worked out again.
 
 What belongs to a run that is open has no time to live, nor has its plan: it is the scheduler's to end or purge.
 """
 
+from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.server.redis.acl import AclUser
 
+CACHE_ACL = AclUser(
+    "node_task_manager_cache",
+    patterns=("trading_flow:{s*}:cache:*", "trading_flow:{s*}:cache_*"),
+)
+"""For a store that holds nothing but caches."""
 ACL = AclUser("node_task_manager", patterns=("trading_flow:{s*",), channels=("trading_flow:{s*",))
 
 
@@ -128,6 +142,21 @@ class Keys:
 
     def user_weights(self) -> str:
         return f"{self.base}user_weights"
+
+    def cached(self, entry: Entry) -> str:
+        return f"{self.base}cache:{entry}"
+
+    def cache_flight(self, entry: Entry) -> str:
+        return f"{self.base}cache_flights:{entry}"
+
+    def cache_index(self, name: str) -> str:
+        return f"{self.base}cache_index:{name}"
+
+    def cache_generation(self, name: str) -> str:
+        return f"{self.base}cache_generation:{name}"
+
+    def cache_stats(self) -> str:
+        return f"{self.base}cache_stats"
 
     def events(self, partition: int) -> str:
         return f"{self.base}events:{partition}"

@@ -9,7 +9,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Vacancy
+from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Postponed, Vacancy
 from tradewind.node_task_manager.ports import Cleaned, Line, Progress, Purge, Renewal, Session, Submitted
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
@@ -53,6 +53,8 @@ _REOPEN = Script(__name__, "reopen_limits", _GivenBack)
 _CLEAN = Script(__name__, "clean", Cleaned)
 _LEAVE_CLEANING = Script(__name__, "leave_cleaning", bool)
 _RECORD = Script(__name__, "record_progress", int)
+_POSTPONE = Script(__name__, "postpone_tasks", Effects)
+_HASTEN = Script(__name__, "hasten_tasks", Effects)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
 
@@ -205,6 +207,14 @@ class RedisNodeTaskStore:
             done.append(given.effects)
             more = given.more
         return done
+
+    async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
+        pieces = [self._args((), {"postponed": piece}) for piece in _pieces(postponed)]
+        return _joined([await _POSTPONE(self._client, self._any_key, args) for args in pieces])
+
+    async def hasten(self, task_ids: Sequence[str]) -> Effects:
+        pieces = [self._args((), {"task_ids": piece}) for piece in _pieces(task_ids)]
+        return _joined([await _HASTEN(self._client, self._any_key, args) for args in pieces])
 
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
         more = {"worker_id": worker_id, "held": held, "to": to}

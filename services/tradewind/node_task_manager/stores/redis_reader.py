@@ -21,7 +21,18 @@ _WHOLE_PIECE = 64
 _FIELDS = (
     *("status", "component_id", "index", "waiting", "live", "reason", "error", "attempt", "nonce", "worker_id", "lost"),
     *("failures", "retry_at", "history", "slots", "blocked"),
-    *("progress", "message", "registered_at", "ready_at", "started_at", "ended_at", "stop"),
+    *(
+        "progress",
+        "message",
+        "step",
+        "cached",
+        "postponed",
+        "registered_at",
+        "ready_at",
+        "started_at",
+        "ended_at",
+        "stop",
+    ),
 )
 _SUBSCRIBE = Script(__name__, "subscribe_events", bool)
 
@@ -216,6 +227,7 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         history=_history(record[b"history"]) if b"history" in record else (),
         progress=_number(record, "progress"),
         message=_text(record, "message"),
+        step=_text(record, "step"),
         registered_at=_number(record, "registered_at"),
         ready_at=_number(record, "ready_at"),
         started_at=_number(record, "started_at"),
@@ -227,6 +239,8 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         inputs=tuple(sorted((int(at), value) for at, value in _prefixed(record, b"in:"))) if inputs else (),
         outputs=tuple(sorted(_prefixed(record, b"out:"))) if outputs else (),
         emitted=tuple(sorted(handle for handle, _ in _prefixed(record, b"out:"))),
+        cached=_text(record, "cached"),
+        postponed=_number(record, "postponed"),
     )
 
 
@@ -254,4 +268,5 @@ def _component(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -
         stop=None if stop is None else _stop(stop),
         node_type=_text(record, "node_type"),
         running=_number(record, "running"),
+        cached=_number(record, "cached"),
     )

@@ -13,11 +13,12 @@ import structlog
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.work import Effects, Held
 from tradewind.node_task_manager.use_cases.alarm import Alarm
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.delivery import Delivery
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import MAX_BYTES, Report, ReportQueue
 from tradewind.node_task_manager.use_cases.shard import Shard
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer, WorkerPool
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Exhausted, Unavailable
 
@@ -42,10 +43,12 @@ class Dispatcher:
         plans: PlanCache,
         announce: Callable[[int, Sequence[int]], None],
         elsewhere: Callable[[int, Sequence[str]], None],
+        caches: ResultCaches | None = None,
     ) -> None:
         self.shard = shard
         self._pool = pool
-        self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report)
+        self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report, caches)
+        self._caches = caches
         self._reports = ReportQueue()
         self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
         self._run_bytes = 0
@@ -225,7 +228,7 @@ class Dispatcher:
         batch = self._reports.take()
         try:
             await self._complete([report for report in batch if report.outcomes])
-            rest = [report for report in batch if report.given_back or report.renew]
+            rest = [report for report in batch if report.given_back or report.postponed or report.renew]
             if rest:
                 ends = await asyncio.gather(*map(self._follow_up, rest), return_exceptions=True)
                 for end in ends:
@@ -242,6 +245,9 @@ class Dispatcher:
         """Outcomes are idempotent by their nonce, so a later flush may repeat what this one did."""
         if not batch:
             return
+        caches = self._caches if self._caches is not None and self._caches.in_flight else None
+        if caches is not None:
+            caches.ending([outcome.nonce for report in batch for outcome in report.outcomes])
         for report in batch:
             for outcome in report.outcomes:
                 report.worker.held.pop(outcome.nonce, None)
@@ -258,6 +264,8 @@ class Dispatcher:
             losses = []
             for outcome in report.outcomes:
                 refused = next(refusals)
+                if caches is not None:
+                    caches.ended(outcome, refused)
                 if refused:
                     losses.append((Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
             if losses:
@@ -274,6 +282,14 @@ class Dispatcher:
             report.given_back = ()
             self.apply(effects)
             self.look()
+        if report.postponed:
+            postponed, effects = report.postponed, await self.shard.tasks.postpone(report.postponed)
+            self._release(worker, [each.nonce for each in postponed])
+            report.postponed = ()
+            self.apply(effects)
+            self.look()
+            if self._caches is not None:
+                await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
         if report.renew and worker in self._pool:
             held = worker.held_in(number) if report.held is None else report.held
             renewal = await self.shard.tasks.renew(worker.worker_id, worker.sessions[number], held)
@@ -310,7 +326,7 @@ class Dispatcher:
         if report.sequence is not None:
             report.worker.line.acknowledge(report.sequence)
 
-    def apply(self, effects: Effects, offers: Sequence[Offer] = (), taker: ConnectedWorker | None = None) -> None:
+    def apply(self, effects: Effects, offers: Sequence[Room] = (), taker: ConnectedWorker | None = None) -> None:
         """Carry what a change brought about to whom it concerns; then the offered room is free again.
 
         Assignments go to the very streams that were offered, or to `taker`: a later stream of the same worker must not

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tradewind.scheduler.domain.cache_definition import CacheDefinition
 from tradewind.scheduler.domain.concurrency import Concurrency
 from tradewind.scheduler.domain.intervals import format_duration
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
@@ -38,6 +39,7 @@ class NodeDefinition:
     concurrency: Concurrency | None = None
     total_ms: int = 0
     heartbeat_ms: int = 0
+    cache: CacheDefinition | None = None
 
     @property
     def further_clocks(self) -> dict[str, int]:
@@ -64,6 +66,8 @@ class NodeDefinition:
             weather["priority"] = self.priority
         if self.concurrency is not None:
             weather["concurrency"] = self.concurrency.to_weather()
+        if self.cache is not None:
+            weather["cache"] = self.cache.to_weather()
         return weather
 
 

@@ -50,6 +50,11 @@ class FlowDraft:
     faults: FaultList
 
     @property
+    def uses_caches(self) -> bool:
+        """Whether outputs of some of its nodes may come from caches."""
+        return any(node.cache is not None for node in self.nodes)
+
+    @property
     def node_types(self) -> frozenset[str]:
         """The types that its nodes name, for looking up what live workers declared of them."""
         return frozenset(node.node_type for node in self.nodes if node.node_type is not None)

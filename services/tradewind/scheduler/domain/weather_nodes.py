@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.scheduler.domain.cache_definition import read_cache
 from tradewind.scheduler.domain.concurrency import read_concurrency
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
@@ -22,14 +23,15 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
 
 _NODE_FIELDS = (
     *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
-    "concurrency",
+    *("concurrency", "cache"),
 )
 _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDraft:
-    """A node as far as it could be read; `path` is where it stands, `secrets` where its config refers to secrets."""
+    """A node as far as it could be read; `path` is where it stands, `secrets` where its config refers to secrets,
+    `cache` the name of the cache it uses, None for none."""
 
     path: str
     node_id: str | None
@@ -37,6 +39,7 @@ class NodeDraft:
     config: dict[str, Any] = field(repr=False)
     secrets: frozenset[Keys]
     definition: NodeDefinition | None
+    cache: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
     clocks = read_clocks(item, fields, path, faults)
     priority = fields.integer("priority", 0, LOWEST_PRIORITY, HIGHEST_PRIORITY)
     concurrency = read_concurrency(item, path, faults)
+    cache = read_cache(item, path, faults)
     retry_given = fields.mapping("retry")
     retry = None
     if isinstance(item.get("retry"), dict):
@@ -87,10 +91,11 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
             retry=retry,
             priority=priority,
             concurrency=concurrency,
+            cache=cache,
             total_ms=clocks.total_ms,
             heartbeat_ms=clocks.heartbeat_ms,
         )
-    return NodeDraft(path, node_id, node_type, config, secrets, definition)
+    return NodeDraft(path, node_id, node_type, config, secrets, definition, cache.name if cache else None)
 
 
 def read_edge(item: dict[str, Any], path: str, faults: FaultList) -> EdgeDraft:

@@ -4,7 +4,7 @@ from typing import Any
 
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
-from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, node_task_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
@@ -20,6 +20,11 @@ _WHEN_FULL = {
     node_task_pb2.WHEN_FULL_DROP_NEW: "drop_new",
     node_task_pb2.WHEN_FULL_CANCEL_OLDEST: "cancel_oldest",
     node_task_pb2.WHEN_FULL_KEEP_NEWEST: "keep_newest",
+}
+_SCOPES = {
+    cache_pb2.CACHE_SCOPE_USER: "user",
+    cache_pb2.CACHE_SCOPE_FLOW: "flow",
+    cache_pb2.CACHE_SCOPE_GLOBAL: "global",
 }
 _OVERLAP = {flow_pb2.OVERLAP_POLICY_SKIP: "skip", flow_pb2.OVERLAP_POLICY_ALLOW: "allow"}
 _FAILURE_POLICY = {
@@ -105,6 +110,11 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
         concurrency = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
         path_of = f"{path}.concurrency.when_full"
         _choose(concurrency, "when_full", node.concurrency.when_full, _WHEN_FULL, path_of, faults)
+    if node.HasField("cache"):
+        cache = weather["cache"] = {
+            name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))
+        }
+        _choose(cache, "scope", node.cache.scope, _SCOPES, f"{path}.cache.scope", faults)
     if node.HasField("timeouts"):
         weather["timeouts"] = {field.name: value for field, value in node.timeouts.ListFields()}
     if node.HasField("retry"):

@@ -16,7 +16,7 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
-from tradewind.scheduler.ports import FlowRecords, NodeTypes
+from tradewind.scheduler.ports import Caches, FlowRecords, NodeTypes
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_found, request_id_reused
@@ -41,17 +41,24 @@ class RegisterFlow:
     """Judges definitions by themselves and by what live workers offer, and puts good ones on record."""
 
     def __init__(
-        self, flows: FlowRecords, node_types: NodeTypes, definitions: Definitions, change_flow: ChangeFlow
+        self,
+        flows: FlowRecords,
+        node_types: NodeTypes,
+        caches: Caches,
+        definitions: Definitions,
+        change_flow: ChangeFlow,
     ) -> None:
         self._flows = flows
         self._node_types = node_types
+        self._caches = caches
         self._definitions = definitions
         self._change_flow = change_flow
 
     async def analyze(self, draft: FlowDraft) -> FlowAnalysis:
         """Return what a draft amounts to, every fault of it as data."""
         catalogue = await self._node_types.catalogue(draft.node_types) if draft.node_types else None
-        analysis = analyze(draft, catalogue)
+        caches = await self._caches.known() if draft.uses_caches else None
+        analysis = analyze(draft, catalogue, caches)
         if catalogue is None and draft.node_types:
             return replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
         return analysis

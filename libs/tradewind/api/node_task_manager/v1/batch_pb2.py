@@ -24,74 +24,75 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_retry__pb2
 from tradewind.api.node_task_manager.v1 import task_event_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_task__event__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/batch.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a.tradewind/api/node_task_manager/v1/retry.proto\x1a\x33tradewind/api/node_task_manager/v1/task_event.proto\"\xc8\x02\n\x0bTaskOptions\x12\x34\n\x11schedule_to_start\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0estart_to_close\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0erequire_worker\x18\x03 \x01(\x08\x12>\n\x05retry\x18\x04 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.RetryPolicy\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x34\n\x11heartbeat_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa6\x01\n\x11SubmitTaskRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"u\n\x12SubmitTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"K\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"M\n\x0fGetTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x90\x01\n\x10ListTasksRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x44\n\x08statuses\x18\x02 \x03(\x0e\x32\x32.tradewind.api.node_task_manager.v1.NodeTaskStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"i\n\x11ListTasksResponse\x12;\n\x05tasks\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"P\n\x12\x43\x61ncelTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"e\n\x10WatchTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\x12\x16\n\x0e\x61\x66ter_event_id\x18\x04 \x01(\t\"\x9a\x01\n\x11WatchTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12<\n\x05\x65vent\x18\x02 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.TaskEvent\x12\x0b\n\x03gap\x18\x03 \x01(\x08\"\x86\x01\n\rBatchProgress\x12\r\n\x05total\x18\x01 \x01(\x05\x12\x0e\n\x06queued\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x11\n\tcompleted\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\x12\x11\n\tcancelled\x18\x06 \x01(\x05\x12\x0f\n\x07percent\x18\x07 \x01(\x01\"\xe2\x02\n\x05\x42\x61tch\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tnode_type\x18\x03 \x01(\t\x12?\n\x06status\x18\x04 \x01(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x43\n\x08progress\x18\x05 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.BatchProgress\x12:\n\x04stop\x18\x06 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x30\n\x0csubmitted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x94\x01\n\tBatchHead\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x05\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"j\n\x12SubmitBatchRequest\x12;\n\x04head\x18\x01 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.BatchHead\x12\x17\n\x0fparameters_json\x18\x02 \x03(\t\"t\n\x13SubmitBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"4\n\x0fGetBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\\\n\x10GetBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x8f\x01\n\x12ListBatchesRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x41\n\x08statuses\x18\x02 \x03(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"j\n\x13ListBatchesResponse\x12:\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x95\x01\n\x17ListBatchResultsRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x14\n\x0comit_outputs\x18\x05 \x01(\x08\x12\x1a\n\x12include_parameters\x18\x06 \x01(\x08\"p\n\x18ListBatchResultsResponse\x12;\n\x05items\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"S\n\x12\x43\x61ncelBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"O\n\x13\x43\x61ncelBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"6\n\x11WatchBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"N\n\x12WatchBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"r\n\x13ListTaskLogsRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x14\n\x0c\x61\x66ter_log_id\x18\x05 \x01(\t\"Q\n\x14ListTaskLogsResponse\x12\x39\n\x04logs\x18\x01 \x03(\x0b\x32+.tradewind.api.node_task_manager.v1.NodeLog*\xc9\x01\n\x0b\x42\x61tchStatus\x12\x1c\n\x18\x42\x41TCH_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13\x42\x41TCH_STATUS_QUEUED\x10\x01\x12\x18\n\x14\x42\x41TCH_STATUS_RUNNING\x10\x02\x12\x1a\n\x16\x42\x41TCH_STATUS_COMPLETED\x10\x03\x12\x18\n\x14\x42\x41TCH_STATUS_PARTIAL\x10\x04\x12\x17\n\x13\x42\x41TCH_STATUS_FAILED\x10\x05\x12\x1a\n\x16\x42\x41TCH_STATUS_CANCELLED\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/batch.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a.tradewind/api/node_task_manager/v1/cache.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a.tradewind/api/node_task_manager/v1/retry.proto\x1a\x33tradewind/api/node_task_manager/v1/task_event.proto\"\x85\x03\n\x0bTaskOptions\x12\x34\n\x11schedule_to_start\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0estart_to_close\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0erequire_worker\x18\x03 \x01(\x08\x12>\n\x05retry\x18\x04 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.RetryPolicy\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x34\n\x11heartbeat_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12;\n\x05\x63\x61\x63he\x18\x11 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.CacheUse\"\xa6\x01\n\x11SubmitTaskRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"u\n\x12SubmitTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"K\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"M\n\x0fGetTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x90\x01\n\x10ListTasksRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x44\n\x08statuses\x18\x02 \x03(\x0e\x32\x32.tradewind.api.node_task_manager.v1.NodeTaskStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"i\n\x11ListTasksResponse\x12;\n\x05tasks\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"P\n\x12\x43\x61ncelTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"e\n\x10WatchTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\x12\x16\n\x0e\x61\x66ter_event_id\x18\x04 \x01(\t\"\x9a\x01\n\x11WatchTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12<\n\x05\x65vent\x18\x02 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.TaskEvent\x12\x0b\n\x03gap\x18\x03 \x01(\x08\"\x96\x01\n\rBatchProgress\x12\r\n\x05total\x18\x01 \x01(\x05\x12\x0e\n\x06queued\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x11\n\tcompleted\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\x12\x11\n\tcancelled\x18\x06 \x01(\x05\x12\x0f\n\x07percent\x18\x07 \x01(\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x11 \x01(\x05\"\xe2\x02\n\x05\x42\x61tch\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tnode_type\x18\x03 \x01(\t\x12?\n\x06status\x18\x04 \x01(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x43\n\x08progress\x18\x05 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.BatchProgress\x12:\n\x04stop\x18\x06 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x30\n\x0csubmitted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x94\x01\n\tBatchHead\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x05\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"j\n\x12SubmitBatchRequest\x12;\n\x04head\x18\x01 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.BatchHead\x12\x17\n\x0fparameters_json\x18\x02 \x03(\t\"t\n\x13SubmitBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"4\n\x0fGetBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\\\n\x10GetBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x8f\x01\n\x12ListBatchesRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x41\n\x08statuses\x18\x02 \x03(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"j\n\x13ListBatchesResponse\x12:\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x95\x01\n\x17ListBatchResultsRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x14\n\x0comit_outputs\x18\x05 \x01(\x08\x12\x1a\n\x12include_parameters\x18\x06 \x01(\x08\"p\n\x18ListBatchResultsResponse\x12;\n\x05items\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"S\n\x12\x43\x61ncelBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"O\n\x13\x43\x61ncelBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"6\n\x11WatchBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"N\n\x12WatchBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"r\n\x13ListTaskLogsRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x14\n\x0c\x61\x66ter_log_id\x18\x05 \x01(\t\"Q\n\x14ListTaskLogsResponse\x12\x39\n\x04logs\x18\x01 \x03(\x0b\x32+.tradewind.api.node_task_manager.v1.NodeLog*\xc9\x01\n\x0b\x42\x61tchStatus\x12\x1c\n\x18\x42\x41TCH_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13\x42\x41TCH_STATUS_QUEUED\x10\x01\x12\x18\n\x14\x42\x41TCH_STATUS_RUNNING\x10\x02\x12\x1a\n\x16\x42\x41TCH_STATUS_COMPLETED\x10\x03\x12\x18\n\x14\x42\x41TCH_STATUS_PARTIAL\x10\x04\x12\x17\n\x13\x42\x41TCH_STATUS_FAILED\x10\x05\x12\x1a\n\x16\x42\x41TCH_STATUS_CANCELLED\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.node_task_manager.v1.batch_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BATCHSTATUS']._serialized_start=3799
-  _globals['_BATCHSTATUS']._serialized_end=4000
-  _globals['_TASKOPTIONS']._serialized_start=305
-  _globals['_TASKOPTIONS']._serialized_end=633
-  _globals['_SUBMITTASKREQUEST']._serialized_start=636
-  _globals['_SUBMITTASKREQUEST']._serialized_end=802
-  _globals['_SUBMITTASKRESPONSE']._serialized_start=804
-  _globals['_SUBMITTASKRESPONSE']._serialized_end=921
-  _globals['_GETTASKREQUEST']._serialized_start=923
-  _globals['_GETTASKREQUEST']._serialized_end=998
-  _globals['_GETTASKRESPONSE']._serialized_start=1000
-  _globals['_GETTASKRESPONSE']._serialized_end=1077
-  _globals['_LISTTASKSREQUEST']._serialized_start=1080
-  _globals['_LISTTASKSREQUEST']._serialized_end=1224
-  _globals['_LISTTASKSRESPONSE']._serialized_start=1226
-  _globals['_LISTTASKSRESPONSE']._serialized_end=1331
-  _globals['_CANCELTASKREQUEST']._serialized_start=1333
-  _globals['_CANCELTASKREQUEST']._serialized_end=1414
-  _globals['_CANCELTASKRESPONSE']._serialized_start=1416
-  _globals['_CANCELTASKRESPONSE']._serialized_end=1496
-  _globals['_WATCHTASKREQUEST']._serialized_start=1498
-  _globals['_WATCHTASKREQUEST']._serialized_end=1599
-  _globals['_WATCHTASKRESPONSE']._serialized_start=1602
-  _globals['_WATCHTASKRESPONSE']._serialized_end=1756
-  _globals['_BATCHPROGRESS']._serialized_start=1759
-  _globals['_BATCHPROGRESS']._serialized_end=1893
-  _globals['_BATCH']._serialized_start=1896
-  _globals['_BATCH']._serialized_end=2250
-  _globals['_BATCHHEAD']._serialized_start=2253
-  _globals['_BATCHHEAD']._serialized_end=2401
-  _globals['_SUBMITBATCHREQUEST']._serialized_start=2403
-  _globals['_SUBMITBATCHREQUEST']._serialized_end=2509
-  _globals['_SUBMITBATCHRESPONSE']._serialized_start=2511
-  _globals['_SUBMITBATCHRESPONSE']._serialized_end=2627
-  _globals['_GETBATCHREQUEST']._serialized_start=2629
-  _globals['_GETBATCHREQUEST']._serialized_end=2681
-  _globals['_GETBATCHRESPONSE']._serialized_start=2683
-  _globals['_GETBATCHRESPONSE']._serialized_end=2775
-  _globals['_LISTBATCHESREQUEST']._serialized_start=2778
-  _globals['_LISTBATCHESREQUEST']._serialized_end=2921
-  _globals['_LISTBATCHESRESPONSE']._serialized_start=2923
-  _globals['_LISTBATCHESRESPONSE']._serialized_end=3029
-  _globals['_LISTBATCHRESULTSREQUEST']._serialized_start=3032
-  _globals['_LISTBATCHRESULTSREQUEST']._serialized_end=3181
-  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_start=3183
-  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_end=3295
-  _globals['_CANCELBATCHREQUEST']._serialized_start=3297
-  _globals['_CANCELBATCHREQUEST']._serialized_end=3380
-  _globals['_CANCELBATCHRESPONSE']._serialized_start=3382
-  _globals['_CANCELBATCHRESPONSE']._serialized_end=3461
-  _globals['_WATCHBATCHREQUEST']._serialized_start=3463
-  _globals['_WATCHBATCHREQUEST']._serialized_end=3517
-  _globals['_WATCHBATCHRESPONSE']._serialized_start=3519
-  _globals['_WATCHBATCHRESPONSE']._serialized_end=3597
-  _globals['_LISTTASKLOGSREQUEST']._serialized_start=3599
-  _globals['_LISTTASKLOGSREQUEST']._serialized_end=3713
-  _globals['_LISTTASKLOGSRESPONSE']._serialized_start=3715
-  _globals['_LISTTASKLOGSRESPONSE']._serialized_end=3796
+  _globals['_BATCHSTATUS']._serialized_start=3924
+  _globals['_BATCHSTATUS']._serialized_end=4125
+  _globals['_TASKOPTIONS']._serialized_start=353
+  _globals['_TASKOPTIONS']._serialized_end=742
+  _globals['_SUBMITTASKREQUEST']._serialized_start=745
+  _globals['_SUBMITTASKREQUEST']._serialized_end=911
+  _globals['_SUBMITTASKRESPONSE']._serialized_start=913
+  _globals['_SUBMITTASKRESPONSE']._serialized_end=1030
+  _globals['_GETTASKREQUEST']._serialized_start=1032
+  _globals['_GETTASKREQUEST']._serialized_end=1107
+  _globals['_GETTASKRESPONSE']._serialized_start=1109
+  _globals['_GETTASKRESPONSE']._serialized_end=1186
+  _globals['_LISTTASKSREQUEST']._serialized_start=1189
+  _globals['_LISTTASKSREQUEST']._serialized_end=1333
+  _globals['_LISTTASKSRESPONSE']._serialized_start=1335
+  _globals['_LISTTASKSRESPONSE']._serialized_end=1440
+  _globals['_CANCELTASKREQUEST']._serialized_start=1442
+  _globals['_CANCELTASKREQUEST']._serialized_end=1523
+  _globals['_CANCELTASKRESPONSE']._serialized_start=1525
+  _globals['_CANCELTASKRESPONSE']._serialized_end=1605
+  _globals['_WATCHTASKREQUEST']._serialized_start=1607
+  _globals['_WATCHTASKREQUEST']._serialized_end=1708
+  _globals['_WATCHTASKRESPONSE']._serialized_start=1711
+  _globals['_WATCHTASKRESPONSE']._serialized_end=1865
+  _globals['_BATCHPROGRESS']._serialized_start=1868
+  _globals['_BATCHPROGRESS']._serialized_end=2018
+  _globals['_BATCH']._serialized_start=2021
+  _globals['_BATCH']._serialized_end=2375
+  _globals['_BATCHHEAD']._serialized_start=2378
+  _globals['_BATCHHEAD']._serialized_end=2526
+  _globals['_SUBMITBATCHREQUEST']._serialized_start=2528
+  _globals['_SUBMITBATCHREQUEST']._serialized_end=2634
+  _globals['_SUBMITBATCHRESPONSE']._serialized_start=2636
+  _globals['_SUBMITBATCHRESPONSE']._serialized_end=2752
+  _globals['_GETBATCHREQUEST']._serialized_start=2754
+  _globals['_GETBATCHREQUEST']._serialized_end=2806
+  _globals['_GETBATCHRESPONSE']._serialized_start=2808
+  _globals['_GETBATCHRESPONSE']._serialized_end=2900
+  _globals['_LISTBATCHESREQUEST']._serialized_start=2903
+  _globals['_LISTBATCHESREQUEST']._serialized_end=3046
+  _globals['_LISTBATCHESRESPONSE']._serialized_start=3048
+  _globals['_LISTBATCHESRESPONSE']._serialized_end=3154
+  _globals['_LISTBATCHRESULTSREQUEST']._serialized_start=3157
+  _globals['_LISTBATCHRESULTSREQUEST']._serialized_end=3306
+  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_start=3308
+  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_end=3420
+  _globals['_CANCELBATCHREQUEST']._serialized_start=3422
+  _globals['_CANCELBATCHREQUEST']._serialized_end=3505
+  _globals['_CANCELBATCHRESPONSE']._serialized_start=3507
+  _globals['_CANCELBATCHRESPONSE']._serialized_end=3586
+  _globals['_WATCHBATCHREQUEST']._serialized_start=3588
+  _globals['_WATCHBATCHREQUEST']._serialized_end=3642
+  _globals['_WATCHBATCHRESPONSE']._serialized_start=3644
+  _globals['_WATCHBATCHRESPONSE']._serialized_end=3722
+  _globals['_LISTTASKLOGSREQUEST']._serialized_start=3724
+  _globals['_LISTTASKLOGSREQUEST']._serialized_end=3838
+  _globals['_LISTTASKLOGSRESPONSE']._serialized_start=3840
+  _globals['_LISTTASKLOGSRESPONSE']._serialized_end=3921
 # @@protoc_insertion_point(module_scope)

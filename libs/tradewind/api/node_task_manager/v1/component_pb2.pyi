@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as _retry_pb2
 import builtins as _builtins
@@ -104,6 +105,7 @@ class PlanNode(_message.Message):
     TOTAL_TIMEOUT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node."""
     node_type: _builtins.str
@@ -140,6 +142,10 @@ class PlanNode(_message.Message):
     def concurrency(self) -> _node_task_pb2.Concurrency:
         """Bounds how many run at once under a key; none when unset."""
 
+    @_builtins.property
+    def cache(self) -> _cache_pb2.CacheUse:
+        """Where its outputs may come from; as the worker says when unset. A cache that the configuration does not know is not used."""
+
     def __init__(
         self,
         *,
@@ -154,10 +160,11 @@ class PlanNode(_message.Message):
         total_timeout: _duration_pb2.Duration | None = ...,
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
+        cache: _cache_pb2.CacheUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "config_json", b"config_json", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

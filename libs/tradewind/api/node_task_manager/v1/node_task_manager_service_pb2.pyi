@@ -842,6 +842,7 @@ class ClaimNodeTasksRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     NODE_TYPES_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    OFFERS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """The worker."""
     incarnation: _builtins.str
@@ -852,6 +853,10 @@ class ClaimNodeTasksRequest(_message.Message):
     def node_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Node types it offers."""
 
+    @_builtins.property
+    def offers(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.OfferedType]:
+        """What else there is to say of some of them."""
+
     def __init__(
         self,
         *,
@@ -859,10 +864,11 @@ class ClaimNodeTasksRequest(_message.Message):
         incarnation: _builtins.str = ...,
         node_types: _abc.Iterable[_builtins.str] | None = ...,
         limit: _builtins.int = ...,
+        offers: _abc.Iterable[_work_pb2.OfferedType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "limit", b"limit", "node_types", b"node_types", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "limit", b"limit", "node_types", b"node_types", "offers", b"offers", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,6 +6,7 @@ Getting it done: queues, leases, signals and results of node tasks."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from tradewind.api.node_task_manager.v1 import batch_pb2 as _batch_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as _config_pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as _dead_letter_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as _node_task_manager_service_pb2
@@ -129,6 +130,14 @@ class NodeTaskManagerServiceStub:
     UpdateConfig: _aio.UnaryUnaryMultiCallable[_config_pb2.UpdateConfigRequest, _config_pb2.UpdateConfigResponse]
     """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
     VERSION_CONFLICT when it has changed since the etag was read.
+    """
+    GetCacheStats: _aio.UnaryUnaryMultiCallable[_cache_pb2.GetCacheStatsRequest, _cache_pb2.GetCacheStatsResponse]
+    """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
+    STORE_UNAVAILABLE when they cannot be reached.
+    """
+    ClearCache: _aio.UnaryUnaryMultiCallable[_cache_pb2.ClearCacheRequest, _cache_pb2.ClearCacheResponse]
+    """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
+    that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
     """
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.ListDeadLettersRequest, _dead_letter_pb2.ListDeadLettersResponse]
     """Node tasks that were given up: they lost their worker too often, or failed for good though they may be tried more than once.
@@ -455,6 +464,26 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_config_pb2.UpdateConfigResponse]:
         """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
         VERSION_CONFLICT when it has changed since the etag was read.
+        """
+
+    @_abc_1.abstractmethod
+    def GetCacheStats(
+        self,
+        request: _cache_pb2.GetCacheStatsRequest,
+        context: _aio.ServicerContext[_cache_pb2.GetCacheStatsRequest, _abc.Awaitable[_cache_pb2.GetCacheStatsResponse]],
+    ) -> _abc.Awaitable[_cache_pb2.GetCacheStatsResponse]:
+        """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
+        STORE_UNAVAILABLE when they cannot be reached.
+        """
+
+    @_abc_1.abstractmethod
+    def ClearCache(
+        self,
+        request: _cache_pb2.ClearCacheRequest,
+        context: _aio.ServicerContext[_cache_pb2.ClearCacheRequest, _abc.Awaitable[_cache_pb2.ClearCacheResponse]],
+    ) -> _abc.Awaitable[_cache_pb2.ClearCacheResponse]:
+        """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
+        that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
         """
 
     @_abc_1.abstractmethod

@@ -351,6 +351,8 @@ class NodeTask(_message.Message):
     RETRY_AT_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     HISTORY_FIELD_NUMBER: _builtins.int
+    CURRENT_STEP_FIELD_NUMBER: _builtins.int
+    CACHED_IN_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
     """`<flow_id>:<cycle>:<run>:<node_id>`; `task:<id>` of an ad-hoc task, `batch:<batch_id>:<index>` of an item of a batch."""
     flow_id: _builtins.str
@@ -387,6 +389,10 @@ class NodeTask(_message.Message):
     """How many of its attempts failed."""
     max_attempts: _builtins.int
     """How many may be made, as its flow says; lost workers do not count."""
+    current_step: _builtins.str
+    """What the node said it is doing, with its progress; at most 256 bytes."""
+    cached_in: _builtins.str
+    """The cache that its outputs came from; empty when it ran."""
     @_builtins.property
     def error(self) -> Global___NodeTaskError:
         """Why it failed; unset otherwise."""
@@ -475,10 +481,12 @@ class NodeTask(_message.Message):
         retry_at: _timestamp_pb2.Timestamp | None = ...,
         last_error: Global___NodeTaskError | None = ...,
         history: _abc.Iterable[Global___PastAttempt] | None = ...,
+        current_step: _builtins.str = ...,
+        cached_in: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ended_at", b"ended_at", "error", b"error", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "ready_at", b"ready_at", "registered_at", b"registered_at", "retry_at", b"retry_at", "started_at", b"started_at", "stop", b"stop", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cached_in", b"cached_in", "component_id", b"component_id", "config_json", b"config_json", "current_step", b"current_step", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

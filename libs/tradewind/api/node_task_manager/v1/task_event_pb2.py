@@ -26,15 +26,15 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3tradewind/api/node_task_manager/v1/task_event.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\"\x91\x03\n\tTaskEvent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12?\n\x04kind\x18\x02 \x01(\x0e\x32\x31.tradewind.api.node_task_manager.v1.TaskEventKind\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x05\x12\x11\n\tworker_id\x18\x05 \x01(\t\x12\x10\n\x08progress\x18\x06 \x01(\x05\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12@\n\x05\x65rror\x18\t \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.NodeTaskError\x12,\n\x08retry_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12:\n\x04stop\x18\x0b \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark*\xbb\x02\n\rTaskEventKind\x12\x1f\n\x1bTASK_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16TASK_EVENT_KIND_QUEUED\x10\x01\x12\x1b\n\x17TASK_EVENT_KIND_RUNNING\x10\x02\x12\x1c\n\x18TASK_EVENT_KIND_PROGRESS\x10\x03\x12\x1c\n\x18TASK_EVENT_KIND_STOPPING\x10\x04\x12\x1c\n\x18TASK_EVENT_KIND_RETRYING\x10\x05\x12\x1d\n\x19TASK_EVENT_KIND_COMPLETED\x10\x06\x12\x1a\n\x16TASK_EVENT_KIND_FAILED\x10\x07\x12\x1e\n\x1aTASK_EVENT_KIND_TERMINATED\x10\x08\x12\x1b\n\x17TASK_EVENT_KIND_SKIPPED\x10\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3tradewind/api/node_task_manager/v1/task_event.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\"\xa7\x03\n\tTaskEvent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12?\n\x04kind\x18\x02 \x01(\x0e\x32\x31.tradewind.api.node_task_manager.v1.TaskEventKind\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x05\x12\x11\n\tworker_id\x18\x05 \x01(\t\x12\x10\n\x08progress\x18\x06 \x01(\x05\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12@\n\x05\x65rror\x18\t \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.NodeTaskError\x12,\n\x08retry_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12:\n\x04stop\x18\x0b \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x14\n\x0c\x63urrent_step\x18\x0c \x01(\t*\xd8\x02\n\rTaskEventKind\x12\x1f\n\x1bTASK_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16TASK_EVENT_KIND_QUEUED\x10\x01\x12\x1b\n\x17TASK_EVENT_KIND_RUNNING\x10\x02\x12\x1c\n\x18TASK_EVENT_KIND_PROGRESS\x10\x03\x12\x1c\n\x18TASK_EVENT_KIND_STOPPING\x10\x04\x12\x1c\n\x18TASK_EVENT_KIND_RETRYING\x10\x05\x12\x1d\n\x19TASK_EVENT_KIND_COMPLETED\x10\x06\x12\x1a\n\x16TASK_EVENT_KIND_FAILED\x10\x07\x12\x1e\n\x1aTASK_EVENT_KIND_TERMINATED\x10\x08\x12\x1b\n\x17TASK_EVENT_KIND_SKIPPED\x10\t\x12\x1b\n\x17TASK_EVENT_KIND_WAITING\x10\nb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.node_task_manager.v1.task_event_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TASKEVENTKIND']._serialized_start=581
-  _globals['_TASKEVENTKIND']._serialized_end=896
+  _globals['_TASKEVENTKIND']._serialized_start=603
+  _globals['_TASKEVENTKIND']._serialized_end=947
   _globals['_TASKEVENT']._serialized_start=177
-  _globals['_TASKEVENT']._serialized_end=578
+  _globals['_TASKEVENT']._serialized_end=600
 # @@protoc_insertion_point(module_scope)

@@ -45,9 +45,11 @@ class _TaskEventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskEve
     """It was stopped while it ran."""
     TASK_EVENT_KIND_SKIPPED: _TaskEventKind.ValueType  # 9
     """It never ran."""
+    TASK_EVENT_KIND_WAITING: _TaskEventKind.ValueType  # 10
+    """Another node task does the same work; its outputs, once cached, are those of this one."""
 
 class TaskEventKind(_TaskEventKind, metaclass=_TaskEventKindEnumTypeWrapper):
-    """What happened. The last four are final."""
+    """What happened. COMPLETED, FAILED, TERMINATED and SKIPPED are final."""
 
 TASK_EVENT_KIND_UNSPECIFIED: TaskEventKind.ValueType  # 0
 """Never sent."""
@@ -69,6 +71,8 @@ TASK_EVENT_KIND_TERMINATED: TaskEventKind.ValueType  # 8
 """It was stopped while it ran."""
 TASK_EVENT_KIND_SKIPPED: TaskEventKind.ValueType  # 9
 """It never ran."""
+TASK_EVENT_KIND_WAITING: TaskEventKind.ValueType  # 10
+"""Another node task does the same work; its outputs, once cached, are those of this one."""
 Global___TaskEventKind: _TypeAlias = TaskEventKind  # noqa: Y015
 
 @_typing.final
@@ -88,6 +92,7 @@ class TaskEvent(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     RETRY_AT_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
+    CURRENT_STEP_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
     """Its position among the events of the task; resume from it."""
     kind: Global___TaskEventKind.ValueType
@@ -102,6 +107,8 @@ class TaskEvent(_message.Message):
     """What the node said, with PROGRESS."""
     reason: _builtins.str
     """Why it was skipped or terminated."""
+    current_step: _builtins.str
+    """What the node is at, with PROGRESS."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When."""
@@ -112,7 +119,7 @@ class TaskEvent(_message.Message):
 
     @_builtins.property
     def retry_at(self) -> _timestamp_pb2.Timestamp:
-        """When the next attempt may begin, with RETRYING."""
+        """When the next attempt may begin, with RETRYING; until when it waits at most, with WAITING."""
 
     @_builtins.property
     def stop(self) -> _node_task_pb2.StopMark:
@@ -132,10 +139,11 @@ class TaskEvent(_message.Message):
         error: _node_task_pb2.NodeTaskError | None = ...,
         retry_at: _timestamp_pb2.Timestamp | None = ...,
         stop: _node_task_pb2.StopMark | None = ...,
+        current_step: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "error", b"error", "retry_at", b"retry_at", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "error", b"error", "event_id", b"event_id", "kind", b"kind", "message", b"message", "progress", b"progress", "reason", b"reason", "retry_at", b"retry_at", "stop", b"stop", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "current_step", b"current_step", "error", b"error", "event_id", b"event_id", "kind", b"kind", "message", b"message", "progress", b"progress", "reason", b"reason", "retry_at", b"retry_at", "stop", b"stop", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 import builtins as _builtins
 import sys
@@ -182,6 +183,40 @@ class TimeoutsSpec(_message.Message):
 Global___TimeoutsSpec: _TypeAlias = TimeoutsSpec  # noqa: Y015
 
 @_typing.final
+class CacheSpec(_message.Message):
+    """Says that a node's outputs may come from a cache, as CacheUse of the node task manager."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    TTL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The cache. Required."""
+    key: _builtins.str
+    """Stands for config and inputs; at most 256 characters; empty for none."""
+    scope: _cache_pb2.CacheScope.ValueType
+    """Who shares the outputs; those of the same user when unset."""
+    ttl: _builtins.str
+    """How long they are good for at most, as text such as "10m", 1 s to 366 days; as the cache says when empty."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        key: _builtins.str = ...,
+        scope: _cache_pb2.CacheScope.ValueType = ...,
+        ttl: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "name", b"name", "scope", b"scope", "ttl", b"ttl"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CacheSpec: _TypeAlias = CacheSpec  # noqa: Y015
+
+@_typing.final
 class NodeSpec(_message.Message):
     """A node of a flow."""
 
@@ -197,6 +232,7 @@ class NodeSpec(_message.Message):
     TIMEOUTS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Unique in the flow, [A-Za-z0-9][A-Za-z0-9._-]{0,127}."""
     type: _builtins.str
@@ -223,6 +259,10 @@ class NodeSpec(_message.Message):
     def concurrency(self) -> _node_task_pb2.Concurrency:
         """Bounds how many run at once under a key; none when unset."""
 
+    @_builtins.property
+    def cache(self) -> Global___CacheSpec:
+        """Where its outputs may come from; as its worker says when unset."""
+
     def __init__(
         self,
         *,
@@ -236,10 +276,11 @@ class NodeSpec(_message.Message):
         timeouts: Global___TimeoutsSpec | None = ...,
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
+        cache: Global___CacheSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

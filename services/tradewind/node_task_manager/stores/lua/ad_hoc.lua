@@ -20,7 +20,7 @@ do
       if kind and record.id == comp.run then
         touched[comp] = 'now'
         events[#events + 1] = {comp, {kind = kind, at = time, attempt = record.attempt or 0, worker_id = record.worker_id or nil,
-          reason = record.reason or nil, retry_at = kind == 'retrying' and record.retry_at or nil,
+          reason = record.reason or nil, retry_at = (kind == 'retrying' or kind == 'waiting') and record.retry_at or nil,
           stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, record.error}
       end
     end

@@ -11,7 +11,7 @@ local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
 -- What every change needs of a node task is read at once, the rest by `more`.
 local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
-  'history'}
+  'history', 'postponed'}
 
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end

@@ -110,10 +110,8 @@ local function dequeue(record, comp)
     items[#items + 1] = record.id
   end
   take('start_deadlines', record.id)
-  if entry.retry then
-    take('delayed', record.id)
-    set(record, 'retry_at', 0)
-  end
+  take('delayed', record.id)
+  set(record, 'retry_at', 0)
 end
 
 -- Users whose queue was emptied leave the ring of its type; then those that have node tasks now join half a turn

@@ -435,7 +435,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     def _assign(self, task: NodeTask, worker_id: str, turn: Turn) -> None:
         node = self._node(task)
         self._queues.waits.pop(task.task_id, None)
-        task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0)
+        task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
         task = self._lease(self._take_slots(task), worker_id)
         self._happened(task, TaskEventKind.RUNNING)
         if node.retry and node.retry.attempts > 1:

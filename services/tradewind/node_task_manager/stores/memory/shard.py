@@ -14,7 +14,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Termination, Vacancy
+from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
 from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
@@ -101,6 +101,10 @@ class MemoryShard(MemoryCleaning):
                 outputs=outputs,
                 emitted=tuple(handle for handle, _ in outputs),
             )
+            if outcome.kind is OutcomeKind.COMPLETED and outcome.cache:
+                task = replace(task, cached=outcome.cache, worker_id="")
+                component = self._components[self._owner(task)]
+                self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
             if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
                 self._fail_attempt(task, outcome.error, outcome.wish, turn)
             else:
@@ -201,6 +205,42 @@ class MemoryShard(MemoryCleaning):
             for task in given:
                 self._give_back(task, lost=False, turn=turn)
         self._conclude(vacancies, turn)
+        return turn.effects()
+
+    async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
+        turn = Turn()
+        for given in postponed:
+            task = self._tasks.get(given.task_id)
+            if task is None or task.status is not NodeTaskStatus.RUNNING or task.nonce != given.nonce:
+                turn.results.append("lost")
+            elif task.stop:
+                turn.results.append("lost")
+                self._finish(replace(self._release(task), nonce=""), NodeTaskStatus.TERMINATED, task.stop.reason, turn)
+            else:
+                turn.results.append("")
+                at = self._clock() + max(1, given.wait_ms)
+                if total_at := self._private[task.task_id].total_at:
+                    at = max(self._clock() + 1, min(at, total_at))
+                self._delayed[task.task_id] = at
+                task = replace(self._release(task), status=NodeTaskStatus.PENDING, nonce="", retry_at=at, postponed=at)
+                self._tasks[task.task_id] = task
+                self._happened(task, TaskEventKind.WAITING)
+        self._conclude((), turn)
+        return turn.effects()
+
+    async def hasten(self, task_ids: Sequence[str]) -> Effects:
+        turn = Turn()
+        for task_id in task_ids:
+            task = self._tasks.get(task_id)
+            if task is None or task.status is not NodeTaskStatus.PENDING or not task.retry_at:
+                turn.results.append("does not wait")
+            elif task.retry_at != task.postponed:
+                turn.results.append("waits for its next attempt")
+            else:
+                turn.results.append("")
+                del self._delayed[task_id]
+                self._enqueue(replace(task, retry_at=0))
+        self._conclude((), turn)
         return turn.effects()
 
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
@@ -326,7 +366,7 @@ class MemoryShard(MemoryCleaning):
                 kept += 1
                 self._heard_of(task)
                 if entry.progress >= task.progress:
-                    task = replace(task, progress=entry.progress, message=entry.message)
+                    task = replace(task, progress=entry.progress, message=entry.message, step=entry.step)
                     self._tasks[task.task_id] = told[task.task_id] = task
         for task in told.values():
             self._happened(task, TaskEventKind.PROGRESS)
