@@ -14,6 +14,7 @@ from tradewind.cli import (
     measure,
     notification,
     queue,
+    schedule,
     task,
     up,
     worker,
@@ -55,6 +56,7 @@ def root(
 
 app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
+flow.app.add_typer(schedule.app)
 app.add_typer(flow.app, name="flow")
 app.add_typer(cycle.app, name="cycle")
 app.add_typer(task.app, name="task")

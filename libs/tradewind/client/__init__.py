@@ -37,11 +37,19 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
+from tradewind.client.firings import FiringOutcome, FiringRecord
 from tradewind.client.flow_calls import FlowDescription, RunRequest
-from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, RegisteredFlow
+from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, Pause, RegisteredFlow
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.logs import LogLevel, LogLine, LogSource
-from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, PastAttempt, StatusCounts
+from tradewind.client.node_tasks import (
+    ItemCounts,
+    NodeError,
+    NodeTaskRecord,
+    NodeTaskStatus,
+    PastAttempt,
+    StatusCounts,
+)
 from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
@@ -71,6 +79,8 @@ __all__ = [
     "CycleStatus",
     "Definition",
     "Exhausted",
+    "FiringOutcome",
+    "FiringRecord",
     "FlowAnalysis",
     "FlowDescription",
     "FlowHandle",
@@ -78,6 +88,7 @@ __all__ = [
     "FlowStatus",
     "InputHandle",
     "InvalidInput",
+    "ItemCounts",
     "LogLevel",
     "LogLine",
     "LogSource",
@@ -91,6 +102,7 @@ __all__ = [
     "NotificationKind",
     "OutputHandle",
     "PastAttempt",
+    "Pause",
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",

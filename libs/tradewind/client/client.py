@@ -22,6 +22,7 @@ from tradewind.client.node_tasks import node_task_from
 from tradewind.client.notification_calls import NotificationCalls
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Cache, Retry, Timeouts
@@ -29,6 +30,7 @@ from tradewind.flow import Cache, Retry, Timeouts
 
 class Client(
     FlowCalls,
+    ScheduleCalls,
     CycleCalls,
     NodeTaskCalls,
     AdHocCalls,

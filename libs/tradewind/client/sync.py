@@ -219,6 +219,10 @@ class SyncClient(_Sync[Client]):
     list_flows = _iterates(Client.list_flows)
     start_flow = _waits(Client.start_flow)
     stop_flow = _waits(Client.stop_flow)
+    pause_flow = _waits(Client.pause_flow)
+    resume_flow = _waits(Client.resume_flow)
+    list_firings = _iterates(Client.list_firings)
+    next_executions = _waits(Client.next_executions)
     delete_flow = _waits(Client.delete_flow)
 
     get_cycle = _waits(Client.get_cycle)

@@ -183,6 +183,12 @@ class Context:
         return self._attempt.assignment.node_type
 
     @property
+    def item(self) -> int | None:
+        """Place, from 0, of the item that this is of a node that runs once for each item of a list; None for others."""
+        assignment = self._attempt.assignment
+        return assignment.item if assignment.HasField("item") else None
+
+    @property
     def attempt(self) -> int:
         """1 for the first attempt."""
         return self._attempt.assignment.attempt

@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.domain.called import CalledWorker
 from tradewind.node_task_manager.domain.component import Component, RunSubmission, SubmitResult
+from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
 from tradewind.node_task_manager.domain.notification import Fact, Notification
@@ -145,7 +146,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """A line as it is kept."""
+    """A line as it is kept; `node_id` of an item of a mapped node is `<node>:<item>`."""
 
     log_id: str
     cycle: int
@@ -306,6 +307,14 @@ class NodeTaskStore(Protocol):
         skipped, transitively."""
         ...
 
+    async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        """Carry out offers of mapped nodes, at least one. A split node runs: its items become ready in order, at most
+        `max_parallel` at once, and so do the next ones when some have ended; when too few can complete any more the
+        rest is stopped and it fails, when all have ended it is offered to be joined. `results` holds for each "" or
+        why it was refused: an offer is good until it is made anew (5 s) or the node task ends; a refused step changes
+        nothing."""
+        ...
+
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
         """Give ready node tasks to vacancies, and go on with what is `todo`."""
         ...
@@ -369,7 +378,8 @@ class NodeTaskStore(Protocol):
         ...
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
-        """Skip a node task that has not begun, ask a running one to stop; `results` is ("unknown",) without its run."""
+        """Skip a node task that has not begun, ask a running one to stop, of a mapped node all its items; `results` is
+        ("unknown",) without its run, and for an item that has not begun."""
         ...
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:

@@ -86,6 +86,11 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
         retry=flow_pb2.RetrySpec(attempts=3, initial="5s", factor=3, maximum="5m", jitter=0, non_retryable=["E"]),
         cache=flow_pb2.CacheSpec(name="screening", key="k", scope=cache_pb2.CACHE_SCOPE_GLOBAL, ttl="10m"),
     )
+    spec.nodes.add(id="m", type="t", map="in", max_parallel=4, min_success_ratio=0.9)
+    spec.nodes.add(id="k", type="t", map="in", min_success_count=2)
+    spec.nodes.add(id="l", type="t", map="in", min_success_ratio=1)
+    for target in "mkl":
+        spec.edges.add(source="n", source_handle="out", target=target, target_handle="in")
     flow = (await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))).flow
     assert json.loads(flow.config_json) == {
         "interval": "500ms",
@@ -113,10 +118,25 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
                     "non_retryable": ["E"],
                 },
                 "cache": {"name": "screening", "key": "k", "scope": "global", "ttl": 600},
-            }
+            },
+            {"id": "m", "type": "t", "map": "in", "max_parallel": 4, "min_success": 0.9},
+            {"id": "k", "type": "t", "map": "in", "min_success": 2},
+            {"id": "l", "type": "t", "map": "in"},
         ],
-        "edges": [],
+        "edges": [{"source": "n", "source_handle": "out", "target": target, "target_handle": "in"} for target in "mkl"],
     }
+
+
+async def test_a_share_of_none_or_more_than_all_is_refused(scheduler: Client) -> None:
+    for share in (0, 1.5, -1):
+        spec = flow_pb2.FlowSpec(interval="0")
+        spec.nodes.add(id="a", type="t")
+        spec.nodes.add(id="b", type="t", map="in", min_success_ratio=share)
+        spec.edges.add(source="a", source_handle="out", target="b", target_handle="in")
+        analysis = await scheduler.stub.AnalyzeFlow(
+            pb2.AnalyzeFlowRequest(definition=flow_pb2.FlowDefinition(spec=spec))
+        )
+        assert [each.path for each in analysis.violations] == ["nodes[1].min_success_ratio"]
 
 
 async def test_a_new_revision_keeps_what_ran(scheduler: Client) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tests.servers import RedisServer, no_leaked_keys
+from tests.stores.node_task_manager.item_invariants import check_items
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.server.redis.client import connect
 
@@ -39,6 +40,7 @@ class Keys:
     plans: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     sets: dict[str, dict[str, float]] = field(default_factory=dict)
     ttls: dict[str, int] = field(default_factory=dict)
+    lists: dict[str, int] = field(default_factory=dict)
     todo: int = 0
 
     def open_runs(self) -> set[str]:
@@ -71,6 +73,7 @@ async def check_invariants(server: RedisServer) -> None:
     _check_limits(keys)
     _check_retries(keys)
     _check_counts(keys)
+    check_items(keys)
     _check_times_to_live(keys)
     _check_kept(keys)
 
@@ -109,6 +112,8 @@ async def read_keys(server: RedisServer) -> Keys:
                 pipeline.hgetall(name)
             elif _is_sorted_set(short):
                 pipeline.execute_command("ZRANGE", name, 0, -1, "WITHSCORES")
+            elif short.startswith("items:"):
+                pipeline.execute_command("LLEN", name)
             else:
                 pipeline.execute_command("TYPE", name)
         values = await pipeline.execute() if names else []
@@ -126,6 +131,8 @@ async def read_keys(server: RedisServer) -> Keys:
             found.plans[short.removeprefix("plan:")] = value
         elif _is_sorted_set(short):
             found.sets[short] = dict(_pairs(value))
+        elif short.startswith("items:"):
+            found.lists[short.removeprefix("items:")] = value
         found.todo += short == "todo"
     return found
 
@@ -151,7 +158,9 @@ def _check_indexes(keys: Keys) -> None:
     for task_id, task in keys.tasks.items():
         run = run_of(task_id)
         found, expected = sorted(places.pop(task_id, [])), []
-        if task["status"] == "running":
+        if task["status"] == "running" and "worker_id" not in task:
+            expected = ["delayed"] if int(task.get("retry_at", 0)) else []
+        elif task["status"] == "running":
             slots = [f"slots:{limit}" for limit in task.get("slots", "").split()]
             expected = sorted(["inflight", f"worker_tasks:{task['worker_id']}", *slots])
         elif task["status"] == "pending" and int(task.get("retry_at", 0)):
@@ -218,6 +227,8 @@ def _check_counts(keys: Keys) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     parts: dict[str, list[dict[str, str]]] = defaultdict(list)
     for task_id, task in keys.tasks.items():
+        if TaskName.parse(task_id).item >= 0:
+            continue
         counts[f"{run_of(task_id)}:{task['component_id']}"][task["status"]] += 1
     for name, component in keys.components.items():
         assert component["status"] != "purged", name

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.stores.node_task_manager.fan_outs import Offered, join, public, random_fan_out, random_split, with_list
 from tests.stores.node_task_manager.shards import RedisShard, Whole
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
@@ -44,7 +45,7 @@ CLEAN_KEYS = 15
 RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
 VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
-VERBS |= {"postpone": 1, "hasten": 1}
+VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
 VERBS |= {"acknowledge": 1.5, "clean": 1.5}
 VERBS["read_notifications"] = 0.3
 
@@ -88,6 +89,8 @@ class World:
     """Where events of each task were seen, those that are gone among them."""
     ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """How node tasks have ended, as Redis first told."""
+    offered: dict[str, Offered] = field(default_factory=dict)
+    """The latest offer of each mapped node."""
 
     async def act(self) -> None:
         """Do something."""
@@ -107,15 +110,17 @@ class World:
 
     async def _drained(self, effects: Effects) -> Effects:
         terminations, partitions, todo = list(effects.terminations), list(effects.partitions), effects.todo
+        fan_outs = list(effects.fan_outs)
         due_in = effects.due_in
         while todo:
             more = await self.redis.claim()
             terminations += more.terminations
             partitions += more.partitions
+            fan_outs += more.fan_outs
             # A claim for nobody says nothing of types that wait for their rate.
             todo, due_in = more.todo, min((at for at in (due_in, more.due_in) if at >= 0), default=-1)
         drained = replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
-        return replace(drained, todo=0, due_in=due_in)
+        return replace(drained, todo=0, due_in=due_in, fan_outs=tuple(fan_outs))
 
     def _compare(self, verb: str, memory: Effects, redis: Effects) -> None:
         assert [_public(a) for a in memory.assignments] == [_public(a) for a in redis.assignments], verb
@@ -126,6 +131,10 @@ class World:
         assert sorted(memory.partitions) == sorted(redis.partitions), verb
         assert sorted(memory.stale_workers) == sorted(redis.stale_workers), verb
         assert sorted(memory.ready_types) == sorted(redis.ready_types), verb
+        offers = zip(sorted(memory.fan_outs, key=public), sorted(redis.fan_outs, key=public), strict=True)
+        for of_memory, of_redis in offers:
+            assert public(of_memory) == public(of_redis), verb
+            self.offered[of_memory.task_id] = Offered(of_memory, of_redis)
         # Redis may tell of one that the same script took out, which wakes somebody early, but never late.
         assert memory.due_in < 0 or 0 <= redis.due_in <= memory.due_in, verb
         for assignment in redis.assignments:
@@ -172,9 +181,7 @@ class World:
         self.cycle += 1
         if self.rng.random() < 0.2:
             return self._ad_hoc()
-        chosen = self.rng.sample(
-            [each for each in self.plans if each not in TASK_PLANS], self.rng.choice((1, 1, 1, 2, 3))
-        )
+        chosen = self.rng.sample([each for each in self.plans if each not in AD_HOC], self.rng.choice((1, 1, 1, 2, 3)))
         if self.rng.random() < 0.03:
             chosen[-1] = "unknown"
         return RunSubmission(
@@ -193,13 +200,13 @@ class World:
         )
 
     def _ad_hoc(self) -> RunSubmission:
-        """A task, or a batch; nothing forbids a batch with edges."""
+        """A task, or a batch."""
         task = self.rng.random() < 0.5
         return RunSubmission(
             RunName.of_task(f"t{self.cycle}") if task else RunName.of_batch(f"b{self.cycle}"),
             f"r{self.cycle}",
             USERS[0] if self.cut else self.rng.choice(USERS),
-            (("0", self.rng.choice([each for each in self.plans if (each in TASK_PLANS) is task])),),
+            (("0", self.rng.choice(list(TASK_PLANS)) if task else BATCH.digest),),
             partition=-1,
             node_type="t1",
         )
@@ -210,6 +217,25 @@ class World:
 
     async def claim(self) -> None:
         await self.both("claim", (self.vacancies(),))
+
+    async def fan_out(self) -> None:
+        """Carry out offers of mapped nodes, now and then one that was carried out before."""
+        chosen = self.rng.sample(list(self.offered.values()), min(2, len(self.offered)))
+        for offered in chosen:
+            if self.rng.random() < 0.8:
+                await self._carry_out(offered)
+
+    async def _carry_out(self, offered: Offered) -> None:
+        offer = offered.memory
+        node = self.plans[offer.plan].nodes[offer.index]
+        assert node.fan_out is not None
+        if offer.total:
+            of_memory, of_redis = await join(self.memory, offer), await join(self.redis, offered.redis)
+            assert of_memory.outputs == of_redis.outputs
+        else:
+            of_memory, of_redis = random_split(self.rng, offered, node.fan_out)
+        vacancies = self._also()
+        await self.both("fan_out", ([of_memory], vacancies), ([of_redis], vacancies))
 
     async def end(self) -> None:
         outcomes: list[tuple[Outcome, Outcome]] = []
@@ -224,9 +250,10 @@ class World:
         await self.both("complete", (args[0], vacancies), (args[1], vacancies))
 
     def _outcome(self, pair: Pair) -> tuple[Outcome, Outcome]:
-        retry = self.plans[pair.memory.plan].nodes[pair.memory.index].retry
-        # What may be tried again fails for the most part, so that waits and budgets come into play.
-        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1) if retry is None else (3, 8, 1))[0]
+        node = self.plans[pair.memory.plan].nodes[pair.memory.index]
+        # What may be tried again fails for the most part, so that waits and budgets come into play; not so items.
+        often = node.retry is None or node.fan_out is not None
+        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1) if often else (3, 8, 1))[0]
         error = None
         if kind is not OutcomeKind.COMPLETED:
             error = TaskError("NODE_ERROR", "broke", self.rng.choice(("IOError", "IOError", "ValueError")))
@@ -336,7 +363,10 @@ class World:
             component_id, digest = self.rng.choice(run.components)
             nodes = self.plans[digest].nodes
             place = self.rng.randrange(len(nodes))
-            await self.both("terminate", (run.run.task_id(nodes[place].node_id), component_id, place, "no", "bob"))
+            task_id = run.run.task_id(nodes[place].node_id)
+            if nodes[place].fan_out is not None and self.rng.random() < 0.5:
+                task_id += f":{self.rng.randint(0, 3)}"
+            await self.both("terminate", (task_id, component_id, place, "no", "bob"))
 
     async def note(self) -> None:
         for pair in self.rng.sample(self.pairs, min(3, len(self.pairs))):
@@ -429,6 +459,9 @@ class World:
                 await self.both(
                     "claim", ([Vacancy(each, self.sessions.get(each, 0), 50, (node_type,)) for each in WORKERS],)
                 )
+            for offered in list(self.offered.values()):
+                await self._carry_out(offered)
+            self.offered = {}
             outcomes = [self._outcome(pair) for pair in self.pairs[before:]]
             await self.both("complete", ([m for m, _ in outcomes], ()), ([r for _, r in outcomes], ()))
             self.clock.advance(100_000)
@@ -460,6 +493,8 @@ class World:
                 for node in self.plans[digest].nodes
             }
         )
+        sizes = {task.task_id: task.items.total for task in await self.redis.tasks(ids) if task and task.items}
+        ids += [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
         seen = []
         for shard in (self.memory, self.redis):
             events = await shard.read({0: "0", 1: "0"}, 10_000)
@@ -482,7 +517,7 @@ class World:
             if task is not None and task.status.terminal:
                 end = (task.status, task.ended_at, task.attempt, task.failures)
                 assert self.ended.setdefault(task.task_id, end) == end, f"{task.task_id} ended twice"
-            elif task is not None and task.retry_at:
+            elif task is not None and task.retry_at and task.failures:
                 if self.waits.get(task.task_id) != task.retry_at != task.postponed:
                     user_id = self.runs[str(TaskName.parse(task.task_id).run)].user_id
                     self._grant(_spender(task.task_id, user_id))
@@ -579,6 +614,8 @@ class World:
 ALONE = Plan("alone", (PlanNode("", "t1", start_to_close_ms=5_000),), ())
 ALONE_AGAIN = Plan("again", (PlanNode("", "t1", heartbeat_ms=40_000, retry=RetryPolicy(3, initial_ms=700)),), ())
 TASK_PLANS = {plan.digest: plan for plan in (ALONE, ALONE_AGAIN)}
+BATCH = Plan("batch", tuple(PlanNode(str(at), "t1", start_to_close_ms=5_000) for at in range(4)), ())
+AD_HOC = TASK_PLANS | {BATCH.digest: BATCH}
 
 
 def _order(event_id: str) -> tuple[int, ...]:
@@ -636,6 +673,11 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
         for target in range(source + 1, count)
         if rng.random() < 0.4
     )
+    for target in sorted({edge.target for edge in edges}):
+        if rng.random() < 0.4:
+            edges = with_list(edges, target, rng)
+            mapped = replace(nodes[target], fan_out=random_fan_out(rng))
+            nodes = (*nodes[:target], mapped, *nodes[target + 1 :])
     policy = rng.choices(list(FailurePolicy), (4, 2, 2))[0]
     return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)) if limits else 0)
 

@@ -264,3 +264,18 @@ def test_json_text() -> None:
     flow = Flow("f", 1, description="für")
     assert flow.to_json() == '{"interval": 1, "description": "für", "nodes": [], "edges": []}'
     assert flow.to_json(indent=1).startswith('{\n "interval": 1,')
+
+
+def test_a_node_may_run_once_for_each_item_of_a_list() -> None:
+    flow = Flow("f")
+    flow.node("a", "t", map="in", max_parallel=4, min_success=0.9)
+    flow.node("b", "t", map="in", min_success=2)
+    # A float is a share, of which JSON could not tell 1.0 from one item.
+    flow.node("c", "t", map="in", min_success=1.0)
+    assert flow.to_weather()["nodes"] == [
+        {"id": "a", "type": "t", "map": "in", "max_parallel": 4, "min_success": 0.9},
+        {"id": "b", "type": "t", "map": "in", "min_success": 2},
+        {"id": "c", "type": "t", "map": "in"},
+    ]
+    with pytest.raises(FlowError, match=r"nodes\[3\].min_success: a share is over 0 and at most 1.0, is 2.0"):
+        flow.node("d", "t", map="in", min_success=2.0)

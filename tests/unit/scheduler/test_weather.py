@@ -18,6 +18,7 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition, OverlapPo
 from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition, RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.domain.weather import definition_from_json, read_weather, read_weather_json
 
 SPECIFICATION: Weather = {
@@ -42,7 +43,7 @@ def definition_of(weather: object, *, from_struct: bool = False) -> FlowDefiniti
 def test_the_example_of_the_specification() -> None:
     definition = definition_of(SPECIFICATION)
     assert definition == FlowDefinition(
-        interval_ms=60_000,
+        schedule=ScheduleDefinition(60_000),
         nodes=(
             NodeDefinition("node_A", "binance_price_node", '{"interval":"1m","symbol":"BTCUSDT"}'),
             NodeDefinition("node_B", "ai_model_node", '{"model":"gpt-4"}'),
@@ -54,7 +55,7 @@ def test_the_example_of_the_specification() -> None:
 
 def test_defaults() -> None:
     definition = definition_of({"interval": 0, "nodes": [{"id": "a", "type": "t"}]})
-    assert definition.runs_once
+    assert definition.schedule.once
     assert definition.edges == ()
     assert definition.overlap is OverlapPolicy.SKIP
     assert definition.failure_policy is FailurePolicy.SKIP_DOWNSTREAM
@@ -88,7 +89,7 @@ def test_every_field() -> None:
         "edges": [edge("a", "b"), edge("a", "c")],
     }
     definition = definition_of(weather)
-    assert definition.interval_ms == 500
+    assert definition.schedule == ScheduleDefinition(500)
     assert definition.overlap is OverlapPolicy.ALLOW
     assert definition.failure_policy is FailurePolicy.FAIL_FAST
     assert definition.cycle_timeout_ms == 3_600_000
@@ -148,7 +149,7 @@ def test_null_is_as_good_as_absent() -> None:
     nulls = {"edges": None, "overlap": None, "timeout": None, "keep_cycles": None, "labels": None, "description": None}
     bare = node("a", config=None, run_if=None, schedule_to_start=None, timeout=None, retry=None)
     assert definition_of({"interval": 1, "nodes": [bare], **nulls}) == FlowDefinition(
-        1000, (NodeDefinition("a", "feed"),)
+        ScheduleDefinition(1000), (NodeDefinition("a", "feed"),)
     )
 
 

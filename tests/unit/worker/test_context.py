@@ -46,6 +46,7 @@ async def test_the_facts_of_the_cycle() -> None:
         "component_id": "1",
         "node_id": "fast",
         "node_type": "facts",
+        "item": None,
         "attempt": 3,
         "user_id": "ada",
         "planned_time": WHEN,

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+OUTPUT_BYTES = 1024 * 1024
+"""What a node task may emit, all handles together."""
 MOST_KEPT_CYCLES = 10_000
 SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 24 * 3600 * 1000
 """What a flow may say of how many ended runs it keeps, and for how long."""
@@ -25,6 +27,8 @@ class Limits:
     log_cycles: int = 5
     log_lines: int = 10_000
     unnamed_ms: int = 2_000
+    fan_out_lease_ms: int = 5_000
+    output_bytes: int = OUTPUT_BYTES
     user_queue: int = 100_000
     task_events: int = 250
     """The newest events of an ad-hoc task,"""

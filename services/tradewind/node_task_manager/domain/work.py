@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.node_task import StopMark, TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
 
@@ -104,7 +105,7 @@ class Effects:
 
     `partitions` got events; `ready_types` have node tasks that no vacancy of the caller could take; `todo` pieces of
     work are left over for `drain`. `due_in` is the time in ms until the earliest of the delayed node tasks is due, -1
-    when there are none or nobody looked.
+    when there are none or nobody looked. `fan_outs` are to be carried out by the caller, with `fan_out`.
     """
 
     assignments: tuple[Assignment, ...] = ()
@@ -115,3 +116,4 @@ class Effects:
     todo: int = 0
     results: tuple[str, ...] = field(default=())
     due_in: int = -1
+    fan_outs: tuple[FanOutOffer, ...] = ()

@@ -150,14 +150,16 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
     async def ListNodeTasks(self, request: pb2.ListNodeTasksRequest, context: Context) -> pb2.ListNodeTasksResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
         after = page_position(request.page_token, int) or 0
+        run, limit = RunName(request.flow_id, request.cycle, request.run), page_size_of(request.page_size)
+        user_id, size, outputs = request.user_id, _MAX_ANSWER_BYTES, request.include_outputs
+        if request.items_of:
+            checks.identifiers(items_of=request.items_of)
+            items = await self._look.items(run, user_id, request.items_of, after, limit, size, outputs=outputs)
+            return pb2.ListNodeTasksResponse(
+                node_tasks=[mapping.node_task(each) for each in items[0]], next_page_token=page_token(items[1] or None)
+            )
         seen, following = await self._look.node_tasks(
-            RunName(request.flow_id, request.cycle, request.run),
-            request.user_id,
-            after,
-            page_size_of(request.page_size),
-            _MAX_ANSWER_BYTES,
-            outputs=request.include_outputs,
-            only=request.node_ids,
+            run, user_id, after, limit, size, outputs=outputs, only=request.node_ids
         )
         signals = await self._look.signals(seen, request.user_id) if request.include_signals else []
         return pb2.ListNodeTasksResponse(

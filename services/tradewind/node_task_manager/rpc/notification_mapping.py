@@ -80,7 +80,7 @@ def _subject(name: str) -> notification_pb2.NotificationSubject:
         return notification_pb2.NotificationSubject(batch_id=parts[1], node_task_id=name if len(parts) == 3 else "")
     if len(parts) == 1:
         return notification_pb2.NotificationSubject(flow_id=name)
-    task_id = name if len(parts) == 4 else ""
+    task_id = name if len(parts) > 3 else ""
     return notification_pb2.NotificationSubject(
         flow_id=parts[0], cycle=int(parts[1]), run=int(parts[2]), node_task_id=task_id
     )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.system_config import SystemConfig
@@ -37,6 +38,7 @@ class _GivenBack:
     more: bool
 
 
+_FAN_OUT = Script(__name__, "fan_out_tasks", Effects)
 _CLAIM = Script(__name__, "claim_tasks", Effects)
 _SUBMIT = Script(__name__, "submit_runs", Submitted)
 _COMPLETE = Script(__name__, "complete_tasks", Effects)
@@ -93,6 +95,9 @@ class RedisNodeTaskStore:
             "silent": limits.silent_ms,
             "retries": limits.retries,
             "retry_percent": limits.retry_percent,
+            "fan_out_lease": limits.fan_out_lease_ms,
+            "output_bytes": limits.output_bytes,
+            "inline_bytes": INLINE_BYTES,
         }
 
     def configure(self, config: SystemConfig) -> None:
@@ -139,6 +144,13 @@ class RedisNodeTaskStore:
         for at, piece in enumerate(pieces, 1):
             args = self._args(vacancies if at == len(pieces) else (), {"outcomes": piece})
             done.append(await _COMPLETE(self._client, self._any_key, args))
+        return _joined(done)
+
+    async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        done: list[Effects] = []
+        for at, step in enumerate(steps, 1):
+            args = self._args(vacancies if at == len(steps) else (), {"steps": [step]})
+            done.append(await _FAN_OUT(self._client, self._any_key, args))
         return _joined(done)
 
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
@@ -293,5 +305,6 @@ def _joined(done: Sequence[Effects]) -> Effects:
         stale_workers=tuple(each for effects in done for each in effects.stale_workers),
         todo=done[-1].todo,
         due_in=done[-1].due_in,
+        fan_outs=tuple(each for effects in done for each in effects.fan_outs),
         results=tuple(each for effects in done for each in effects.results),
     )

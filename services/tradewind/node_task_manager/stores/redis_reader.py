@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
 from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
@@ -18,6 +19,7 @@ _history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
 _error = msgspec.msgpack.Decoder(TaskError).decode
 _PIECE = 500
 _WHOLE_PIECE = 64
+_COUNTS = ("total", "need", "begun", "completed", "failed", "cancelled")
 _FIELDS = (
     *("status", "component_id", "index", "waiting", "live", "reason", "error", "attempt", "nonce", "worker_id", "lost"),
     *("failures", "retry_at", "history", "slots", "blocked"),
@@ -33,6 +35,7 @@ _FIELDS = (
         "ended_at",
         "stop",
     ),
+    *(f"items_{name}" for name in _COUNTS),
 )
 _SUBSCRIBE = Script(__name__, "subscribe_events", bool)
 
@@ -241,7 +244,12 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         emitted=tuple(sorted(handle for handle, _ in _prefixed(record, b"out:"))),
         cached=_text(record, "cached"),
         postponed=_number(record, "postponed"),
+        items=_items(record),
     )
+
+
+def _items(record: Mapping[bytes, bytes]) -> ItemCounts | None:
+    return ItemCounts(*(_number(record, f"items_{name}") for name in _COUNTS)) if b"items_total" in record else None
 
 
 def _prefixed(record: Mapping[bytes, bytes], prefix: bytes) -> list[tuple[str, str]]:

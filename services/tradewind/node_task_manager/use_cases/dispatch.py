@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
+from tradewind.node_task_manager.domain.fan_out import FanOutStep
+from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
 from tradewind.node_task_manager.domain.work import Effects, Held
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.delivery import Delivery
+from tradewind.node_task_manager.use_cases.fan_out import FanOuts
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import MAX_BYTES, Report, ReportQueue
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -49,6 +52,7 @@ class Dispatcher:
         self._pool = pool
         self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report, caches)
         self._caches = caches
+        self._fan_outs = FanOuts(shard, plans, self._fan_out, OUTPUT_BYTES)
         self._reports = ReportQueue()
         self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
         self._run_bytes = 0
@@ -78,6 +82,7 @@ class Dispatcher:
             await asyncio.wait({self._task}, timeout=_STOP_S)
             await end_tasks([self._task])
         await self._delivery.stop()
+        await self._fan_outs.stop()
         _refuse(self._runs, _leaving())
 
     def report(self, report: Report) -> None:
@@ -214,6 +219,19 @@ class Dispatcher:
                 batch.append((run, future))
         return batch
 
+    async def _fan_out(self, steps: Sequence[FanOutStep]) -> Sequence[None]:
+        offers = self._pool.promise(self.shard.number)
+        try:
+            effects = await self.shard.tasks.fan_out(steps, [vacancy for _, vacancy in offers])
+        except BaseException as error:
+            self._pool.settle(offers)
+            if isinstance(error, Exception):
+                # Items may have been given to workers by an answer that was lost.
+                self.recovered()
+            raise
+        self.apply(effects, offers)
+        return [None] * len(steps)
+
     async def _claim(self) -> None:
         self._claims, self._todo = max(0, self._claims - 1), False
         offers = self._pool.promise(self.shard.number)
@@ -339,6 +357,8 @@ class Dispatcher:
             self._delivery.deliver(effects, takers)
         finally:
             self._pool.settle(offers)
+        if effects.fan_outs and not self._stopping:
+            self._fan_outs.take(effects.fan_outs)
         self._todo = self._todo or effects.todo > 0
         if effects.due_in >= 0 and not self._stopping:
             self._due.set(effects.due_in / 1000)

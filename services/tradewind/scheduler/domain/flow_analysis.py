@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tradewind.scheduler.domain.closed_paths import closed_paths
 from tradewind.scheduler.domain.declared_types import check_declared_types
+from tradewind.scheduler.domain.fan_out import check_fan_outs
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.nearest_name import NearestName
@@ -42,6 +43,7 @@ def analyze(
     warnings = FaultList()
     nodes = _distinct_nodes(draft.nodes, faults)
     joined = _check_ends(nodes, draft.edges, faults)
+    check_fan_outs(nodes.values(), draft.edges, faults)
     structure = structure_of(list(nodes), [ends for _, ends in joined])
     if not structure.is_dag:
         _tell_closed_paths(list(nodes), joined, faults)

@@ -5,6 +5,7 @@ from typing import Any
 
 from tradewind.scheduler.domain.cache_definition import read_cache
 from tradewind.scheduler.domain.concurrency import read_concurrency
+from tradewind.scheduler.domain.fan_out import FAN_OUT_FIELDS, read_fan_out
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.json_text import canonical_json
@@ -24,6 +25,7 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
 _NODE_FIELDS = (
     *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
     *("concurrency", "cache"),
+    *FAN_OUT_FIELDS,
 )
 _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
 
@@ -67,6 +69,7 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
     priority = fields.integer("priority", 0, LOWEST_PRIORITY, HIGHEST_PRIORITY)
     concurrency = read_concurrency(item, path, faults)
     cache = read_cache(item, path, faults)
+    fan_out = read_fan_out(item, path, faults)
     retry_given = fields.mapping("retry")
     retry = None
     if isinstance(item.get("retry"), dict):
@@ -94,6 +97,7 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
             cache=cache,
             total_ms=clocks.total_ms,
             heartbeat_ms=clocks.heartbeat_ms,
+            fan_out=fan_out,
         )
     return NodeDraft(path, node_id, node_type, config, secrets, definition, cache.name if cache else None)
 

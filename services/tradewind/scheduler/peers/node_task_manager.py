@@ -21,6 +21,7 @@ from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.concurrency import Concurrency, WhenFull
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.fan_out import FanOut
 from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.node_definition import RunIf
@@ -249,6 +250,8 @@ def _add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None
             added.cache.CopyFrom(_cache(node.cache))
         if node.retry is not None:
             added.retry.CopyFrom(_retry(node.retry))
+        if node.fan_out is not None:
+            added.fan_out.CopyFrom(_fan_out(node.fan_out))
     for edge in plan.edges:
         message.edges.add(
             source=edge.source,
@@ -262,6 +265,15 @@ def _concurrency(given: Concurrency | None) -> node_task_pb2.Concurrency | None:
     if given is None:
         return None
     return node_task_pb2.Concurrency(key=given.key, max=given.most, when_full=_WHEN_FULL[given.when_full])
+
+
+def _fan_out(given: FanOut) -> component_pb2.FanOut:
+    message = component_pb2.FanOut(handle=given.handle, max_parallel=given.max_parallel)
+    if isinstance(given.min_success, int):
+        message.min_count = given.min_success
+    elif given.min_success is not None:
+        message.min_ratio = given.min_success
+    return message
 
 
 def _cache(cache: CacheDefinition) -> cache_pb2.CacheUse:

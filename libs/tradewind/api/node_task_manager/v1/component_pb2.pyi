@@ -106,6 +106,7 @@ class PlanNode(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
+    FAN_OUT_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node."""
     node_type: _builtins.str
@@ -146,6 +147,10 @@ class PlanNode(_message.Message):
     def cache(self) -> _cache_pb2.CacheUse:
         """Where its outputs may come from; as the worker says when unset. A cache that the configuration does not know is not used."""
 
+    @_builtins.property
+    def fan_out(self) -> Global___FanOut:
+        """Runs it once for each item of a list; not when unset."""
+
     def __init__(
         self,
         *,
@@ -161,14 +166,54 @@ class PlanNode(_message.Message):
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
         cache: _cache_pb2.CacheUse | None = ...,
+        fan_out: Global___FanOut | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "fan_out", b"fan_out", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "fan_out", b"fan_out", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanNode: _TypeAlias = PlanNode  # noqa: Y015
+
+@_typing.final
+class FanOut(_message.Message):
+    """Runs a node once for each item of the list that arrives at one of its inputs; all else of the node, its clocks, retries and
+    limits, is that of each item. By each output handle it emits the list of what its items emitted, in order, with null for those
+    that did not; by `errors` the first 100 items that did not complete, when there are any or an edge leads from there.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: _builtins.int
+    MAX_PARALLEL_FIELD_NUMBER: _builtins.int
+    MIN_COUNT_FIELD_NUMBER: _builtins.int
+    MIN_RATIO_FIELD_NUMBER: _builtins.int
+    handle: _builtins.str
+    """The input handle, into which exactly one edge must lead. At most 10 000 items."""
+    max_parallel: _builtins.int
+    """So many items stand ready or run at once, 1 to 10 000; 100 when 0."""
+    min_count: _builtins.int
+    """A number of items, 0 or more."""
+    min_ratio: _builtins.float
+    """A share of the items, over 0 up to 1; rounded up to whole items."""
+    def __init__(
+        self,
+        *,
+        handle: _builtins.str = ...,
+        max_parallel: _builtins.int = ...,
+        min_count: _builtins.int = ...,
+        min_ratio: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["min_count", b"min_count", "min_ratio", b"min_ratio", "min_success", b"min_success"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "max_parallel", b"max_parallel", "min_count", b"min_count", "min_ratio", b"min_ratio", "min_success", b"min_success"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_min_success: _TypeAlias = _typing.Literal["min_count", "min_ratio"]  # noqa: Y015
+    _WhichOneofArgType_min_success: _TypeAlias = _typing.Literal["min_success", b"min_success"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_min_success) -> _WhichOneofReturnType_min_success | None: ...
+
+Global___FanOut: _TypeAlias = FanOut  # noqa: Y015
 
 @_typing.final
 class PlanEdge(_message.Message):

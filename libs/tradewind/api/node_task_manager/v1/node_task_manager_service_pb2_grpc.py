@@ -297,8 +297,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListNodeTasks(self, request, context):
-        """Node tasks of a run, in the order of the flow, paged, with the signals between them. Errors: INVALID_ARGUMENT
-        INVALID_INPUT.
+        """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -312,8 +312,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TerminateNodeTask(self, request, context):
-        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal.
-        Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
+        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
+        node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,14 +46,14 @@ class NodeTaskManagerServiceStub:
     again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     ListNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeTasksRequest, _node_task_manager_service_pb2.ListNodeTasksResponse]
-    """Node tasks of a run, in the order of the flow, paged, with the signals between them. Errors: INVALID_ARGUMENT
-    INVALID_INPUT.
+    """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
     """
     ListWorkerTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]
     """Node tasks leased to a worker."""
     TerminateNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]
-    """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal.
-    Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
+    """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
+    node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
     """
     ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
     """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
@@ -230,8 +230,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.ListNodeTasksRequest,
         context: _aio.ServicerContext[_node_task_manager_service_pb2.ListNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeTasksResponse]],
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.ListNodeTasksResponse]:
-        """Node tasks of a run, in the order of the flow, paged, with the signals between them. Errors: INVALID_ARGUMENT
-        INVALID_INPUT.
+        """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
         """
 
     @_abc_1.abstractmethod
@@ -248,8 +248,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.TerminateNodeTaskRequest,
         context: _aio.ServicerContext[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]],
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]:
-        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal.
-        Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
+        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
+        node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
         """
 
     @_abc_1.abstractmethod

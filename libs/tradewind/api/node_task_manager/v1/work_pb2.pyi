@@ -75,11 +75,12 @@ class NodeTaskAssignment(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     PLANNED_TIME_FIELD_NUMBER: _builtins.int
+    ITEM_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """Fencing token of this attempt; named in all that the worker says of it."""
     node_task_id: _builtins.str
-    """`<flow_id>:<cycle>:<run>:<node_id>`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt, so it serves as
-    an idempotency key.
+    """`<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt, so it
+    serves as an idempotency key.
     """
     flow_id: _builtins.str
     """The flow; empty for an ad-hoc task or an item of a batch."""
@@ -105,6 +106,8 @@ class NodeTaskAssignment(_message.Message):
     """W3C trace context to continue; empty for none."""
     user_id: _builtins.str
     """Whose it is."""
+    item: _builtins.int
+    """Place of the item, from 0, that it is of a node that runs once for each item of a list; unset for any other."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Input]:
         """Values by input handle; handles all of whose edges are dead are absent."""
@@ -137,12 +140,15 @@ class NodeTaskAssignment(_message.Message):
         traceparent: _builtins.str = ...,
         user_id: _builtins.str = ...,
         planned_time: _timestamp_pb2.Timestamp | None = ...,
+        item: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "planned_time", b"planned_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "deadline", b"deadline", "item", b"item", "planned_time", b"planned_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "item", b"item", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
+    _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__item) -> _WhichOneofReturnType__item | None: ...
 
 Global___NodeTaskAssignment: _TypeAlias = NodeTaskAssignment  # noqa: Y015
 

@@ -19,10 +19,11 @@ from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Rene
 from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.consequences import Turn
+from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
 from tradewind.node_task_manager.stores.memory.records import Run
 
 
-class MemoryShard(MemoryCleaning):
+class MemoryShard(MemoryFanOut, MemoryCleaning):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
@@ -120,6 +121,8 @@ class MemoryShard(MemoryCleaning):
         if task.status.terminal:
             return "" if task.nonce == outcome.nonce else f"the node task is {task.status}"
         if task.attempt < outcome.attempt and task.status is not NodeTaskStatus.REGISTERED:
+            if self._is_mapped(task):
+                return "the node runs once for each item of a list; only its items are given to workers"
             return None
         if task.nonce != outcome.nonce or task.status is not NodeTaskStatus.RUNNING:
             if outcome.kind is OutcomeKind.FAILED and self._private[task.task_id].settled == outcome.nonce:
@@ -317,6 +320,8 @@ class MemoryShard(MemoryCleaning):
         owner = (str(TaskName.parse(task_id).run), component_id)
         if owner not in self._components:
             return Effects(results=("unknown",))
+        if TaskName.parse(task_id).item >= 0 and task_id not in self._tasks:
+            return Effects(results=("unknown",))
         turn.results.append("")
         task = self._tasks.get(task_id) or self._create(owner, index)
         mark = StopMark(reason, by, self._clock())
@@ -338,11 +343,12 @@ class MemoryShard(MemoryCleaning):
         for task in gone:
             if task.status is NodeTaskStatus.PENDING:
                 self._dequeue(task)
-            if task.status is NodeTaskStatus.RUNNING:
+            if task.status is NodeTaskStatus.RUNNING and task.worker_id:
                 turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
-            self._release(task)
+            self._release(self._withdraw(task) if self._is_mapped(task) else task)
             self._dead.pop(task.task_id, None)
             del self._tasks[task.task_id], self._private[task.task_id]
+            self._mapped.pop(task.task_id, None)
         runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
         components = [key for key in self._components if key[0] in runs]
         for key in components:
@@ -405,7 +411,15 @@ class MemoryShard(MemoryCleaning):
         log_id = f"{self._clock()}-{next(self._numbers)}"
         kept.append(
             StoredLine(
-                log_id, cycle, name.run.run, name.node_id, line.level, line.source, line.message, line.at, task.attempt
+                log_id,
+                cycle,
+                name.run.run,
+                name.within_run,
+                line.level,
+                line.source,
+                line.message,
+                line.at,
+                task.attempt,
             )
         )
         del kept[: -self._limits.log_lines]
