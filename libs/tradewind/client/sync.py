@@ -1,6 +1,6 @@
 """The client for code without an event loop: the asynchronous one, with waiting."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -295,6 +295,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncTaskHandle:
@@ -306,6 +308,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             cache=cache,
             request_id=request_id,
         )
@@ -320,6 +324,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncBatchHandle:
@@ -331,6 +337,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             cache=cache,
             request_id=request_id,
         )
