@@ -32,6 +32,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import FlowRegistration, RegisterOutcome
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.stores.keys import Keys as SchedulerKeys
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.server.clock import ScriptTime
@@ -107,7 +108,7 @@ class Bench:
                 structure_json=f'{{"component_count":1,"components":{{"0":{{"nodes":[{structure}]}}}}}}',
                 labels=(),
                 digest=f"{length}",
-                interval_ms=60_000,
+                schedule=ScheduleDefinition(60_000),
                 overlap=OverlapPolicy.ALLOW,
                 keep_cycles=_KEEP,
             )
@@ -117,7 +118,9 @@ class Bench:
     async def begin(self, flow_id: str, length: int, count: int) -> list[ChainState]:
         """Begin so many cycles of a flow."""
         nodes = tuple(f"n{place}" for place in range(length))
-        shape = CycleShape(flow_id, "default", 1, nodes, 1, FailurePolicy.SKIP_DOWNSTREAM, 0, _KEEP, False)
+        shape = CycleShape(
+            flow_id, "default", 1, nodes, 1, FailurePolicy.SKIP_DOWNSTREAM, 0, _KEEP, ScheduleDefinition(60_000)
+        )
         wishes = [BeginRequest(shape, new_run_id(), CycleOrigin.RUN_FLOW, 5_000) for _ in range(count)]
         answers = await self._scheduler.cycles.begin(wishes)
         return [answer.state for answer in answers if answer.state is not None]

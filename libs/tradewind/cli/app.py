@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli import batch, cache, config, cycle, dead_letters, flow, measure, queue, task, up, worker
+from tradewind.cli import batch, cache, config, cycle, dead_letters, flow, measure, queue, schedule, task, up, worker
 from tradewind.cli.session import Session
 
 # Plain help instead of rich panels: those take longer to import than most commands take to run.
@@ -42,6 +42,7 @@ def root(
 
 app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
+flow.app.add_typer(schedule.app)
 app.add_typer(flow.app, name="flow")
 app.add_typer(cycle.app, name="cycle")
 app.add_typer(task.app, name="task")

@@ -1,5 +1,8 @@
 """Flows, cycles, node tasks and log lines in words."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from tradewind.cli.plain import to_json
 from tradewind.cli.screen import Screen, iso, length
 from tradewind.client import (
@@ -10,6 +13,7 @@ from tradewind.client import (
     ItemCounts,
     LogLine,
     NodeTaskRecord,
+    Pause,
     StatusCounts,
 )
 
@@ -22,11 +26,12 @@ _KEEP_CYCLES = 100
 def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStatistics | None) -> None:
     """Print where a flow stands."""
     flow, cycle = described.flow, described.current_cycle
-    interval = flow.config.get("interval") if isinstance(flow.config, dict) else None
+    config = flow.config if isinstance(flow.config, dict) else {}
     facts = [
         ("flow", flow.flow_id),
         ("status", flow.status),
-        ("interval", _interval(interval)),
+        ("schedule", _schedule(config)),
+        ("paused", _pause(screen, flow.pause)),
         ("kept", _kept(flow.config)),
         ("nodes", f"{flow.node_count} in {components_words(len(flow.components))}"),
         ("revision", str(flow.revision)),
@@ -193,6 +198,19 @@ def _took(node: NodeTaskRecord) -> str:
     return length((node.ended_at - node.started_at).total_seconds())
 
 
+def _schedule(config: Mapping[str, Any]) -> str:
+    """Return `every 5 s`, `runs once`, `30 9 * * 1-5 (Europe/Berlin)`, and what else there is to say."""
+    schedule = config.get("schedule") or {"interval": config.get("interval")}
+    more = [f"{name} {schedule[name]}" for name in ("start", "end", "jitter", "max_cycles") if name in schedule]
+    if "cron" in schedule:
+        words = f"{schedule['cron']} ({schedule.get('zone', 'UTC')})"
+    elif "at" in schedule:
+        words = f"at {len(schedule['at'])} times" if len(schedule["at"]) > 1 else f"at {schedule['at'][0]}"
+    else:
+        words = _interval(schedule["interval"])
+    return ", ".join([words, *more])
+
+
 def _kept(config: object) -> str:
     """How long ended cycles stay on record."""
     given = config if isinstance(config, dict) else {}
@@ -207,6 +225,12 @@ def _interval(interval: object) -> str:
     if interval in (0, "0"):
         return "runs once"
     return f"every {interval} s" if isinstance(interval, int | float) else f"every {interval}"
+
+
+def _pause(screen: Screen, pause: Pause | None) -> str:
+    if pause is None:
+        return ""
+    return f"{screen.when(pause.paused_at)} by {pause.by}" + (f": {pause.note}" if pause.note else "")
 
 
 def _statistics_words(statistics: CycleStatistics) -> str:

@@ -37,8 +37,9 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
+from tradewind.client.firings import FiringOutcome, FiringRecord
 from tradewind.client.flow_calls import FlowDescription, RunRequest
-from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, RegisteredFlow
+from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, Pause, RegisteredFlow
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.logs import LogLevel, LogLine, LogSource
 from tradewind.client.node_tasks import (
@@ -76,6 +77,8 @@ __all__ = [
     "CycleStatus",
     "Definition",
     "Exhausted",
+    "FiringOutcome",
+    "FiringRecord",
     "FlowAnalysis",
     "FlowDescription",
     "FlowHandle",
@@ -95,6 +98,7 @@ __all__ = [
     "NotFound",
     "OutputHandle",
     "PastAttempt",
+    "Pause",
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",

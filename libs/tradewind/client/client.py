@@ -1,8 +1,8 @@
 """The asynchronous client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -21,12 +21,23 @@ from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Cache, Retry, Timeouts
 
 
-class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, CacheCalls, RegistryCalls):
+class Client(
+    FlowCalls,
+    ScheduleCalls,
+    CycleCalls,
+    NodeTaskCalls,
+    AdHocCalls,
+    DeadLetterCalls,
+    QueueCalls,
+    CacheCalls,
+    RegistryCalls,
+):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
     `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else
@@ -137,18 +148,26 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> TaskHandle:
         """Run one node by itself; `await handle.result()` waits for what it emits.
 
-        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority` and `cache`
-        are those of such a node, but that it waits for a worker as long as it takes unless they say else.
-        Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
+        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`,
+        `rate` and `cache` are those of such a node, but that it waits for a worker as long as it takes unless they say
+        else. Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
         `require_worker` NotFound when no live worker offers the node type; without, the handle has a warning.
         """
         options = options_of(
-            require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority, cache=cache
+            require_worker=require_worker,
+            timeouts=timeouts,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+            cache=cache,
         )
         answer = await self._submit_task(node_type, parameters, request_id, options)
         task = node_task_from(answer.task)
@@ -163,6 +182,8 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> BatchHandle:
@@ -172,7 +193,13 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         each item.
         """
         options = options_of(
-            require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority, cache=cache
+            require_worker=require_worker,
+            timeouts=timeouts,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+            cache=cache,
         )
         answer = await self._submit_batch(node_type, parameters, request_id, options)
         batch = batch_from(answer.batch)

@@ -1,6 +1,6 @@
 """The client for code without an event loop: the asynchronous one, with waiting."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -219,6 +219,10 @@ class SyncClient(_Sync[Client]):
     list_flows = _iterates(Client.list_flows)
     start_flow = _waits(Client.start_flow)
     stop_flow = _waits(Client.stop_flow)
+    pause_flow = _waits(Client.pause_flow)
+    resume_flow = _waits(Client.resume_flow)
+    list_firings = _iterates(Client.list_firings)
+    next_executions = _waits(Client.next_executions)
     delete_flow = _waits(Client.delete_flow)
 
     get_cycle = _waits(Client.get_cycle)
@@ -286,6 +290,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncTaskHandle:
@@ -297,6 +303,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             cache=cache,
             request_id=request_id,
         )
@@ -311,6 +319,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncBatchHandle:
@@ -322,6 +332,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             cache=cache,
             request_id=request_id,
         )

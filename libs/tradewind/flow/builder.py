@@ -14,7 +14,7 @@ from tradewind.flow.timeouts import Timeouts
 from tradewind.flow.values import Duration, duration, json_copy, kind_of
 
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
-Overlap = Literal["skip", "allow"]
+Overlap = Literal["skip", "queue_one", "queue_all", "cancel_running", "allow"]
 FailurePolicy = Literal["skip_downstream", "fail_fast", "continue"]
 
 
@@ -35,21 +35,24 @@ class Flow:
         flow_id: str,
         interval: Duration | None = None,
         *,
+        schedule: Mapping[str, Any] | None = None,
         overlap: Overlap | None = None,
         failure_policy: FailurePolicy | None = None,
         timeout: Duration | None = None,
         keep_cycles: int | None = None,
         keep_for: Duration | None = None,
         max_running: int | None = None,
+        pause_after_failures: int | None = None,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
     ) -> None:
         """Begin a flow without nodes.
 
         `interval` is the time between cycles, 0 for one cycle only: a number of seconds, text such as "500ms" or "5m",
-        or a timedelta. `timeout` limits a cycle, `max_running` how many of its nodes run at once; of ended cycles
-        the newest `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"). What is None stays at
-        the server's default.
+        or a timedelta; `schedule` says more in its place, such as {"cron": "30 9 * * 1-5", "zone": "Europe/Berlin"}.
+        `timeout` limits a cycle, `max_running` how many of its nodes run at once; of ended cycles the newest
+        `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"); `pause_after_failures` pauses the flow after so
+        many failed cycles in a row. What is None stays at the server's default.
         """
         self.flow_id = flow_id
         self._fields: dict[str, Any] = {}
@@ -60,10 +63,12 @@ class Flow:
             if value is not None:
                 self._fields[name] = duration(value, name)
         given = {
+            "schedule": schedule,
             "overlap": overlap,
             "failure_policy": failure_policy,
             "keep_cycles": keep_cycles,
             "max_running": max_running,
+            "pause_after_failures": pause_after_failures,
             "labels": labels,
             "description": description,
         }
@@ -103,6 +108,7 @@ class Flow:
         retry: Retry | None = None,
         priority: int | None = None,
         concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         map: str | None = None,
         max_parallel: int | None = None,
@@ -114,8 +120,9 @@ class Flow:
         worker, `timeout` one attempt, `timeouts` has further limits; `retry` says how often it may be tried. Of ready
         nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
         `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
-        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. With `cache`, its name or
-        a Cache, it does not run when the same work was done before.
+        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. `rate` bounds how many begin in a
+        time under a key, such as {"key": "acct-7", "limit": "100/m", "cost": 2}. With `cache`, its
+        name or a Cache, it does not run when the same work was done before.
 
         `map` names the input at which a list arrives: the node runs once for each of its items, at most `max_parallel`
         (100) at once, and emits lists of what they emit, in order. It completes when `min_success` of them do: an int
@@ -141,6 +148,8 @@ class Flow:
             weather["priority"] = priority
         if concurrency is not None:
             weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
+        if rate is not None:
+            weather["rate"] = json_copy(rate, f"{path}.rate")
         if cache is not None:
             weather["cache"] = Cache.of(cache).to_weather(f"{path}.cache")
         if map is not None:

@@ -1,6 +1,7 @@
 """The services that the scheduler calls, played by real gRPC servicers that do as they are told."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -355,6 +356,7 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
             )
             due = trigger_pb2.DueTrigger(trigger=trigger, token=tokens[-1])
             due.planned_time.FromMilliseconds(planned_ms)
+            due.delivered_at.FromMilliseconds(max(planned_ms, time.time_ns() // 1_000_000))
             for at, (partitions, _) in enumerate(self._queues):
                 if partition_of(flow_id) in partitions:
                     batches.setdefault(at, []).append(due)

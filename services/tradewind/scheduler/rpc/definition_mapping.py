@@ -26,7 +26,18 @@ _SCOPES = {
     cache_pb2.CACHE_SCOPE_FLOW: "flow",
     cache_pb2.CACHE_SCOPE_GLOBAL: "global",
 }
-_OVERLAP = {flow_pb2.OVERLAP_POLICY_SKIP: "skip", flow_pb2.OVERLAP_POLICY_ALLOW: "allow"}
+_OVERLAP = {
+    flow_pb2.OVERLAP_POLICY_SKIP: "skip",
+    flow_pb2.OVERLAP_POLICY_ALLOW: "allow",
+    flow_pb2.OVERLAP_POLICY_QUEUE_ONE: "queue_one",
+    flow_pb2.OVERLAP_POLICY_QUEUE_ALL: "queue_all",
+    flow_pb2.OVERLAP_POLICY_CANCEL_RUNNING: "cancel_running",
+}
+_CATCH_UP = {
+    flow_pb2.CATCH_UP_NONE: "none",
+    flow_pb2.CATCH_UP_LATEST: "latest",
+    flow_pb2.CATCH_UP_ALL: "all",
+}
 _FAILURE_POLICY = {
     node_task_pb2.FAILURE_POLICY_SKIP_DOWNSTREAM: "skip_downstream",
     node_task_pb2.FAILURE_POLICY_FAIL_FAST: "fail_fast",
@@ -87,14 +98,33 @@ def _draft_of_spec(spec: flow_pb2.FlowSpec) -> FlowDraft:
             for edge in spec.edges
         ],
     }
-    for name in ("interval", "timeout", "keep_cycles", "keep_for", "max_running", "description"):
+    for name in (
+        "interval",
+        "timeout",
+        "keep_cycles",
+        "keep_for",
+        "max_running",
+        "pause_after_failures",
+        "description",
+    ):
         if given := getattr(spec, name):
             weather[name] = given
     if spec.labels:
         weather["labels"] = dict(spec.labels)
+    if spec.HasField("schedule"):
+        weather["schedule"] = _schedule(spec.schedule, faults)
     _choose(weather, "overlap", spec.overlap, _OVERLAP, "overlap", faults)
     _choose(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "failure_policy", faults)
     return read_weather(weather, earlier=faults)
+
+
+def _schedule(spec: flow_pb2.ScheduleSpec, faults: FaultList) -> dict[str, Any]:
+    names = ("interval", "cron", "zone", "jitter", "start", "end", "max_cycles", "catch_up_window")
+    schedule: dict[str, Any] = {name: given for name in names if (given := getattr(spec, name))}
+    if spec.at:
+        schedule["at"] = list(spec.at)
+    _choose(schedule, "catch_up", spec.catch_up, _CATCH_UP, "schedule.catch_up", faults)
+    return schedule
 
 
 def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, Any]:
@@ -110,6 +140,8 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
         concurrency = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
         path_of = f"{path}.concurrency.when_full"
         _choose(concurrency, "when_full", node.concurrency.when_full, _WHEN_FULL, path_of, faults)
+    if node.HasField("rate"):
+        weather["rate"] = {field.name: value for field, value in node.rate.ListFields()}
     if node.HasField("cache"):
         cache = weather["cache"] = {
             name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))

@@ -20,6 +20,7 @@ from tradewind.scheduler.ports import Caches, FlowRecords, NodeTypes
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_found, request_id_reused
+from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 
@@ -47,7 +48,9 @@ class RegisterFlow:
         caches: Caches,
         definitions: Definitions,
         change_flow: ChangeFlow,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._flows = flows
         self._node_types = node_types
         self._caches = caches
@@ -75,7 +78,8 @@ class RegisterFlow:
         analysis = await self.analyze(draft)
         if own or analysis.definition is None:
             raise InvalidInput([*own, *analysis.violations])
-        registration = _registration(flow_id, analysis, analysis.definition, labels, user_id, request_id)
+        first_ms = _first_planned(analysis.definition, self._clock.now_ms())
+        registration = _registration(flow_id, analysis, analysis.definition, labels, user_id, request_id, first_ms)
         outcome, _ = await self._flows.register(registration)
         if outcome is RegisterOutcome.DELETING:
             raise flow_deleting(flow_id)
@@ -89,6 +93,19 @@ class RegisterFlow:
         if changed and flow.status is FlowStatus.RUNNING:
             flow = await self._change_flow.settled(flow_id)
         return Registered(flow, changed, analysis.warnings)
+
+
+def _first_planned(definition: FlowDefinition, now_ms: int) -> int:
+    """Return what a schedule with a grid of its own plans next, 0 for one that begins with the flow.
+
+    Raises InvalidInput when it plans nothing any more.
+    """
+    if definition.schedule.begins_with_the_flow:
+        return 0
+    first_ms = definition.schedule.planned(0).after(now_ms - 1)
+    if first_ms is None:
+        raise InvalidInput([Violation("schedule", "plans nothing any more: all its times have passed")])
+    return first_ms
 
 
 def _own_faults(
@@ -121,6 +138,7 @@ def _registration(
     labels: Mapping[str, str],
     user_id: str,
     request_id: str,
+    first_ms: int,
 ) -> FlowRegistration:
     config_json = definition.to_json()
     merged = dict(definition.labels) | dict(labels)
@@ -136,7 +154,9 @@ def _registration(
         structure_json=canonical_json(analysis.structure.to_dict()),
         labels=tuple(sorted(merged.items())),
         digest=digest,
-        interval_ms=definition.interval_ms,
+        schedule=definition.schedule,
+        first_ms=first_ms,
+        pause_after_failures=definition.pause_after_failures,
         overlap=definition.overlap,
         keep_cycles=definition.keep_cycles,
         request=request,

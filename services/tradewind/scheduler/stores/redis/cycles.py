@@ -19,14 +19,17 @@ class _Begun(msgspec.Struct, array_like=True):
     run: int
     run_id: str
     start: int
+    planned: int
     next_at: int
     revision: int
+    stopping: bool
 
 
 class _Updated(msgspec.Struct, array_like=True):
     outcome: UpdateOutcome
     version: int
     end: int
+    follow_up: bool
 
 
 class _TidiedFlows(msgspec.Struct, array_like=True):
@@ -119,7 +122,7 @@ class RedisCycles:
         items = [(update.state.name.flow_id, run(*update.state.name), _update_item(update)) for update in updates]
         replies = await self._scripted.call_in_groups(_UPDATE, items, epochs)
         return [
-            _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end)
+            _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end, reply.follow_up)
             for reply in replies
         ]
 
@@ -129,13 +132,19 @@ def _rank(run: RunName) -> int:
 
 
 def _begin_item(request: BeginRequest) -> tuple[object, ...]:
-    shape, remembered = request.shape, request.request
+    shape, remembered, missed = request.shape, request.request, request.missed
     return (
         shape.flow_id,
         request.run_id,
         shape.revision,
         request.scheduled,
+        request.queued,
         request.planned_ms,
+        request.due_ms,
+        request.next_ms,
+        (missed.first_ms, missed.last_ms, missed.count) if missed else False,
+        shape.schedule.max_cycles,
+        shape.schedule.once,
         request.schedule_epoch,
         remembered.name if remembered else "",
         remembered.payload if remembered else "",
@@ -153,8 +162,8 @@ def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
     run = RunName(request.shape.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
     state = None
     if reply.outcome is BeginOutcome.BEGUN and run is not None:
-        state = begun_state(request, run, reply.start)
-    return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state)
+        state = begun_state(request, run, reply.start, reply.planned)
+    return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state, reply.stopping)
 
 
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
