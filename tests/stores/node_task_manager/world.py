@@ -374,6 +374,8 @@ class World:
 
     async def purge(self) -> None:
         flow = self.rng.choice(FLOWS)
+        # What is due is so in both before only one of them is asked below.
+        await self.both("claim", ([],))
         of_memory = await self.memory.purge(flow)
         terminations: list[Termination] = []
         removed, done = 0, False
