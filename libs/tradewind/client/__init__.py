@@ -19,6 +19,7 @@ from tradewind.client.cycles import (
     SignalStatus,
 )
 from tradewind.client.definitions import Definition
+from tradewind.client.due_triggers import DueTrigger, DueTriggers
 from tradewind.client.errors import (
     Aborted,
     BatchFailed,
@@ -43,6 +44,7 @@ from tradewind.client.logs import LogLevel, LogLine, LogSource
 from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, PastAttempt, StatusCounts
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
+from tradewind.client.triggers import Firing, PublishedEvent, TriggerCounts, TriggerRecord, TriggerStatus
 from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus
 
 __all__ = [
@@ -65,7 +67,10 @@ __all__ = [
     "CycleStatistics",
     "CycleStatus",
     "Definition",
+    "DueTrigger",
+    "DueTriggers",
     "Exhausted",
+    "Firing",
     "FlowAnalysis",
     "FlowDescription",
     "FlowHandle",
@@ -84,6 +89,7 @@ __all__ = [
     "NotFound",
     "OutputHandle",
     "PastAttempt",
+    "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
@@ -102,6 +108,9 @@ __all__ = [
     "TaskHandle",
     "TimedOut",
     "TradewindError",
+    "TriggerCounts",
+    "TriggerRecord",
+    "TriggerStatus",
     "Unavailable",
     "Unreachable",
     "Violation",

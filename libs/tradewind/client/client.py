@@ -21,11 +21,14 @@ from tradewind.client.node_tasks import node_task_from
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
 from tradewind.client.task_options import options_of
+from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Retry, Timeouts
 
 
-class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, RegistryCalls):
+class Client(
+    FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, RegistryCalls, TriggerCalls
+):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
     `address` is where all servers answer; without it TRADEWIND_ADDRESS and the variables of single servers say so, else
@@ -81,7 +84,10 @@ class Client(FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, 
         self._connection.set_patience(seconds)
 
     async def wait_ready(self, timeout: Seconds = 10.0) -> None:
-        """Return once every server says that it is ready. Raises Unavailable when one does not within `timeout`."""
+        """Return once every server that runs flows says that it is ready.
+
+        Raises Unavailable when one does not within `timeout`.
+        """
         await self._connection.wait_ready(seconds_of(timeout))
 
     def flow(self, flow_id: str) -> FlowHandle:
