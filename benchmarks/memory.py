@@ -32,6 +32,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import FlowRegistration, RegisterOutcome
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.stores.keys import Keys as SchedulerKeys
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.server.clock import ScriptTime
@@ -83,7 +84,8 @@ class Bench:
         self._scheduler = RedisStores(
             client, SchedulerKeys(), ScriptTime(), Subscriber(store.url), replica="memory", lease_ms=10_000
         )
-        keys, limits = NodeTaskKeys("trading_flow", 0), Limits()
+        # Ended runs are looked at for cleaning at once: what they take before that lasts a minute only.
+        keys, limits = NodeTaskKeys("trading_flow", 0), Limits(settle_ms=0)
         self._node_tasks = RedisNodeTaskStore(client, keys, limits, ScriptTime())
         self._plans = RedisPlanStore(client, keys, limits)
         self._events = RedisEventLog(client, keys)
@@ -106,7 +108,7 @@ class Bench:
                 structure_json=f'{{"component_count":1,"components":{{"0":{{"nodes":[{structure}]}}}}}}',
                 labels=(),
                 digest=f"{length}",
-                interval_ms=60_000,
+                schedule=ScheduleDefinition(60_000),
                 overlap=OverlapPolicy.ALLOW,
                 keep_cycles=_KEEP,
             )
@@ -116,7 +118,9 @@ class Bench:
     async def begin(self, flow_id: str, length: int, count: int) -> list[ChainState]:
         """Begin so many cycles of a flow."""
         nodes = tuple(f"n{place}" for place in range(length))
-        shape = CycleShape(flow_id, "default", 1, nodes, 1, FailurePolicy.SKIP_DOWNSTREAM, 0, _KEEP, False)
+        shape = CycleShape(
+            flow_id, "default", 1, nodes, 1, FailurePolicy.SKIP_DOWNSTREAM, 0, _KEEP, ScheduleDefinition(60_000)
+        )
         wishes = [BeginRequest(shape, new_run_id(), CycleOrigin.RUN_FLOW, 5_000) for _ in range(count)]
         answers = await self._scheduler.cycles.begin(wishes)
         return [answer.state for answer in answers if answer.state is not None]
@@ -157,6 +161,8 @@ class Bench:
                 effects = await self._node_tasks.claim([worker])
                 assignments += effects.assignments
         await self._events.acknowledge(dict.fromkeys(range(PARTITIONS), "99999999999999-0"))
+        while (await self._node_tasks.clean("bench", None)).more:
+            pass
 
 
 def _done(assignment: Assignment) -> Outcome:

@@ -1,10 +1,12 @@
 """Fixtures that every test may use: real stores with a fresh key space."""
 
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, settings
 
 from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS, RedisServer, RedisServers, redis_kinds
 from tradewind.server.logs import quieten_logging
@@ -16,6 +18,10 @@ def pytest_configure() -> None:
     They log as a program does that has not said how; `capture_logs` would count as a choice.
     """
     quieten_logging("warning")
+    # How soon examples are made says more about the machine than the code; with CI=1 Hypothesis knows that itself.
+    if "CI" not in os.environ:
+        settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("patient")
     # Whoever runs the tests in the background has them ignore Ctrl-C, and a process started here would ignore it too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

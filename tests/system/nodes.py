@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 from tradewind.worker import Context, Emit, node
 
@@ -40,3 +41,23 @@ async def gate(ctx: Context, file: str, total: int = 0) -> int:
     while not Path(file).exists():
         await asyncio.sleep(0.01)
     return total
+
+
+@node("half", outputs=["half"])
+async def half(number: int) -> int:
+    """Halve an even number."""
+    if number % 2:
+        raise ValueError(f"{number} is odd")
+    return number // 2
+
+
+@node("shared", outputs=["labelled"])
+async def shared(ctx: Context, number: int, label: int) -> str:
+    """Label an item, with its place."""
+    return f"{label}-{ctx.item}-{number}"
+
+
+@node("listed", outputs=["listed"])
+async def listed(values: list[Any], errors: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Emit what it gets."""
+    return {"values": values, "errors": errors}

@@ -16,7 +16,7 @@ from tradewind.flow import Flow
 from tradewind.standalone import Standalone
 from tradewind.worker import Context, Worker, node
 
-LEASE_S = 2
+LEASE_S = 4
 
 
 @pytest_asyncio.fixture

@@ -1,12 +1,16 @@
 """Every command against a running stack, as a person types them."""
 
+import asyncio
 import json
 import re
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 from tests.system import flows
 from tests.system.processes import Processes, Shell
 from tests.waiting import until
+from tradewind.flow import Flow
 
 
 async def test_a_flow_from_registration_to_deletion(shell: Shell, tmp_path: Path) -> None:
@@ -53,6 +57,32 @@ async def test_starting_watching_and_stopping(shell: Shell) -> None:
 
     assert await shell("flow", "stop", "sums", "--reason", "enough") == "sums is stopped\n"
     assert (await shell.json("flow", "status", "sums"))["flow"]["next_execution"] is None
+
+
+async def test_a_calendar_a_pause_and_what_became_of_planned_times(shell: Shell) -> None:
+    flow = Flow("ticks", schedule={"cron": "* * * * * *"}, overlap="queue_one")
+    flow.node("feed", "numbers")
+    await shell("flow", "register", "ticks", "-", input=flow.to_json())
+    planned = [datetime.fromisoformat(moment) for moment in await shell.json("flow", "next", "ticks", "-n", "3")]
+    assert [later - earlier for earlier, later in pairwise(planned)] == [timedelta(seconds=1)] * 2
+    assert "* * * * * * (UTC)" in await shell("flow", "status", "ticks")
+
+    await shell("flow", "start", "ticks")
+    await shell("flow", "watch", "ticks", "--cycles", "2")
+    assert await shell("flow", "pause", "ticks", "--note", "lunch") == "ticks is paused\n"
+    assert re.search(r"paused +.* by default: lunch", await shell("flow", "status", "ticks"))
+    paused = datetime.fromisoformat((await shell.json("flow", "status", "ticks"))["flow"]["pause"]["paused_at"])
+    firings = await shell.json("flow", "firings", "ticks")
+    assert {firing["outcome"] for firing in firings} <= {"fired", "missed", "queued", "dropped"}
+    assert {firing["cycle"] for firing in firings} >= {0, 1}
+
+    await asyncio.sleep(1.5)
+    assert (await shell("flow", "resume", "ticks")).startswith("ticks is running; next cycle ")
+    skipped = [line for line in await shell.json("flow", "firings", "ticks") if line["outcome"] == "skipped"]
+    assert [line["reason"] for line in skipped] == ["paused by default: lunch"]
+    assert datetime.fromisoformat(skipped[0]["planned_time"]) > paused - timedelta(seconds=1)
+    await shell("flow", "watch", "ticks", "--cycles", "1")
+    assert (await shell("flow", "pause", "nothing", ends=2)) == 'error: no flow "nothing"\n'
 
 
 async def test_a_failure_is_told_and_exits_with_1(shell: Shell) -> None:

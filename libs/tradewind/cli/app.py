@@ -4,7 +4,22 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli import batch, config, cycle, dead_letters, event, flow, measure, queue, task, trigger, up, worker
+from tradewind.cli import (
+    batch,
+    cache,
+    config,
+    cycle,
+    dead_letters,
+    event,
+    flow,
+    measure,
+    queue,
+    schedule,
+    task,
+    trigger,
+    up,
+    worker,
+)
 from tradewind.cli.session import Session
 
 # Plain help instead of rich panels: those take longer to import than most commands take to run.
@@ -42,6 +57,7 @@ def root(
 
 app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
+flow.app.add_typer(schedule.app)
 app.add_typer(flow.app, name="flow")
 app.add_typer(cycle.app, name="cycle")
 app.add_typer(task.app, name="task")
@@ -50,5 +66,6 @@ app.add_typer(batch.app, name="batch")
 app.add_typer(trigger.app, name="trigger")
 app.add_typer(event.app, name="event")
 app.add_typer(config.app, name="config")
+app.add_typer(cache.app, name="cache")
 app.command("queue")(queue.queue)
 app.command("bench")(measure.bench)

@@ -7,6 +7,7 @@ import typer
 from tradewind.cli.failures import FAILED, fail
 from tradewind.cli.parameters import (
     Attempts,
+    CacheName,
     NodeTypeName,
     Output,
     Priority,
@@ -39,6 +40,7 @@ async def submit(
     require_worker: RequireWorker = False,
     attempts: Attempts = 1,
     priority: Priority = 0,
+    cache: CacheName = None,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -57,6 +59,7 @@ async def submit(
             require_worker=require_worker,
             retry=Retry(attempts) if attempts > 1 else None,
             priority=priority,
+            cache=cache,
             request_id=request_id,
         )
         for warning in handle.warnings if output is Format.TEXT else ():
@@ -101,6 +104,7 @@ async def show(session: Session, batch_id: BatchId, output: Output = Format.TEXT
             ("type", batch.node_type),
             ("status", batch.status),
             ("items", f"{progress.total}: " + ", ".join(f"{getattr(progress, name)} {name}" for name in counts)),
+            ("cached", f"{progress.cached} of those completed" if progress.cached else ""),
             ("done", f"{progress.percent:g} %"),
             ("waits", batch.reason),
             ("cancelled", f"{batch.stop_reason} (by {batch.stop_by})" if batch.stop_by else ""),

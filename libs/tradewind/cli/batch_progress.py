@@ -22,9 +22,9 @@ async def show_progress(screen: Screen, handle: BatchHandle, output: Format) -> 
 
 
 def counts_words(progress: BatchProgress) -> str:
-    """Return `97 completed, 2 failed, 1 running of 100`."""
+    """Return `97 completed (90 cached), 2 failed, 1 running of 100`."""
     numbers = {
-        "completed": progress.completed,
+        f"completed ({progress.cached} cached)" if progress.cached else "completed": progress.completed,
         "failed": progress.failed,
         "cancelled": progress.cancelled,
         "running": progress.running,
@@ -76,6 +76,8 @@ async def _bar(screen: Screen, handle: BatchHandle) -> BatchRecord:
             async for batch in states:
                 progress = batch.progress
                 note = f"{progress.running} running" if progress.running else "waiting"
+                if progress.cached:
+                    note += f", {progress.cached} cached"
                 if progress.failed:
                     note += f", {progress.failed} failed"
                 bars.update(bar, completed=progress.ended, total=progress.total, note=note)

@@ -1,5 +1,6 @@
 """`tradewind config ...`: what bounds the whole system."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,9 @@ _MAPS: dict[str, type[int] | type[float] | type[str]] = {
     "user_weights": float,
     "rates": str,
 }
+_LENGTHS = ("cache_ttl",)
+_CACHES = "caches"
+_UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
 
 
 @app.command()
@@ -38,7 +42,7 @@ async def set_(
         list[str],
         typer.Argument(
             metavar="NAME=VALUE...",
-            help="Such as max_running=100, max_running=none, user_weights.ann=2, rates.feed=100/m.",
+            help="Such as max_running=100, max_running=none, user_weights.ann=2, rates.feed=100/m, caches.mine=10m.",
         ),
     ],
     output: Output = Format.TEXT,
@@ -52,23 +56,39 @@ async def set_(
 
 def _changed(standing: "SystemConfig", settings: list[str]) -> dict[str, Any]:
     """Return the new value of each field that is named. Raises what ends the command for wrong usage."""
+    from tradewind.client import CacheSettings
+
     changed: dict[str, Any] = {}
     for setting in settings:
         name, given, text = setting.partition("=")
         name, _, key = name.partition(".")
-        if not given or (name in _NUMBERS) == bool(key) or (name in _MAPS) != bool(key):
-            wanted = ", ".join((*_NUMBERS, *(f"{each}.<name>" for each in _MAPS)))
+        keyed = name in (*_MAPS, _CACHES)
+        if not given or keyed != bool(key) or not (keyed or name in (*_NUMBERS, *_LENGTHS, "enable_cache")):
+            wanted = ", ".join(
+                (*_NUMBERS, "enable_cache", *_LENGTHS, *(f"{each}.<name>" for each in (*_MAPS, _CACHES)))
+            )
             raise fail(f'"{setting}" sets nothing; write NAME=VALUE, NAME being one of {wanted}', WRONG_INPUT)
-        if not key:
+        if name == "enable_cache":
+            changed[name] = _truth(setting, text)
+        elif name in _LENGTHS:
+            changed[name] = timedelta(seconds=_seconds(setting, text))
+        elif name == _CACHES:
+            caches = changed.setdefault(name, dict(standing.caches))
+            if text == "none":
+                caches.pop(key, None)
+            else:
+                most = caches[key].max_entries if key in caches else CacheSettings().max_entries
+                caches[key] = CacheSettings(timedelta(seconds=_seconds(setting, text)), most)
+        elif not key:
             changed[name] = 0 if text == "none" else _number(setting, text, int)
             if text != "none" and changed[name] < 1:
                 raise fail(f'"{setting}": a limit is at least 1; none takes it away', WRONG_INPUT)
-            continue
-        values = changed.setdefault(name, dict(getattr(standing, name)))
-        if text == "none":
-            values.pop(key, None)
         else:
-            values[key] = _number(setting, text, _MAPS[name])
+            values = changed.setdefault(name, dict(getattr(standing, name)))
+            if text == "none":
+                values.pop(key, None)
+            else:
+                values[key] = _number(setting, text, _MAPS[name])
     return changed
 
 
@@ -80,10 +100,37 @@ def _number(setting: str, text: str, kind: type[int] | type[float] | type[str]) 
         raise fail(f'"{setting}": "{text}" is no {what}', WRONG_INPUT) from None
 
 
+def _length(time: timedelta) -> str:
+    """As it is to be written: 90s, 1h."""
+    for unit, size in _UNITS.items():
+        count, rest = divmod(time, size)
+        if not rest:
+            return f"{count}{unit}"
+    return f"{time / timedelta(milliseconds=1):.0f}ms"
+
+
+def _truth(setting: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise fail(f'"{setting}": say true or false', WRONG_INPUT)
+    return text == "true"
+
+
+def _seconds(setting: str, text: str) -> float:
+    from tradewind.flow.values import seconds_in
+
+    try:
+        return seconds_in(float(text) if text.replace(".", "", 1).isdecimal() else text)
+    except ValueError as error:
+        raise fail(f'"{setting}": {error}', WRONG_INPUT) from None
+
+
 def _show(screen: Screen, config: "SystemConfig", output: Format) -> None:
     if output is Format.JSON:
         screen.json(config)
         return
     screen.facts([(name, str(getattr(config, name) or "none")) for name in _NUMBERS])
+    screen.facts([("enable_cache", str(config.enable_cache).lower()), ("cache_ttl", _length(config.cache_ttl))])
+    for name, cache in sorted(config.caches.items()):
+        screen.facts([(f"caches.{name}", _length(cache.ttl or config.cache_ttl))])
     for name in _MAPS:
         screen.facts([(f"{name}.{key}", str(value)) for key, value in sorted(getattr(config, name).items())])

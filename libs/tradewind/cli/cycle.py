@@ -25,11 +25,17 @@ async def show(
     node: Annotated[
         str | None, typer.Option("--output", metavar="NODE", help="Print what this node emitted, as JSON by handle.")
     ] = None,
+    items_of: Annotated[
+        str | None, typer.Option("--items", metavar="NODE", help="Show the items of this node, which runs over a list.")
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show a cycle, or what a node emitted."""
+    """Show a cycle, what a node emitted, or the items of a node."""
     from tradewind.cli.descriptions import show_cycle
 
+    if items_of is not None:
+        await _show_items(session, flow, cycle, items_of, output)
+        return
     async with session.client() as client:
         described = await client.describe_cycle(
             flow, cycle, include_outputs=node is not None or output is Format.JSON, include_logs=output is Format.JSON
@@ -50,6 +56,15 @@ async def show(
         why = note(found)
         raise fail(f"{node} has no output: it is {found.status}{': ' + why if why else ''}", FAILED)
     session.screen.json(found.outputs)
+
+
+async def _show_items(session: Session, flow: str, cycle: int | None, node: str, output: Format) -> None:
+    from tradewind.cli.descriptions import show_items
+
+    async with session.client() as client:
+        found = await client.get_cycle(flow, cycle)
+        items = [item async for item in client.list_node_tasks(flow, found.cycle, found.run, items_of=node)]
+    session.screen.json(items) if output is Format.JSON else show_items(session.screen, items)
 
 
 @app.command("list")

@@ -1,5 +1,8 @@
 """Flows, cycles, node tasks and log lines in words."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from tradewind.cli.plain import to_json
 from tradewind.cli.screen import Screen, iso, length
 from tradewind.client import (
@@ -7,22 +10,29 @@ from tradewind.client import (
     CycleRecord,
     CycleStatistics,
     FlowDescription,
+    ItemCounts,
     LogLine,
     NodeTaskRecord,
+    Pause,
     StatusCounts,
 )
 
 _LEVEL_STYLES = {"debug": "dim", "warning": "yellow", "error": "red", "critical": "bold red"}
 
+_KEEP_CYCLES = 100
+"""How many ended cycles stay where the flow does not say."""
+
 
 def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStatistics | None) -> None:
     """Print where a flow stands."""
     flow, cycle = described.flow, described.current_cycle
-    interval = flow.config.get("interval") if isinstance(flow.config, dict) else None
+    config = flow.config if isinstance(flow.config, dict) else {}
     facts = [
         ("flow", flow.flow_id),
         ("status", flow.status),
-        ("interval", _interval(interval)),
+        ("schedule", _schedule(config)),
+        ("paused", _pause(screen, flow.pause)),
+        ("kept", _kept(flow.config)),
         ("nodes", f"{flow.node_count} in {components_words(len(flow.components))}"),
         ("revision", str(flow.revision)),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(flow.labels.items()))),
@@ -100,9 +110,32 @@ def note(node: NodeTaskRecord) -> str:
         return str(node.error).partition("\n")[0]
     if node.reason:
         return node.reason
-    if not node.status.ended and (node.progress or node.message):
-        return f"{node.progress} % {node.message}".strip()
+    if node.items is not None:
+        return items_words(node.items)
+    if node.cached_in:
+        return f"cached in {node.cached_in}"
+    if not node.status.ended and (node.progress or node.message or node.current_step):
+        return _progress(node)
     return ""
+
+
+def items_words(items: ItemCounts) -> str:
+    """Return `37 of 100 items done, 4 open, 1 failed`."""
+    words = f"{items.ended} of {items.total} items done"
+    for number, what in ((items.open, "open"), (items.failed, "failed"), (items.cancelled, "cancelled")):
+        words += f", {number} {what}" if number else ""
+    return words
+
+
+def show_items(screen: Screen, items: list[NodeTaskRecord]) -> None:
+    """Print the items of a mapped node."""
+    screen.table(
+        ["ITEM", "STATUS", "ATTEMPT", "WORKER", "TOOK", "NOTE"],
+        [
+            (str(item.item), item.status, str(item.attempt or ""), item.worker_id, _took(item), note(item))
+            for item in items
+        ],
+    )
 
 
 def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
@@ -115,7 +148,9 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("failed", f"{node.failures} of {node.max_attempts} attempts" if node.failures else ""),
         ("next attempt", screen.when(node.retry_at)),
         ("worker", node.worker_id),
-        ("progress", f"{node.progress} % {node.message}".strip() if node.progress or node.message else ""),
+        ("items", items_words(node.items) if node.items is not None else ""),
+        ("cached", f"in {node.cached_in}" if node.cached_in else ""),
+        ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),
         ("reason", node.reason),
         (
             "stop asked",
@@ -152,16 +187,50 @@ def show_log_line(screen: Screen, line: LogLine) -> None:
     screen.line(text, _LEVEL_STYLES.get(line.level))
 
 
+def _progress(node: NodeTaskRecord) -> str:
+    step = f"[{node.current_step}]" if node.current_step else ""
+    return " ".join(part for part in (f"{node.progress} %", step, node.message) if part)
+
+
 def _took(node: NodeTaskRecord) -> str:
     if node.started_at is None or node.ended_at is None:
         return ""
     return length((node.ended_at - node.started_at).total_seconds())
 
 
+def _schedule(config: Mapping[str, Any]) -> str:
+    """Return `every 5 s`, `runs once`, `30 9 * * 1-5 (Europe/Berlin)`, and what else there is to say."""
+    schedule = config.get("schedule") or {"interval": config.get("interval")}
+    more = [f"{name} {schedule[name]}" for name in ("start", "end", "jitter", "max_cycles") if name in schedule]
+    if "cron" in schedule:
+        words = f"{schedule['cron']} ({schedule.get('zone', 'UTC')})"
+    elif "at" in schedule:
+        words = f"at {len(schedule['at'])} times" if len(schedule["at"]) > 1 else f"at {schedule['at'][0]}"
+    else:
+        words = _interval(schedule["interval"])
+    return ", ".join([words, *more])
+
+
+def _kept(config: object) -> str:
+    """How long ended cycles stay on record."""
+    given = config if isinstance(config, dict) else {}
+    words = f"the newest {given.get('keep_cycles', _KEEP_CYCLES)} cycles"
+    if "keep_for" not in given:
+        return words
+    period = given["keep_for"]
+    return f"{words}, for {period} s" if isinstance(period, int | float) else f"{words}, for {period}"
+
+
 def _interval(interval: object) -> str:
     if interval in (0, "0"):
         return "runs once"
     return f"every {interval} s" if isinstance(interval, int | float) else f"every {interval}"
+
+
+def _pause(screen: Screen, pause: Pause | None) -> str:
+    if pause is None:
+        return ""
+    return f"{screen.when(pause.paused_at)} by {pause.by}" + (f": {pause.note}" if pause.note else "")
 
 
 def _statistics_words(statistics: CycleStatistics) -> str:

@@ -36,6 +36,10 @@ RequireWorker = Annotated[
 ]
 Attempts = Annotated[int, typer.Option("--attempts", min=1, help="How often it may be tried in all.")]
 Priority = Annotated[int, typer.Option("--priority", min=-5, max=5, help="Among your own node tasks, -5 to 5.")]
+CacheName = Annotated[
+    str | None,
+    typer.Option("--cache", metavar="NAME", help="Take from this cache what the same work gave before."),
+]
 RequestId = Annotated[
     str | None, typer.Option("--request-id", metavar="ID", help="The same id again gets the first answer.")
 ]

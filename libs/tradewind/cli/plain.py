@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -16,13 +16,18 @@ def to_json(value: object, indent: int | None = None) -> str:
 
 
 def plain(value: object) -> Any:
-    """Return a value in terms of JSON. A field `config_json` that holds JSON text becomes `config`, null when empty."""
+    """Return a value in terms of JSON, a length of time in seconds.
+
+    A field `config_json` that holds JSON text becomes `config`, null when empty.
+    """
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, datetime):
         return iso(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if is_dataclass(value) and not isinstance(value, type):
         return dict(_field(field.name, getattr(value, field.name)) for field in fields(value))
     if isinstance(value, Mapping):

@@ -34,3 +34,7 @@ async def queue(
         f"ended so far: {found.completed} completed, {found.failed} failed{f' ({codes})' if codes else ''}, "
         f"{found.terminated} terminated, {found.skipped} skipped"
     )
+    screen.line(
+        f"cleaned so far: {found.cleaned_runs} runs with {found.cleaned_node_tasks} node tasks, "
+        f"{found.cleaned_entries} entries of indexes"
+    )

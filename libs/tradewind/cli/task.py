@@ -7,6 +7,7 @@ import typer
 from tradewind.cli.failures import FAILED, fail
 from tradewind.cli.parameters import (
     Attempts,
+    CacheName,
     NodeTypeName,
     Output,
     Params,
@@ -42,6 +43,7 @@ async def submit(
     require_worker: RequireWorker = False,
     attempts: Attempts = 1,
     priority: Priority = 0,
+    cache: CacheName = None,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -61,6 +63,7 @@ async def submit(
             require_worker=require_worker,
             retry=Retry(attempts) if attempts > 1 else None,
             priority=priority,
+            cache=cache,
             request_id=request_id,
         )
         for warning in handle.warnings if output is Format.TEXT else ():

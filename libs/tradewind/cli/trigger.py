@@ -204,7 +204,7 @@ async def firings(
 ) -> None:
     """List how firings ended, newest first."""
     async with session.client() as client:
-        found = await first(limit, client.list_firings(queue, trigger))
+        found = await first(limit, client.list_trigger_firings(queue, trigger))
     screen = session.screen
     if output is Format.JSON:
         screen.json(found)

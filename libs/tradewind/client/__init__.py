@@ -7,6 +7,7 @@ import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
 from tradewind.client.batches import BatchProgress, BatchRecord, BatchStatus
+from tradewind.client.caches import CacheSettings, CacheStatistics
 from tradewind.client.client import Client
 from tradewind.client.cycles import (
     CycleDescription,
@@ -37,14 +38,22 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
+from tradewind.client.firings import FiringOutcome, FiringRecord
 from tradewind.client.flow_calls import FlowDescription, RunRequest
-from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, RegisteredFlow
+from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, Pause, RegisteredFlow
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.logs import LogLevel, LogLine, LogSource
-from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, PastAttempt, StatusCounts
+from tradewind.client.node_tasks import (
+    ItemCounts,
+    NodeError,
+    NodeTaskRecord,
+    NodeTaskStatus,
+    PastAttempt,
+    StatusCounts,
+)
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
-from tradewind.client.triggers import Firing, PublishedEvent, TriggerCounts, TriggerRecord, TriggerStatus
+from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
 from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus
 
 __all__ = [
@@ -56,6 +65,8 @@ __all__ = [
     "BatchProgress",
     "BatchRecord",
     "BatchStatus",
+    "CacheSettings",
+    "CacheStatistics",
     "Client",
     "ComponentStructure",
     "Conflict",
@@ -70,7 +81,8 @@ __all__ = [
     "DueTrigger",
     "DueTriggers",
     "Exhausted",
-    "Firing",
+    "FiringOutcome",
+    "FiringRecord",
     "FlowAnalysis",
     "FlowDescription",
     "FlowHandle",
@@ -78,6 +90,7 @@ __all__ = [
     "FlowStatus",
     "InputHandle",
     "InvalidInput",
+    "ItemCounts",
     "LogLevel",
     "LogLine",
     "LogSource",
@@ -89,6 +102,7 @@ __all__ = [
     "NotFound",
     "OutputHandle",
     "PastAttempt",
+    "Pause",
     "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
@@ -109,6 +123,7 @@ __all__ = [
     "TimedOut",
     "TradewindError",
     "TriggerCounts",
+    "TriggerFiring",
     "TriggerRecord",
     "TriggerStatus",
     "Unavailable",

@@ -30,7 +30,7 @@ _STATUSES = words(batch_pb2.BatchStatus, BatchStatus)
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """How many items stand where, of one moment: all but `total` together are the total."""
+    """How many items stand where, of one moment: all but `total` and `cached` together are the total."""
 
     total: int
     queued: int
@@ -40,6 +40,8 @@ class BatchProgress:
     cancelled: int
     percent: float
     """Share of items that have ended, 0 to 100."""
+    cached: int = 0
+    """Of those completed: items that did not run, since their outputs were in a cache."""
 
     @property
     def ended(self) -> int:
@@ -92,6 +94,7 @@ def batch_from(message: batch_pb2.Batch, reason: str = "") -> BatchRecord:
             failed=progress.failed,
             cancelled=progress.cancelled,
             percent=progress.percent,
+            cached=progress.cached,
         ),
         stop_reason=message.stop.reason,
         stop_by=message.stop.by,

@@ -10,6 +10,7 @@ from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
 from tradewind.client.batches import batch_from
+from tradewind.client.cache_calls import CacheCalls
 from tradewind.client.connection import Connection
 from tradewind.client.cycle_calls import CycleCalls
 from tradewind.client.dead_letter_calls import DeadLetterCalls
@@ -20,14 +21,24 @@ from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
-from tradewind.flow import Retry, Timeouts
+from tradewind.flow import Cache, Retry, Timeouts
 
 
 class Client(
-    FlowCalls, CycleCalls, NodeTaskCalls, AdHocCalls, DeadLetterCalls, QueueCalls, RegistryCalls, TriggerCalls
+    FlowCalls,
+    ScheduleCalls,
+    CycleCalls,
+    NodeTaskCalls,
+    AdHocCalls,
+    DeadLetterCalls,
+    QueueCalls,
+    CacheCalls,
+    RegistryCalls,
+    TriggerCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
@@ -142,16 +153,19 @@ class Client(
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> TaskHandle:
         """Run one node by itself; `await handle.result()` waits for what it emits.
 
-        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry` and `priority` are those of
-        such a node, but that it waits for a worker as long as it takes unless they say else.
+        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority` and `cache`
+        are those of such a node, but that it waits for a worker as long as it takes unless they say else.
         Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
         `require_worker` NotFound when no live worker offers the node type; without, the handle has a warning.
         """
-        options = options_of(require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority)
+        options = options_of(
+            require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority, cache=cache
+        )
         answer = await self._submit_task(node_type, parameters, request_id, options)
         task = node_task_from(answer.task)
         return TaskHandle(self, task.node_task_id, record=task, warnings=tuple(answer.warnings))
@@ -165,6 +179,7 @@ class Client(
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> BatchHandle:
         """Run one node type once with each of `parameters`, 1 to 10 000 of them, 8 MiB in all; all or nothing.
@@ -172,7 +187,9 @@ class Client(
         `await handle.result()` waits for what they emit, in order. Options and errors are those of submit_task, for
         each item.
         """
-        options = options_of(require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority)
+        options = options_of(
+            require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority, cache=cache
+        )
         answer = await self._submit_batch(node_type, parameters, request_id, options)
         batch = batch_from(answer.batch)
         return BatchHandle(self, batch.batch_id, record=batch, warnings=tuple(answer.warnings))

@@ -38,6 +38,15 @@ class ComponentStructure:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Who paused a flow, why and when; `system` did when too many cycles had failed."""
+
+    by: str
+    note: str
+    paused_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class FlowRecord:
     """A flow on record. `last_cycle` is None before its first cycle, `next_execution` when none is planned."""
 
@@ -54,6 +63,7 @@ class FlowRecord:
     labels: Mapping[str, str]
     running_cycles: int
     etag: str
+    pause: Pause | None = None
 
     @property
     def config(self) -> Any:
@@ -107,7 +117,12 @@ def flow_from(message: flow_pb2.Flow) -> FlowRecord:
         labels=dict(message.labels),
         running_cycles=message.running_cycles,
         etag=message.etag,
+        pause=_pause_from(message.pause) if message.HasField("pause") else None,
     )
+
+
+def _pause_from(message: flow_pb2.Pause) -> Pause:
+    return Pause(message.by, message.note, moment(message, "paused_at"))
 
 
 def flow_status_from(value: int) -> FlowStatus:

@@ -16,7 +16,7 @@ class NodeTaskCalls:
     _user_id: str
 
     async def get_node_task(self, node_task_id: str, *, include_outputs: bool = True) -> NodeTaskRecord:
-        """Return a node task by its id, `<flow_id>:<cycle>:<run>:<node_id>`. Raises NotFound."""
+        """Return a node task by its id, `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`. Raises NotFound."""
         request = pb.GetNodeTaskRequest(
             node_task_id=node_task_id, user_id=self._user_id, include_outputs=include_outputs
         )
@@ -46,8 +46,13 @@ class NodeTaskCalls:
         *,
         node_ids: Sequence[str] = (),
         include_outputs: bool = False,
+        items_of: str = "",
     ) -> AsyncIterator[NodeTaskRecord]:
-        """Yield the node tasks of a run of a cycle in the order of the flow, only those of `node_ids` when given."""
+        """Yield the node tasks of a run of a cycle in the order of the flow, only those of `node_ids` when given.
+
+        With `items_of`, which names a node that runs once for each item of a list, yield its items instead, in order;
+        raises NotFound when there is no such node.
+        """
         token = ""
         while True:
             request = pb.ListNodeTasksRequest(
@@ -59,6 +64,7 @@ class NodeTaskCalls:
                 page_size=PAGE,
                 page_token=token,
                 node_ids=node_ids,
+                items_of=items_of,
             )
             page = await self._connection.to_node_task_manager.call(
                 self._connection.node_task_manager.ListNodeTasks, request

@@ -83,11 +83,37 @@ class StatusCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemCounts:
+    """How the items of a mapped node stand: of `total`, `begun` have become ready and `need` must complete.
+
+    `cancelled` were stopped or skipped.
+    """
+
+    total: int
+    need: int
+    begun: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many are final."""
+        return self.completed + self.failed + self.cancelled
+
+    @property
+    def open(self) -> int:
+        """How many are ready or running."""
+        return self.begun - self.ended
+
+
+@dataclass(frozen=True, slots=True)
 class NodeTaskRecord:
     """A node task on record. `outputs`, by handle, and `config_json` are there only where they were asked for.
 
     `history` are its latest attempts that did not succeed, where it was read by itself or as a dead letter. After a
-    failed attempt, told by `last_error`, it waits until `retry_at` for the next one.
+    failed attempt, told by `last_error`, it waits until `retry_at` for the next one. `items` tells of a node that runs
+    once for each item of a list how these stand, from when the list is split; `item` is the place of such an item.
     """
 
     node_task_id: str
@@ -122,6 +148,12 @@ class NodeTaskRecord:
     retry_at: datetime | None = None
     last_error: NodeError | None = None
     history: tuple[PastAttempt, ...] = ()
+    items: ItemCounts | None = None
+    item: int | None = None
+    current_step: str = ""
+    """What the node said it is doing."""
+    cached_in: str = ""
+    """The cache that its outputs came from, empty when it ran."""
 
     @property
     def config(self) -> Any:
@@ -167,11 +199,19 @@ def node_task_from(message: node_task_pb2.NodeTask) -> NodeTaskRecord:
             PastAttempt(past.attempt, past.worker_id, moment(past, "began_at"), moment(past, "ended_at"), past.code)
             for past in message.history
         ),
+        items=_items(message.items) if message.HasField("items") else None,
+        item=message.item if message.HasField("item") else None,
+        current_step=message.current_step,
+        cached_in=message.cached_in,
     )
 
 
 def _error(message: node_task_pb2.NodeTaskError) -> NodeError:
     return NodeError(message.code, message.message, message.type, message.traceback, message.final_reason)
+
+
+def _items(message: node_task_pb2.ItemCounts) -> ItemCounts:
+    return ItemCounts(message.total, message.need, message.begun, message.completed, message.failed, message.cancelled)
 
 
 def counts_from(message: node_task_pb2.StatusCounts) -> StatusCounts:

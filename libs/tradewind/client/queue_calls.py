@@ -1,13 +1,17 @@
 """What a client asks about queues."""
 
 from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as pb
+from tradewind.client.caches import CacheSettings
 from tradewind.client.connection import Connection
 from tradewind.client.queues import QueueStatistics, SystemConfig, queue_statistics_from, system_config_from
+from tradewind.client.wire import Seconds, seconds_of
 
 
 class QueueCalls:
@@ -40,13 +44,18 @@ class QueueCalls:
         max_concurrent_tasks: int | None = None,
         user_weights: Mapping[str, float] | None = None,
         rates: Mapping[str, str] | None = None,
+        enable_cache: bool | None = None,
+        cache_ttl: Seconds | None = None,
+        caches: Mapping[str, CacheSettings] | None = None,
         etag: str = "",
     ) -> SystemConfig:
         """Change what is given of the system's configuration and return all of it; 0 takes a limit away.
 
+        `caches` are those beside `screening` and `analysis`, or what they are to be like.
+
         Raises InvalidInput, and Aborted when it has changed since `etag` was read.
         """
-        given = {
+        given: dict[str, Any] = {
             "max_running": max_running,
             "max_running_per_user": max_running_per_user,
             "max_running_per_flow": max_running_per_flow,
@@ -54,12 +63,15 @@ class QueueCalls:
             "max_concurrent_tasks": max_concurrent_tasks,
             "user_weights": user_weights,
             "rates": rates,
+            "enable_cache": enable_cache,
+            "cache_ttl": None if cache_ttl is None else timedelta(seconds=seconds_of(cache_ttl)),
+            "caches": None if caches is None else {name: each.to_message() for name, each in caches.items()},
         }
         named = {name: value for name, value in given.items() if value is not None}
         if not named:
             return await self.get_config()
         request = config_pb2.UpdateConfigRequest(
-            config=config_pb2.SystemConfig(**named),  # type: ignore[arg-type]
+            config=config_pb2.SystemConfig(**named),
             update_mask=FieldMask(paths=list(named)),
             etag=etag,
         )

@@ -1,10 +1,11 @@
 """Queues: what is ready and waits for a worker, by node type and user, and what bounds how many run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from tradewind.api.node_task_manager.v1 import config_pb2, queue_pb2
+from tradewind.client.caches import CacheSettings, cache_settings_from
 from tradewind.client.wire import moment
 
 
@@ -21,7 +22,10 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """What waits and runs; how many node tasks have ended so far, whoever's, and failures by code."""
+    """What waits and runs; how many node tasks have ended so far, whoever's, and failures by code.
+
+    Cleaning has removed so many runs of flows with so many node tasks, and entries of indexes whose records were gone.
+    """
 
     queues: tuple[QueueDepth, ...]
     queued: int
@@ -32,6 +36,9 @@ class QueueStatistics:
     terminated: int
     skipped: int
     failed_by_code: Mapping[str, int]
+    cleaned_runs: int
+    cleaned_node_tasks: int
+    cleaned_entries: int
 
 
 def queue_statistics_from(message: queue_pb2.GetQueueStatsResponse) -> QueueStatistics:
@@ -49,13 +56,17 @@ def queue_statistics_from(message: queue_pb2.GetQueueStatsResponse) -> QueueStat
         terminated=message.terminated,
         skipped=message.skipped,
         failed_by_code=dict(message.failed_by_code),
+        cleaned_runs=message.cleaned_runs,
+        cleaned_node_tasks=message.cleaned_node_tasks,
+        cleaned_entries=message.cleaned_entries,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SystemConfig:
     """How many node tasks run at once, 0 for no limit; what users' turns count; how many of a type begin in a time,
-    such as 100/m. `etag` changes with each write."""
+    such as 100/m; whether caches are used, for how long results in them are good unless one says so itself, and which
+    there are. `etag` changes with each write."""
 
     max_running: int
     max_running_per_user: int
@@ -65,6 +76,9 @@ class SystemConfig:
     user_weights: Mapping[str, float]
     rates: Mapping[str, str]
     etag: str
+    enable_cache: bool = True
+    cache_ttl: timedelta = timedelta(hours=1)
+    caches: Mapping[str, CacheSettings] = field(default_factory=dict)
 
 
 def system_config_from(message: config_pb2.SystemConfig, etag: str) -> SystemConfig:
@@ -78,4 +92,7 @@ def system_config_from(message: config_pb2.SystemConfig, etag: str) -> SystemCon
         user_weights=dict(message.user_weights),
         rates=dict(message.rates),
         etag=etag,
+        enable_cache=message.enable_cache,
+        cache_ttl=message.cache_ttl.ToTimedelta(),
+        caches={name: cache_settings_from(each) for name, each in message.caches.items()},
     )

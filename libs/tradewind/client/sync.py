@@ -19,7 +19,7 @@ from tradewind.client.flow_calls import Inputs, RunRequest
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_tasks import NodeTaskRecord
 from tradewind.client.wire import Seconds
-from tradewind.flow import Retry, Timeouts
+from tradewind.flow import Cache, Retry, Timeouts
 
 Inner = TypeVar("Inner", covariant=True)
 Arguments = ParamSpec("Arguments")
@@ -219,6 +219,10 @@ class SyncClient(_Sync[Client]):
     list_flows = _iterates(Client.list_flows)
     start_flow = _waits(Client.start_flow)
     stop_flow = _waits(Client.stop_flow)
+    pause_flow = _waits(Client.pause_flow)
+    resume_flow = _waits(Client.resume_flow)
+    list_firings = _iterates(Client.list_firings)
+    next_executions = _waits(Client.next_executions)
     delete_flow = _waits(Client.delete_flow)
 
     get_cycle = _waits(Client.get_cycle)
@@ -239,6 +243,8 @@ class SyncClient(_Sync[Client]):
     queue_statistics = _waits(Client.queue_statistics)
     get_config = _waits(Client.get_config)
     update_config = _waits(Client.update_config)
+    cache_statistics = _waits(Client.cache_statistics)
+    clear_cache = _waits(Client.clear_cache)
 
     get_task = _waits(Client.get_task)
     list_tasks = _iterates(Client.list_tasks)
@@ -266,7 +272,7 @@ class SyncClient(_Sync[Client]):
     fire_trigger = _waits(Client.fire_trigger)
     pause_trigger = _waits(Client.pause_trigger)
     resume_trigger = _waits(Client.resume_trigger)
-    list_firings = _iterates(Client.list_firings)
+    list_trigger_firings = _iterates(Client.list_trigger_firings)
     list_dead_triggers = _iterates(Client.list_dead_triggers)
     redrive_trigger = _waits(Client.redrive_trigger)
     count_triggers = _waits(Client.count_triggers)
@@ -297,6 +303,7 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncTaskHandle:
         """Run one node by itself, as Client.submit_task; `.result()` waits for what it emits."""
@@ -307,6 +314,7 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            cache=cache,
             request_id=request_id,
         )
         return SyncTaskHandle(self._loop.wait(submitted), self._loop)
@@ -320,6 +328,7 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncBatchHandle:
         """Run one node type with each of `parameters`, as Client.submit_batch; `.result()` waits for what they emit."""
@@ -330,6 +339,7 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            cache=cache,
             request_id=request_id,
         )
         return SyncBatchHandle(self._loop.wait(submitted), self._loop)

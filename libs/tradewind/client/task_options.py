@@ -1,20 +1,15 @@
 """How an ad-hoc task, or every item of a batch, is carried out."""
 
-import re
-from datetime import timedelta
-
 from google.protobuf.duration_pb2 import Duration
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, retry_pb2
-from tradewind.client.wire import Seconds, seconds_of
-from tradewind.flow import Retry, Timeouts
-
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+from tradewind.client.wire import Seconds
+from tradewind.flow import Cache, Retry, Timeouts
+from tradewind.flow.values import seconds_in
 
 
 def options_of(
-    *, require_worker: bool, timeouts: Timeouts | None, retry: Retry | None, priority: int
+    *, require_worker: bool, timeouts: Timeouts | None, retry: Retry | None, priority: int, cache: Cache | str | None
 ) -> batch_pb2.TaskOptions:
     """Return the options as they travel; None leaves it to the server. Raises ValueError for what is no time."""
     given = timeouts or Timeouts()
@@ -26,6 +21,7 @@ def options_of(
         require_worker=require_worker,
         retry=None if retry is None else _retry(retry),
         priority=priority,
+        cache=None if cache is None else Cache.of(cache).to_message(),
     )
 
 
@@ -43,15 +39,9 @@ def _retry(retry: Retry) -> retry_pb2.RetryPolicy:
 def _duration(length: Seconds | str | None) -> Duration | None:
     if length is None:
         return None
+    seconds = seconds_in(length)
+    if seconds < 0:
+        raise ValueError(f"a length of time must not be negative, is {seconds} s")
     message = Duration()
-    message.FromMilliseconds(round(_seconds(length) * 1000))
+    message.FromMilliseconds(round(seconds * 1000))
     return message
-
-
-def _seconds(length: float | str | timedelta) -> float:
-    if not isinstance(length, str):
-        return seconds_of(length)
-    match = _LENGTH.fullmatch(length.strip())
-    if match is None:
-        raise ValueError(f'"{length}" is no length of time: give seconds, or text such as "500ms", "5s", "5m"')
-    return float(match[1]) * _UNITS[match[2]]

@@ -12,13 +12,13 @@ from tradewind.client.due_triggers import DueTriggers
 from tradewind.client.json_text import encode
 from tradewind.client.trigger_schedules import schedule_of
 from tradewind.client.triggers import (
-    Firing,
     PublishedEvent,
     TriggerCounts,
+    TriggerFiring,
     TriggerRecord,
     counts_from,
-    firing_from,
     published_from,
+    trigger_firing_from,
     trigger_from,
 )
 from tradewind.client.wire import Seconds
@@ -140,14 +140,14 @@ class TriggerCalls:
         answer = await self._connection.to_trigger.call(self._connection.trigger.ResumeTrigger, request)
         return trigger_from(answer.trigger)
 
-    async def list_firings(self, queue: str, trigger_id: str = "") -> AsyncIterator[Firing]:
+    async def list_trigger_firings(self, queue: str, trigger_id: str = "") -> AsyncIterator[TriggerFiring]:
         """Yield how firings of a queue, or of one trigger, ended, newest first; the newest 1000 are kept."""
         token = ""
         while True:
             request = pb.ListFiringsRequest(queue=queue, trigger_id=trigger_id, page_size=PAGE, page_token=token)
             page = await self._connection.to_trigger.call(self._connection.trigger.ListFirings, request)
             for firing in page.firings:
-                yield firing_from(firing)
+                yield trigger_firing_from(firing)
             token = page.next_page_token
             if not token:
                 return

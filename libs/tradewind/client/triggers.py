@@ -61,7 +61,7 @@ class TriggerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
+class TriggerFiring:
     """How a planned time, or a firing for an event, ended: `outcome` is `fired` or `dead`."""
 
     trigger_id: str
@@ -119,9 +119,9 @@ def trigger_from(message: trigger_pb2.Trigger) -> TriggerRecord:
     )
 
 
-def firing_from(message: trigger_pb2.Firing) -> Firing:
+def trigger_firing_from(message: trigger_pb2.Firing) -> TriggerFiring:
     """Read a line of the fire history."""
-    return Firing(
+    return TriggerFiring(
         message.trigger_id,
         moment(message, "planned_time"),
         message.attempt,

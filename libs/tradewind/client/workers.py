@@ -68,6 +68,8 @@ class NodeType:
     config_schema: Any
     worker_ids: tuple[str, ...]
     declared_at: datetime | None
+    version: str = ""
+    """Results of other versions are not taken from caches."""
 
 
 _STATUSES = words(worker_pb2.WorkerStatus, WorkerStatus)
@@ -105,4 +107,5 @@ def node_type_from(message: node_type_pb2.NodeType) -> NodeType:
         config_schema=json_text.decode(message.config_schema_json),
         worker_ids=tuple(message.worker_ids),
         declared_at=moment(message, "declared_at"),
+        version=message.version,
     )

@@ -9,6 +9,7 @@ What a definition means is checked by the server, all at once; here only what is
 """
 
 from tradewind.flow.builder import Flow
+from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError, FlowFileError
 from tradewind.flow.node import Handle, Node
 from tradewind.flow.reading import parse_flow, read_flow
@@ -17,6 +18,7 @@ from tradewind.flow.spec import spec_of, weather_of
 from tradewind.flow.timeouts import Timeouts
 
 __all__ = [
+    "Cache",
     "Flow",
     "FlowError",
     "FlowFileError",

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, Protocol, Self
 
 from tradewind.flow import drawing
+from tradewind.flow.cache import Cache
 from tradewind.flow.errors import FlowError
 from tradewind.flow.node import DEFAULT_OUTPUT, Handle, Node
 from tradewind.flow.retry import Retry
@@ -13,7 +14,7 @@ from tradewind.flow.timeouts import Timeouts
 from tradewind.flow.values import Duration, duration, json_copy, kind_of
 
 RunIf = Literal["all_succeeded", "any_succeeded", "all_done"]
-Overlap = Literal["skip", "allow"]
+Overlap = Literal["skip", "queue_one", "queue_all", "cancel_running", "allow"]
 FailurePolicy = Literal["skip_downstream", "fail_fast", "continue"]
 
 
@@ -34,33 +35,40 @@ class Flow:
         flow_id: str,
         interval: Duration | None = None,
         *,
+        schedule: Mapping[str, Any] | None = None,
         overlap: Overlap | None = None,
         failure_policy: FailurePolicy | None = None,
         timeout: Duration | None = None,
         keep_cycles: int | None = None,
+        keep_for: Duration | None = None,
         max_running: int | None = None,
+        pause_after_failures: int | None = None,
         labels: Mapping[str, str] | None = None,
         description: str | None = None,
     ) -> None:
         """Begin a flow without nodes.
 
         `interval` is the time between cycles, 0 for one cycle only: a number of seconds, text such as "500ms" or "5m",
-        or a timedelta. `timeout` limits a cycle, `max_running` how many of its nodes run at once. What is
-        None stays at the server's default.
+        or a timedelta; `schedule` says more in its place, such as {"cron": "30 9 * * 1-5", "zone": "Europe/Berlin"}.
+        `timeout` limits a cycle, `max_running` how many of its nodes run at once; of ended cycles the newest
+        `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"); `pause_after_failures` pauses the flow after so
+        many failed cycles in a row. What is None stays at the server's default.
         """
         self.flow_id = flow_id
         self._fields: dict[str, Any] = {}
         self._nodes: list[dict[str, Any]] = []
         self._edges: list[dict[str, Any]] = []
         self._by_id: dict[str, Node] = {}
-        for name, value in (("interval", interval), ("timeout", timeout)):
+        for name, value in (("interval", interval), ("timeout", timeout), ("keep_for", keep_for)):
             if value is not None:
                 self._fields[name] = duration(value, name)
         given = {
+            "schedule": schedule,
             "overlap": overlap,
             "failure_policy": failure_policy,
             "keep_cycles": keep_cycles,
             "max_running": max_running,
+            "pause_after_failures": pause_after_failures,
             "labels": labels,
             "description": description,
         }
@@ -100,6 +108,10 @@ class Flow:
         retry: Retry | None = None,
         priority: int | None = None,
         concurrency: Mapping[str, Any] | None = None,
+        cache: Cache | str | None = None,
+        map: str | None = None,
+        max_parallel: int | None = None,
+        min_success: int | float | None = None,
     ) -> Node:
         """Add a node and return it, to be joined to others.
 
@@ -107,8 +119,13 @@ class Flow:
         worker, `timeout` one attempt, `timeouts` has further limits; `retry` says how often it may be tried. Of ready
         nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
         `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
-        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. Raises FlowError when the id is
-        taken or the config is no JSON.
+        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. With `cache`, its name or
+        a Cache, it does not run when the same work was done before.
+
+        `map` names the input at which a list arrives: the node runs once for each of its items, at most `max_parallel`
+        (100) at once, and emits lists of what they emit, in order. It completes when `min_success` of them do: an int
+        is a number of items, a float a share over 0 up to 1.0; all when left out. Raises FlowError when the id is
+        taken, the config is no JSON or the share none.
         """
         path = f"nodes[{len(self._nodes)}]"
         if node_id in self._by_id:
@@ -129,6 +146,17 @@ class Flow:
             weather["priority"] = priority
         if concurrency is not None:
             weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
+        if cache is not None:
+            weather["cache"] = Cache.of(cache).to_weather(f"{path}.cache")
+        if map is not None:
+            weather["map"] = map
+        if max_parallel is not None:
+            weather["max_parallel"] = json_copy(max_parallel, f"{path}.max_parallel")
+        if isinstance(min_success, float) and not 0 < min_success <= 1:
+            raise FlowError(f"a share is over 0 and at most 1.0, is {min_success}", f"{path}.min_success")
+        # In JSON 1.0 is 1, which is one item; without the field it is all of them.
+        if min_success is not None and not (isinstance(min_success, float) and min_success == 1):
+            weather["min_success"] = json_copy(min_success, f"{path}.min_success")
         self._nodes.append(weather)
         self._by_id[node_id] = node = self._node_of(weather)
         return node

@@ -33,7 +33,7 @@ def text(nodes: Sequence[Item], edges: Sequence[Item], *, unicode: bool = True) 
         node_id = _id(node)
         indent = "  " * min(depths.get(node_id, 0), _DEEPEST_INDENT)
         closed = "" if node_id in depths else "  on a closed path, never runs"
-        lines.append(f"{indent}{node_id} ({_text(node, 'type')}){closed}")
+        lines.append(f"{indent}{node_id} ({_text(node, 'type')}){_mapped(node, '  ')}{closed}")
         leaving = out.pop(node_id, [])
         for place, edge in enumerate(leaving, 1):
             target = _text(edge, "target")
@@ -58,9 +58,9 @@ def mermaid(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
         return '"' + "<br/>".join(escaped) + '"'
 
     names = _names(nodes, edges)
-    types = {_id(node): _text(node, "type") for node in nodes}
+    words = _words(nodes)
     lines = ["flowchart LR"]
-    lines += [f"  {name}[{quoted(node_id, types.get(node_id, '?'))}]" for node_id, name in names.items()]
+    lines += [f"  {name}[{quoted(node_id, *words.get(node_id, ['?']))}]" for node_id, name in names.items()]
     lines += [
         f"  {names[source]} -->|{quoted(_handles(edge))}| {names[target]}" for edge, source, target in _ends(edges)
     ]
@@ -75,14 +75,27 @@ def dot(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
         return '"' + "\\n".join(escaped) + '"'
 
     names = _names(nodes, edges)
-    types = {_id(node): _text(node, "type") for node in nodes}
+    words = _words(nodes)
     lines = ["digraph flow {", "  rankdir=LR;", "  node [shape=box];"]
-    lines += [f"  {name} [label={quoted(node_id, types.get(node_id, '?'))}];" for node_id, name in names.items()]
+    lines += [f"  {name} [label={quoted(node_id, *words.get(node_id, ['?']))}];" for node_id, name in names.items()]
     lines += [
         f"  {names[source]} -> {names[target]} [label={quoted(_handles(edge))}];"
         for edge, source, target in _ends(edges)
     ]
     return "\n".join([*lines, "}"])
+
+
+def _words(nodes: Iterable[Item]) -> dict[str, list[str]]:
+    """Return what stands below the id of each node: its type, and what it runs over."""
+    return {_id(node): [_text(node, "type"), *filter(None, [_mapped(node)])] for node in nodes}
+
+
+def _mapped(node: Item, before: str = "") -> str:
+    """Return `for each of prices, 4 at once` of a node that runs once for each item of a list, "" of any other."""
+    if node.get("map") is None:
+        return ""
+    most = f", {_text(node, 'max_parallel')} at once" if node.get("max_parallel") is not None else ""
+    return f"{before}for each of {_text(node, 'map')}{most}"
 
 
 def _id(node: Item) -> str:

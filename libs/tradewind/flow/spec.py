@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.flow.cache import SCOPES
 from tradewind.flow.errors import FlowError
-from tradewind.flow.values import json_copy, kind_of
+from tradewind.flow.fields import Fields, say
+from tradewind.flow.schedule_spec import schedule_spec_of, schedule_weather
 
 _RUN_IF: dict[str, node_task_pb2.RunIf.ValueType] = {
     "all_succeeded": node_task_pb2.RUN_IF_ALL_SUCCEEDED,
@@ -18,6 +19,9 @@ _RUN_IF: dict[str, node_task_pb2.RunIf.ValueType] = {
 _OVERLAP: dict[str, flow_pb2.OverlapPolicy.ValueType] = {
     "skip": flow_pb2.OVERLAP_POLICY_SKIP,
     "allow": flow_pb2.OVERLAP_POLICY_ALLOW,
+    "queue_one": flow_pb2.OVERLAP_POLICY_QUEUE_ONE,
+    "queue_all": flow_pb2.OVERLAP_POLICY_QUEUE_ALL,
+    "cancel_running": flow_pb2.OVERLAP_POLICY_CANCEL_RUNNING,
 }
 _FAILURE_POLICY: dict[str, node_task_pb2.FailurePolicy.ValueType] = {
     "skip_downstream": node_task_pb2.FAILURE_POLICY_SKIP_DOWNSTREAM,
@@ -33,20 +37,24 @@ _WHEN_FULL: dict[str, node_task_pb2.WhenFull.ValueType] = {
 _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
 _NODE_FIELDS = (
     *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
-    "concurrency",
+    *("concurrency", "cache", "map", "max_parallel", "min_success"),
 )
 _TIMEOUT_FIELDS = ("schedule_to_start", "start_to_close", "total", "heartbeat")
 _RETRY_FIELDS = ("attempts", "initial", "factor", "maximum", "jitter", "non_retryable")
+_CACHE_FIELDS = ("name", "key", "scope", "ttl")
 _CONCURRENCY_FIELDS = ("key", "max", "when_full")
 _FLOW_FIELDS = (
     "interval",
+    "schedule",
     "nodes",
     "edges",
     "overlap",
     "failure_policy",
     "timeout",
     "keep_cycles",
+    "keep_for",
     "max_running",
+    "pause_after_failures",
     "labels",
     "description",
 )
@@ -59,14 +67,16 @@ def spec_of(weather: Object) -> flow_pb2.FlowSpec:
     Raises FlowError, with its path, for the first thing that the message has no room for: an unknown field or word, a
     value of another kind. Whether the flow makes sense is for the server to say.
     """
-    fields = _Fields(weather, "", _FLOW_FIELDS)
+    fields = Fields(weather, "", _FLOW_FIELDS)
     spec = flow_pb2.FlowSpec(
         interval=fields.duration("interval"),
         nodes=[_node(item, path) for path, item in fields.items("nodes")],
         edges=[_edge(item, path) for path, item in fields.items("edges")],
         timeout=fields.duration("timeout"),
         keep_cycles=fields.integer("keep_cycles"),
+        keep_for=fields.duration("keep_for"),
         max_running=fields.integer("max_running"),
+        pause_after_failures=fields.integer("pause_after_failures"),
         labels=fields.labels(),
         description=fields.text("description"),
     )
@@ -74,6 +84,8 @@ def spec_of(weather: Object) -> flow_pb2.FlowSpec:
         spec.overlap = overlap
     if failure_policy := fields.word("failure_policy", _FAILURE_POLICY):
         spec.failure_policy = failure_policy
+    if weather.get("schedule") is not None:
+        spec.schedule.CopyFrom(schedule_spec_of(fields.object("schedule"), "schedule"))
     return spec
 
 
@@ -83,13 +95,15 @@ def weather_of(spec: flow_pb2.FlowSpec) -> dict[str, Any]:
     Raises FlowError, with its path, for a config that is no JSON and for an enum value without a word.
     """
     weather: dict[str, Any] = {name: value for name in ("interval",) if (value := getattr(spec, name))}
+    if spec.HasField("schedule"):
+        weather["schedule"] = schedule_weather(spec.schedule, "schedule")
     weather["nodes"] = [_node_weather(node, f"nodes[{place}]") for place, node in enumerate(spec.nodes)]
     weather["edges"] = [{name: getattr(edge, name) for name in _EDGE_FIELDS} for edge in spec.edges]
-    _say(weather, "overlap", spec.overlap, _OVERLAP, "")
-    _say(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "")
+    say(weather, "overlap", spec.overlap, _OVERLAP, "")
+    say(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "")
     weather |= {
         name: value
-        for name in ("timeout", "keep_cycles", "max_running", "description")
+        for name in ("timeout", "keep_cycles", "keep_for", "max_running", "pause_after_failures", "description")
         if (value := getattr(spec, name))
     }
     if spec.labels:
@@ -98,7 +112,7 @@ def weather_of(spec: flow_pb2.FlowSpec) -> dict[str, Any]:
 
 
 def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
-    fields = _Fields(item, path, _NODE_FIELDS)
+    fields = Fields(item, path, _NODE_FIELDS)
     node = flow_pb2.NodeSpec(
         id=fields.text("id"),
         type=fields.text("type"),
@@ -106,16 +120,35 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
         schedule_to_start=fields.duration("schedule_to_start"),
         timeout=fields.duration("timeout"),
         priority=fields.integer("priority"),
+        map=fields.text("map"),
+        max_parallel=fields.integer("max_parallel"),
     )
+    if (least := fields.number("min_success")) is not None:
+        # An integral number, however it is written, is a number of items.
+        if float(least).is_integer():
+            node.min_success_count = fields.integer("min_success") if isinstance(least, int) else int(least)
+        else:
+            node.min_success_ratio = least
     if run_if := fields.word("run_if", _RUN_IF):
         node.run_if = run_if
     if "concurrency" in item:
-        bound = _Fields(item["concurrency"], f"{path}.concurrency", _CONCURRENCY_FIELDS)
+        bound = Fields(item["concurrency"], f"{path}.concurrency", _CONCURRENCY_FIELDS)
         node.concurrency.key, node.concurrency.max = bound.text("key"), bound.integer("max")
         if when_full := bound.word("when_full", _WHEN_FULL):
             node.concurrency.when_full = when_full
+    if item.get("cache") is not None:
+        named = {"name": item["cache"]} if isinstance(item["cache"], str) else item["cache"]
+        cache = Fields(named, fields.at("cache"), _CACHE_FIELDS)
+        node.cache.CopyFrom(
+            flow_pb2.CacheSpec(
+                name=cache.text("name"),
+                key=cache.text("key"),
+                scope=cache.word("scope", SCOPES),
+                ttl=cache.duration("ttl"),
+            )
+        )
     if item.get("timeouts") is not None:
-        clocks = _Fields(item["timeouts"], fields.at("timeouts"), _TIMEOUT_FIELDS)
+        clocks = Fields(item["timeouts"], fields.at("timeouts"), _TIMEOUT_FIELDS)
         node.timeouts.CopyFrom(flow_pb2.TimeoutsSpec(**{name: clocks.duration(name) for name in _TIMEOUT_FIELDS}))
     if item.get("retry") is not None:
         node.retry.CopyFrom(_retry(item["retry"], fields.at("retry")))
@@ -123,7 +156,7 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
 
 
 def _retry(item: Object, path: str) -> flow_pb2.RetrySpec:
-    fields = _Fields(item, path, _RETRY_FIELDS)
+    fields = Fields(item, path, _RETRY_FIELDS)
     retry = flow_pb2.RetrySpec(
         initial=fields.duration("initial"),
         maximum=fields.duration("maximum"),
@@ -139,7 +172,7 @@ def _retry(item: Object, path: str) -> flow_pb2.RetrySpec:
 
 
 def _edge(item: Object, path: str) -> flow_pb2.EdgeSpec:
-    fields = _Fields(item, path, _EDGE_FIELDS)
+    fields = Fields(item, path, _EDGE_FIELDS)
     return flow_pb2.EdgeSpec(**{name: fields.text(name) for name in _EDGE_FIELDS})
 
 
@@ -150,11 +183,21 @@ def _node_weather(node: flow_pb2.NodeSpec, path: str) -> dict[str, Any]:
             weather["config"] = json.loads(node.config_json)
         except (ValueError, RecursionError) as error:
             raise FlowError(f"is no JSON: {error}", f"{path}.config_json") from None
-    _say(weather, "run_if", node.run_if, _RUN_IF, f"{path}.")
+    say(weather, "run_if", node.run_if, _RUN_IF, f"{path}.")
     if node.HasField("concurrency"):
         bound = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
-        _say(bound, "when_full", node.concurrency.when_full, _WHEN_FULL, f"{path}.concurrency.")
-    weather |= {name: value for name in ("schedule_to_start", "timeout", "priority") if (value := getattr(node, name))}
+        say(bound, "when_full", node.concurrency.when_full, _WHEN_FULL, f"{path}.concurrency.")
+    if node.HasField("cache"):
+        cache = weather["cache"] = {
+            name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))
+        }
+        say(cache, "scope", node.cache.scope, SCOPES, f"{path}.cache.")
+    plain = ("schedule_to_start", "timeout", "priority", "map", "max_parallel")
+    weather |= {name: value for name in plain if (value := getattr(node, name))}
+    if node.HasField("min_success_count"):
+        weather["min_success"] = node.min_success_count
+    elif node.HasField("min_success_ratio") and node.min_success_ratio != 1:
+        weather["min_success"] = node.min_success_ratio
     if node.HasField("timeouts"):
         weather["timeouts"] = {field.name: value for field, value in node.timeouts.ListFields()}
     if node.HasField("retry"):
@@ -170,86 +213,3 @@ def _retry_weather(retry: flow_pb2.RetrySpec) -> dict[str, Any]:
     if retry.non_retryable:
         weather["non_retryable"] = list(retry.non_retryable)
     return weather
-
-
-def _say(weather: dict[str, Any], name: str, number: int, words: Mapping[str, Any], path: str) -> None:
-    """Put the word for an enum value into the definition; 0 is the default and needs none."""
-    if not number:
-        return
-    for word, value in words.items():
-        if value == number:
-            weather[name] = word
-            return
-    raise FlowError(f"{number} is no known value; one of {', '.join(words)}", path + name)
-
-
-class _Fields:
-    """The fields of one object, each read as the kind of value that the message has for it; absent ones are empty."""
-
-    def __init__(self, values: object, path: str, known: tuple[str, ...]) -> None:
-        if not isinstance(values, Mapping):
-            raise FlowError(f"must be an object, is {kind_of(values)}", path)
-        self._values = values
-        self._path = path
-        for name in values:
-            if name not in known:
-                raise FlowError(f"is no known field; one of {', '.join(known)}", self.at(str(name)))
-
-    def at(self, name: str) -> str:
-        return f"{self._path}.{name}" if self._path else name
-
-    def text(self, name: str) -> str:
-        value = self._values.get(name, "")
-        if not isinstance(value, str):
-            raise FlowError(f"must be text, is {kind_of(value)}", self.at(name))
-        return value
-
-    def duration(self, name: str) -> str:
-        value = self._values.get(name, "")
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise FlowError(f"must be a number of seconds or text, is {kind_of(value)}", self.at(name))
-        # A float's own notation may have an exponent, which durations have not.
-        return value if isinstance(value, str) else format(Decimal(repr(value)), "f")
-
-    def integer(self, name: str) -> int:
-        value = self._values.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise FlowError(f"must be a whole number, is {kind_of(value)}", self.at(name))
-        if not -(2**31) <= value < 2**31:
-            raise FlowError(f"{value} is too large", self.at(name))
-        return value
-
-    def number(self, name: str) -> float | None:
-        value = self._values.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise FlowError(f"must be a number, is {kind_of(value)}", self.at(name))
-        return value
-
-    def texts(self, name: str) -> list[str]:
-        value = self._values.get(name, [])
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise FlowError("must be a list of texts", self.at(name))
-        return value
-
-    def word(self, name: str, words: Mapping[str, Any]) -> Any:
-        value = self.text(name)
-        if value and value not in words:
-            raise FlowError(f'"{value}" is none of {", ".join(words)}', self.at(name))
-        return words.get(value)
-
-    def json(self, name: str) -> str:
-        if name not in self._values:
-            return ""
-        return json.dumps(json_copy(self._values[name], self.at(name)), ensure_ascii=False, separators=(",", ":"))
-
-    def labels(self) -> dict[str, str]:
-        value = self._values.get("labels", {})
-        if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
-            raise FlowError("must be an object of texts", self.at("labels"))
-        return dict(value)
-
-    def items(self, name: str) -> list[tuple[str, Any]]:
-        value = self._values.get(name, [])
-        if not isinstance(value, list):
-            raise FlowError(f"must be a list, is {kind_of(value)}", self.at(name))
-        return [(f"{self.at(name)}[{place}]", item) for place, item in enumerate(value)]

@@ -1,6 +1,7 @@
 """What Weather Syntax is made of: JSON values, and durations that people have as `timedelta`."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -11,6 +12,8 @@ Duration: TypeAlias = int | float | str | timedelta
 """Seconds, text such as `500ms`, `5s`, `5m`, `1h`, `1d`, or a timedelta of whole milliseconds."""
 
 _DEEPEST = 100
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def json_copy(value: object, path: str, depth: int = 0) -> Any:
@@ -49,6 +52,18 @@ def duration(value: Duration, path: str) -> int | float | str:
     if isinstance(value, float) and not math.isfinite(value):
         raise FlowError(f"{value} is no duration", path)
     return value
+
+
+def seconds_in(length: Duration) -> float:
+    """Return a length of time in seconds. Raises ValueError for what is none."""
+    if isinstance(length, timedelta):
+        return length.total_seconds()
+    if not isinstance(length, str):
+        return float(length)
+    match = _LENGTH.fullmatch(length.strip())
+    if match is None:
+        raise ValueError(f'"{length}" is no length of time: give seconds, or text such as "500ms", "5s", "5m"')
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def kind_of(value: object) -> str:

@@ -58,6 +58,8 @@ class NodeRun:
     logs: list[LogLine] = field(default_factory=list)
     progress: list[tuple[int, str]] = field(default_factory=list)
     """Percent and message of each report."""
+    steps: list[str] = field(default_factory=list)
+    """What the node said it was doing, one after the other."""
     error: NodeFailure | None = None
     terminated: bool = False
     """Whether it ended because it was asked to stop."""
@@ -86,8 +88,10 @@ class _Recorder:
     def give_back(self, token: str) -> None:
         raise AssertionError("a node is not given back in a test")
 
-    def progress(self, token: str, percent: int, message: str) -> None:
+    def progress(self, token: str, percent: int, message: str, step: str) -> None:
         self.run.progress.append((percent, message))
+        if step and step not in self.run.steps[-1:]:
+            self.run.steps.append(step)
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
         self.run.logs.append(LogLine(level, message))

@@ -13,7 +13,7 @@ from tradewind.worker.stopping import Stop
 class Telling(Protocol):
     """Takes what a node tells while it runs, by token. Any thread may call it."""
 
-    def progress(self, token: str, percent: int, message: str) -> None:
+    def progress(self, token: str, percent: int, message: str, step: str) -> None:
         """The node is so far; a later call replaces one that was not sent yet."""
         ...
 
@@ -64,6 +64,7 @@ class Attempt:
         "reports",
         "said",
         "settled",
+        "step",
         "stop",
         "stop_seen",
         "task",
@@ -97,6 +98,8 @@ class Attempt:
         """The highest progress so far."""
         self.said = ""
         """What was said with the latest progress."""
+        self.step = ""
+        """Which step the node was at last."""
         self.timer: asyncio.TimerHandle | None = None
 
     def redacted(self, text: str) -> str:

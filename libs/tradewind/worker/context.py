@@ -8,7 +8,7 @@ from typing import Any
 
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.stopping import Stop
-from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, clip
+from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, STEP_BYTES, clip
 
 
 class _Breath:
@@ -90,8 +90,10 @@ class Context:
         self._attempt = attempt
 
     # Typed as Awaitable, checkers would insist on the await that plain functions cannot have.
-    def progress(self, percent: float, message: str = "") -> Any:
+    def progress(self, percent: float, message: str = "", *, step: str | None = None) -> Any:
         """Say how far the node is: `percent` from 0 to 100 (it never falls), `message` up to 1 KiB for people.
+
+        `step`, up to 256 bytes, is what it is doing now; None leaves it as it was said before.
 
         It is on its way at once. `await ctx.progress(...)` in an async node also gives other nodes a turn, and is
         where a stop reaches a node that calculates; plain functions just call it.
@@ -100,7 +102,9 @@ class Context:
         if not attempt.settled:
             attempt.highest = max(attempt.highest, min(100, int(percent)))
             attempt.said = clip(attempt.redacted(str(message)), PROGRESS_BYTES)
-            attempt.reports.progress(attempt.token, attempt.highest, attempt.said)
+            if step is not None:
+                attempt.step = clip(attempt.redacted(str(step)), STEP_BYTES)
+            attempt.reports.progress(attempt.token, attempt.highest, attempt.said, attempt.step)
         return _BREATH
 
     def heartbeat(self) -> Any:
@@ -110,7 +114,7 @@ class Context:
         """
         attempt = self._attempt
         if not attempt.settled:
-            attempt.reports.progress(attempt.token, attempt.highest, attempt.said)
+            attempt.reports.progress(attempt.token, attempt.highest, attempt.said, attempt.step)
         return _BREATH
 
     @property
@@ -177,6 +181,12 @@ class Context:
     def node_type(self) -> str:
         """Its type."""
         return self._attempt.assignment.node_type
+
+    @property
+    def item(self) -> int | None:
+        """Place, from 0, of the item that this is of a node that runs once for each item of a list; None for others."""
+        assignment = self._attempt.assignment
+        return assignment.item if assignment.HasField("item") else None
 
     @property
     def attempt(self) -> int:

@@ -1,15 +1,20 @@
 """`@node`: makes a function a node type."""
 
 import functools
+import hashlib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from tradewind.api.node_task_manager.v1 import cache_pb2, work_pb2
 from tradewind.api.registry.v1 import node_type_pb2
+from tradewind.flow import Cache
 from tradewind.worker.binding import Binder
 from tradewind.worker.errors import NodeDefinitionError
 from tradewind.worker.parameters import HANDLE_PATTERN, read_signature
 from tradewind.worker.schema import check_readable, declare
+
+_LONGEST_VERSION = 64
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,6 +30,8 @@ class Node(Generic[P, R]):
         outputs: Sequence[str],
         description: str | None,
         process: bool = False,
+        version: str = "",
+        cache: Cache | str | None = None,
     ) -> None:
         where = f'node "{type}" ({getattr(function, "__qualname__", function)})'
         _check_names(type, outputs, where)
@@ -40,6 +47,9 @@ class Node(Generic[P, R]):
         """Whether it runs on an event loop; if not, in a thread, or the main thread of a process."""
         self.process = process
         """Whether it runs in a process of its own."""
+        self.given_version = _checked_version(version, where)
+        self.cache = _cache_use(cache, where)
+        """Where outputs of nodes may come from that do not say it themselves; None for nowhere."""
         self.signature = read_signature(function, where)
         for parameter in self.signature.parameters:
             check_readable(parameter, where)
@@ -53,11 +63,29 @@ class Node(Generic[P, R]):
 
     def declaration(self) -> node_type_pb2.NodeType:
         """Return what a worker declares of it: handles, and JSON Schemas from the function's types and defaults."""
-        return declare(self.type, self.description, self.signature, self.outputs)
+        declared = declare(self.type, self.description, self.signature, self.outputs)
+        declared.version = self.version
+        return declared
+
+    @functools.cached_property
+    def version(self) -> str:
+        """Changes with the version given and with the signature: cached results of another one do not count."""
+        declared = declare(self.type, "", self.signature, self.outputs).SerializeToString(deterministic=True)
+        return f"{self.given_version}+{hashlib.sha256(declared).hexdigest()[:12]}"
+
+    def offer(self) -> work_pb2.OfferedType:
+        """Return what a worker says of it to the node task manager."""
+        return work_pb2.OfferedType(node_type=self.type, version=self.version, cache=self.cache)
 
 
 def node(
-    type: str, *, outputs: Sequence[str] = ("output",), description: str | None = None, process: bool = False
+    type: str,
+    *,
+    outputs: Sequence[str] = ("output",),
+    description: str | None = None,
+    process: bool = False,
+    version: str = "",
+    cache: Cache | str | None = None,
 ) -> Callable[[Callable[P, R]], Node[P, R]]:
     """Make a function the node type `type`. An `async def` runs on the event loop, a plain function in a thread.
     With `process`, either runs in a process of its own: calculations run side by side, whatever happens there reaches
@@ -68,6 +96,10 @@ def node(
     `Gather[T]` takes any number of edges as a list; one named `config` that is a `dict` gets the whole config. With one
     output the return value is emitted, `None` included; with several, return `Emit(buy=..., ...)`.
 
+    With `cache`, its name or a Cache, nodes of this type do not run when the same work was done before, unless they
+    name another one themselves; change `version` (up to 64 characters) with what the function gives for the same
+    inputs, so that older results do not count.
+
     `description` is the first paragraph of the docstring unless given. Raises NodeDefinitionError when the function
     cannot be a node.
     """
@@ -75,7 +107,7 @@ def node(
         raise NodeDefinitionError('@node needs the name of the node type: @node("moving_average")')
     if isinstance(outputs, str):
         raise NodeDefinitionError(f'node "{type}": outputs is a list of handles: outputs=["{outputs}"]')
-    return lambda function: Node(type, function, outputs, description, process)
+    return lambda function: Node(type, function, outputs, description, process, version, cache)
 
 
 def _check_names(type: str, outputs: Sequence[str], where: str) -> None:
@@ -96,6 +128,19 @@ def _check_kind(function: Callable[..., Any], where: str) -> None:
         raise NodeDefinitionError(f"{where}: decorate a function")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise NodeDefinitionError(f"{where}: a generator cannot be a node; return the value, or Emit(...) for several")
+
+
+def _checked_version(version: str, where: str) -> str:
+    if len(version) > _LONGEST_VERSION:
+        raise NodeDefinitionError(f"{where}: version is text of at most {_LONGEST_VERSION} characters")
+    return version
+
+
+def _cache_use(cache: Cache | str | None, where: str) -> cache_pb2.CacheUse | None:
+    try:
+        return None if cache is None else Cache.of(cache).to_message()
+    except (TypeError, ValueError) as error:
+        raise NodeDefinitionError(f"{where}: cache: {error}") from None
 
 
 def _summary(function: Callable[..., Any]) -> str:

@@ -66,7 +66,7 @@ class Outbox:
         self._lines: deque[_Line] = deque()
         self._unacknowledged_lines = 0
         self._dropped: dict[str, int] = {}
-        self._progress: dict[str, tuple[int, str]] = {}
+        self._progress: dict[str, tuple[int, str, str]] = {}
         self._renew = False
         self._pong = 0
         self._draining = False
@@ -92,10 +92,10 @@ class Outbox:
         self._give_backs.append(token)
         self._end(token)
 
-    def progress(self, token: str, percent: int, message: str) -> None:
+    def progress(self, token: str, percent: int, message: str, step: str) -> None:
         """Report how far a node is, in the place of what was not sent yet."""
         with self._lock:
-            self._progress[token] = (percent, message)
+            self._progress[token] = (percent, message, step)
         self.wake()
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
@@ -268,9 +268,9 @@ class Outbox:
             return room
         with self._lock:
             while self._progress and len(request.progress) < MAX_ITEMS:
-                token, (percent, message) = self._progress.popitem()
-                request.progress.add(token=token, progress=percent, message=message)
-                room -= len(message.encode())
+                token, (percent, message, step) = self._progress.popitem()
+                request.progress.add(token=token, progress=percent, message=message, current_step=step)
+                room -= len(message.encode()) + len(step.encode())
             while self._lines and len(sent.lines) < MAX_ITEMS and room > MAX_BYTES // 2:
                 line = self._lines.popleft()
                 sent.lines.append(line)

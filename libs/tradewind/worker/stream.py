@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import grpc
@@ -43,12 +44,19 @@ class WorkStream:
     """
 
     def __init__(
-        self, stub: NodeTaskManagerServiceStub, identity: Identity, executor: Executor, outbox: Outbox
+        self,
+        stub: NodeTaskManagerServiceStub,
+        identity: Identity,
+        executor: Executor,
+        outbox: Outbox,
+        offers: Sequence[work_pb2.OfferedType] = (),
     ) -> None:
+        """`offers` is what there is to say of node types beside their names."""
         self._stub = stub
         self._identity = identity
         self._executor = executor
         self._outbox = outbox
+        self._offers = offers
         self._draining = False
         self._finishing = False
         self._refusals = 0
@@ -171,6 +179,7 @@ class WorkStream:
             # A hello offers something; `draining`, here and in what follows, takes it back.
             capacity=1 if self._draining else self._identity.capacity,
             held_tokens=[*self._executor.name_all(), *self._outbox.outcome_tokens()],
+            offers=self._offers,
         )
         return work_pb2.WorkRequest(hello=hello, sequence=1, draining=self._draining)
 

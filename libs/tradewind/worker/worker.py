@@ -239,9 +239,9 @@ class Worker:
         )
         stub = NodeTaskManagerServiceStub(channel)
         if self._listen is None:
-            await self._register_and_work(
-                WorkStream(stub, self._identity, executor, outbox), executor, registry_channel
-            )
+            offers = [node.offer() for node in self._nodes.values()]
+            stream = WorkStream(stub, self._identity, executor, outbox, offers)
+            await self._register_and_work(stream, executor, registry_channel)
             return
         called = CalledLink(stub, self._identity, executor, outbox, self._server_credentials)
         port = await called.start(self._listen)

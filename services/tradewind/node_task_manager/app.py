@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.loops import Loops
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
@@ -18,13 +19,17 @@ from tradewind.node_task_manager.rpc.handlers import NodeTaskManagerHandlers
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
+from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
 from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
+from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.called import CalledWorkers
+from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -45,9 +50,12 @@ from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime
 from tradewind.server.errors import ErrorTable
+from tradewind.server.identifiers import new_run_id
 from tradewind.server.redis.client import Client, connect, require_reachable, require_safe_policy
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.streams import OpenStreams
+
+_CACHE_PATIENCE_S, _STORE_PATIENCE_S = 2.0, 10.0
 
 
 class NodeTaskManager:
@@ -60,9 +68,12 @@ class NodeTaskManager:
     def __init__(self, settings: NodeTaskManagerSettings) -> None:
         limits = Limits(
             lease_ms=int(settings.node_task_manager_lease_seconds * 1000),
+            retention_ms=int(settings.node_task_manager_result_seconds * 1000),
             stop_grace_ms=int(settings.node_task_manager_stop_grace_seconds * 1000),
             retries=settings.node_task_manager_retries_per_minute,
             retry_percent=settings.node_task_manager_retry_percent,
+            cleaner_lease_ms=int(3000 * settings.node_task_manager_clean_seconds),
+            settle_ms=int(settings.node_task_manager_settle_seconds * 1000),
         )
         user = settings.store_user
         password = settings.store_password.get_secret_value() if settings.store_password else None
@@ -70,14 +81,42 @@ class NodeTaskManager:
         self._keys = {at: Keys(settings.key_prefix, at) for at in range(settings.node_task_manager_shards)}
         shards = {at: _shard(at, client, keys, limits) for at, keys in self._keys.items()}
         plans, pool = PlanCache(), WorkerPool()
+        self._cache_client = _cache_client(settings) or client
+        # Without the store itself nothing goes on anyway.
+        patience_s = _CACHE_PATIENCE_S if settings.cache_url else _STORE_PATIENCE_S
+        cache_store = RedisCacheStore(self._cache_client, self._keys, ScriptTime())
+        count_caches = CountCaches(cache_store, RedisCacheStatistics(client, self._keys[0]), self._standing)
+        caches = self._caches = ResultCaches(
+            cache_store,
+            count_caches,
+            self._standing,
+            pool,
+            self._hasten,
+            self._tell_of_result,
+            limits.lease_ms,
+            patience_s,
+        )
         self._feed = EventFeed(shards, self._took)
         self._dispatchers = {
-            at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere) for at, shard in shards.items()
+            at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere, caches) for at, shard in shards.items()
         }
         self._config = FollowConfig(RedisConfigStore(client, self._keys), self._dispatchers, self._tell_of_config)
         self._watch = RunWatch()
         lease_s = limits.lease_ms / 1000
-        self._loops = Loops(self._dispatchers, pool, self._feed, self._watch, self._publish, lease_s, self._config.load)
+        replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
+        pace = settings.node_task_manager_clean_keys_per_second
+        cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
+        self._loops = Loops(
+            self._dispatchers,
+            pool,
+            self._feed,
+            self._watch,
+            self._publish,
+            lease_s,
+            self._config.load,
+            caches,
+            cleaners,
+        )
         known = settings.registry_address not in ("", "none")
         self._channel = open_channel(settings.registry_address) if known else None
         directory = RegistryDirectory(self._channel) if self._channel else None
@@ -97,7 +136,8 @@ class NodeTaskManager:
             look=look,
             count_queues=CountQueues(shards, plans),
             config=self._config,
-            unary=UnaryWork(self._dispatchers, plans, self._called.ended),
+            unary=UnaryWork(self._dispatchers, plans, caches, self._called.ended),
+            caches=caches,
             connections=self._connections,
             notes=self._notes,
             feed=self._feed,
@@ -136,10 +176,13 @@ class NodeTaskManager:
         """Store what was reported and end; what workers hold stays theirs until its lease lapses."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._client.aclose)
+            if self._cache_client is not self._client:
+                last_to_first.push_async_callback(self._cache_client.aclose)
             if self._channel is not None:
                 last_to_first.push_async_callback(self._channel.close)
             last_to_first.push_async_callback(self._subscriber.stop)
             last_to_first.push_async_callback(self._notes.close)
+            last_to_first.push_async_callback(self._caches.stop)
             for dispatcher in self._dispatchers.values():
                 last_to_first.push_async_callback(dispatcher.stop)
             last_to_first.push_async_callback(self._called.stop)
@@ -177,6 +220,19 @@ class NodeTaskManager:
     async def _tell_of_config(self, version: int) -> None:
         self._loops.tell_of_config(version)
 
+    def _standing(self) -> SystemConfig:
+        return self._config.config
+
+    async def _hasten(self, shard: int, task_ids: Sequence[str]) -> Sequence[str]:
+        dispatcher = self._dispatchers[shard]
+        effects = await dispatcher.shard.tasks.hasten(task_ids)
+        dispatcher.apply(effects)
+        dispatcher.look()
+        return effects.results
+
+    async def _tell_of_result(self, message: str) -> None:
+        await self._publish(0, message)
+
     async def _publish(self, shard: int, message: str) -> None:
         await self._client.publish(self._keys[shard].wake, message)
 
@@ -190,6 +246,13 @@ class NodeTaskManager:
             dispatcher.recovered()
         self._feed.look()
         self._watch.look()
+
+
+def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
+    if settings.cache_url is None:
+        return None
+    password = settings.cache_password.get_secret_value() if settings.cache_password else None
+    return connect(settings.cache_url, user=settings.cache_user, password=password)
 
 
 def _shard(number: int, client: Client, keys: Keys, limits: Limits) -> Shard:

@@ -7,6 +7,8 @@ from typing import Any
 
 import structlog
 
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
+from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
@@ -17,6 +19,8 @@ _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
 _OUTAGE_S = 2.0
 _LOOK_S = 5.0
+_TEND_S = 1.0
+_LEAVE_S = 1.0
 _PING_S = 5.0
 _FOLLOW_S = 1.0
 
@@ -33,11 +37,15 @@ class Loops:
         publish: Callable[[int, str], Awaitable[Any]],
         lease_s: float,
         load_config: Callable[[], Awaitable[None]],
+        caches: ResultCaches,
+        cleaners: Sequence[Cleaner],
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
         self._load_config = load_config
+        self._cleaners = cleaners
         self._feed = feed
+        self._caches = caches
         self._watch = watch
         self._publish = publish
         self._lease_s = lease_s
@@ -55,8 +63,11 @@ class Loops:
         """Begin."""
         for dispatcher in self._dispatchers.values():
             self._begin(self._every(_REAP_S, _Reaper(dispatcher, self._pool, self._lease_s)))
+        for cleaner in self._cleaners:
+            self._begin(self._every(cleaner.every_s, cleaner))
         self._begin(self._every(_LOOK_S, self._look))
         self._begin(self._every(_LOOK_S, self._load_config))
+        self._begin(self._every(_TEND_S, self._caches.tend))
         self._begin(self._every(self._ping_s, self._ping))
         for look in self._followed:
             self._begin(self._every(_FOLLOW_S, look))
@@ -64,6 +75,12 @@ class Loops:
     async def stop(self) -> None:
         """End."""
         await end_tasks(self._tasks)
+        for cleaner in self._cleaners:
+            try:
+                await asyncio.wait_for(cleaner.leave(), _LEAVE_S)
+            except Exception as error:
+                # The lease lapses by itself.
+                _log.info("the lease for cleaning was not given up", error=repr(error))
 
     def announce(self, shard: int, partitions: Sequence[int]) -> None:
         """Tell whoever receives these partitions that there are events: here, or another replica."""
@@ -83,7 +100,8 @@ class Loops:
 
     def hear(self, shard: int, message: str) -> None:
         """A replica told of something: a ready node type, `e:<partition>`, `o:<partition>:<epoch>`, `w:<worker>`,
-        `c:<version of the configuration>`, or of an ad-hoc run: `r:<run>` has changed, `f:<run>` has ended."""
+        `c:<version of the configuration>`, `k:<cache>:<result>:<1 when it is there, 0 when it is given up>`, or of an
+        ad-hoc run: `r:<run>` has changed, `f:<run>` has ended."""
         kind, _, rest = message.partition(":")
         dispatcher = self._dispatchers[shard]
         if not rest:
@@ -96,6 +114,8 @@ class Loops:
             self._feed.supersede(int(partition), int(epoch))
         elif kind == "c":
             self._begin(self._follow_config())
+        elif kind == "k":
+            self._caches.tell(rest)
         elif kind in ("r", "f"):
             self._watch.tell(rest, over=kind == "f")
         else:

@@ -5,17 +5,19 @@ never look like an answer. Every method that changes node tasks takes `vacancies
 same step, users in turn and oldest first, and are found in the effects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.domain.called import CalledWorker
 from tradewind.node_task_manager.domain.component import Component, RunSubmission, SubmitResult
+from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Termination, Vacancy
+from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Postponed, Termination, Vacancy
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,24 @@ class Purge:
 
 
 @dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a step of cleaning did: `leads` is whether it was the caller's to do, `waits` that lapsed leases come first.
+
+    `keys` counts what was looked at; `runs`, `node_tasks` and `entries` of indexes what was removed. The next step goes
+    on at `place` of the list of all node tasks, None when that is through; there is `more` for it to do at once.
+    """
+
+    leads: bool
+    waits: bool = False
+    keys: int = 0
+    runs: int = 0
+    node_tasks: int = 0
+    entries: int = 0
+    place: int | None = None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentEvent:
     """Says that a component finished; `event_id` orders the events of a partition.
 
@@ -91,12 +111,13 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running node task is: 0 to 100, and what it says."""
+    """How far a running node task is: 0 to 100, what it says and which step it is at."""
 
     task_id: str
     nonce: str
     progress: int
     message: str
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +134,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """A line as it is kept."""
+    """A line as it is kept; `node_id` of an item of a mapped node is `<node>:<item>`."""
 
     log_id: str
     cycle: int
@@ -274,6 +295,14 @@ class NodeTaskStore(Protocol):
         skipped, transitively."""
         ...
 
+    async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        """Carry out offers of mapped nodes, at least one. A split node runs: its items become ready in order, at most
+        `max_parallel` at once, and so do the next ones when some have ended; when too few can complete any more the
+        rest is stopped and it fails, when all have ended it is offered to be joined. `results` holds for each "" or
+        why it was refused: an offer is good until it is made anew (5 s) or the node task ends; a refused step changes
+        nothing."""
+        ...
+
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
         """Give ready node tasks to vacancies, and go on with what is `todo`."""
         ...
@@ -302,6 +331,17 @@ class NodeTaskStore(Protocol):
         latest. Does not count as lost. A node task asked to stop becomes terminated."""
         ...
 
+    async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
+        """Take node tasks back that their workers never got; each is ready again when its wait is over, or with its
+        total time. Nothing counts against them. A node task asked to stop becomes terminated; one that does not hold
+        its lease is left alone. `results`: "" for each that waits now, else "lost"."""
+        ...
+
+    async def hasten(self, task_ids: Sequence[str]) -> Effects:
+        """Make postponed node tasks ready now; others are left alone. `results`: "" for each that is ready, else why
+        not."""
+        ...
+
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
         """Hand a node task that a worker did not take to the worker `to`, as the same attempt with a nonce of its own
         and clocks that begin anew; nothing when the lease is not held any more or the node task is to stop."""
@@ -326,7 +366,8 @@ class NodeTaskStore(Protocol):
         ...
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
-        """Skip a node task that has not begun, ask a running one to stop; `results` is ("unknown",) without its run."""
+        """Skip a node task that has not begun, ask a running one to stop, of a mapped node all its items; `results` is
+        ("unknown",) without its run, and for an item that has not begun."""
         ...
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
@@ -335,6 +376,18 @@ class NodeTaskStore(Protocol):
 
     async def purge(self, flow_id: str) -> Purge:
         """Remove a bounded part of a flow; late outcomes and submissions of it are refused from the first call on."""
+        ...
+
+    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
+        """Remove a bounded part of what has ended and is kept no more, if `cleaner` leads or nobody does.
+
+        Of a flow go the ended runs beyond its newest `keep_cycles`, among those that ended more than a minute ago and
+        whose events are acknowledged; what is open stays. Indexes lose what has no record: the list of all node tasks
+        from `place` on (0, or where the step before left off), unless that is None."""
+        ...
+
+    async def leave_cleaning(self, cleaner: str) -> None:
+        """Lead no more: another one may at once."""
         ...
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
@@ -412,6 +465,10 @@ class QueueReader(Protocol):
         """Return how many node tasks have ended, by status, and how many failed by code, as `failed:<code>`."""
         ...
 
+    async def cleaned(self) -> dict[str, int]:
+        """Return how many `runs` of flows, `node_tasks` and `entries` of indexes were removed by cleaning."""
+        ...
+
 
 class ConfigStore(Protocol):
     """Keeps the system's configuration."""
@@ -422,6 +479,56 @@ class ConfigStore(Protocol):
 
     async def save(self, config: SystemConfig, expected: int) -> bool:
         """Replace the one of version `expected`; False, and nothing is changed, when another one stands."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLook:
+    """What a look into a cache found: a `result` (JSON text), or neither, when the caller is now the one to work it
+    out; or another one does, at most `busy_ms` more unless it goes on. `generation` goes along with what is put in."""
+
+    generation: str
+    result: str = ""
+    busy_ms: int = 0
+
+
+class CacheStore(Protocol):
+    """Results by name. Whatever it holds may vanish at any time; then it is not there, and nothing worse."""
+
+    async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
+        """Look for a result; where there is none and nobody works it out, `token` does so from now on, for
+        `flight_ms`. The same token may ask again."""
+        ...
+
+    async def keep(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
+        """Work on a result for `flight_ms` from now on, 0 for no longer; False when `token` does not."""
+        ...
+
+    async def fill(
+        self, entry: Entry, token: str, generation: str, result: str, ttl_ms: int, max_entries: int
+    ) -> tuple[bool, int]:
+        """Put in what `token` has worked out. Return whether it was put in, which it is not when another works it out
+        by now or the cache was cleared meanwhile, and how many gave way to it."""
+        ...
+
+    async def clear(self, name: str) -> int:
+        """Forget all results of a cache and refuse those under way; return how many were taken out."""
+        ...
+
+    async def size(self, name: str) -> int:
+        """Return how many results a cache holds."""
+        ...
+
+
+class CacheStatistics(Protocol):
+    """Counts what became of look-ups, as `<cache>:<what>`."""
+
+    async def add(self, counts: Mapping[str, int]) -> None:
+        """Add to the counts."""
+        ...
+
+    async def read(self) -> dict[str, int]:
+        """Return all counts."""
         ...
 
 

@@ -1,6 +1,6 @@
 """What the node task manager can be told."""
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from tradewind.server.settings import CommonSettings
 
@@ -24,6 +24,9 @@ class NodeTaskManagerSettings(CommonSettings):
     node_task_manager_stop_grace_seconds: float = Field(
         10.0, ge=0.1, le=600, description="How long a node has to end after a stop before it is closed without it."
     )
+    node_task_manager_result_seconds: float = Field(
+        86400.0, ge=60, le=31_622_400, description="How long results are kept after their task, batch or run has ended."
+    )
     node_task_manager_retries_per_minute: int = Field(
         10,
         ge=0,
@@ -35,6 +38,30 @@ class NodeTaskManagerSettings(CommonSettings):
         ge=0,
         le=100,
         description="How many further attempts in a hundred begun a flow may have, where that is more.",
+    )
+    cache_url: str | None = Field(
+        None,
+        description="A store for cached results alone, which may evict them; where not set, they go to the store.",
+    )
+    cache_user: str | None = Field(None, description="ACL user to log in to that store as; overrides the URL's.")
+    cache_password: SecretStr | None = Field(None, description="Password of that user; overrides the URL's.")
+    node_task_manager_clean_seconds: float = Field(
+        5.0,
+        ge=0.2,
+        le=600,
+        description="How often is cleaned; another replica takes over from one that has not for three times so long.",
+    )
+    node_task_manager_clean_keys_per_second: int = Field(
+        20_000,
+        ge=100,
+        le=1_000_000,
+        description="How many keys the replica that cleans a shard looks at or removes in a second, at most.",
+    )
+    node_task_manager_settle_seconds: float = Field(
+        60.0,
+        ge=0,
+        le=86_400,
+        description="How long an ended run is kept in any case, however few cycles its flow keeps.",
     )
     node_task_manager_stream_grace_seconds: float = Field(
         2.0, ge=0, le=60, description="How long a worker has to come back before what it held is given to others."

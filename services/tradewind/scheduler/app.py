@@ -9,7 +9,8 @@ from redis.exceptions import RedisError
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
-from tradewind.scheduler.loops.schedule import OutboxLoop, due_loop
+from tradewind.scheduler.loops.schedule import OutboxLoop, QueuedLoop, due_loop
+from tradewind.scheduler.loops.tidying import TidyLoop
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
 from tradewind.scheduler.peers.trigger import TriggerPeer
@@ -23,6 +24,7 @@ from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
+from tradewind.scheduler.use_cases.begin_queued import BeginQueued
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
@@ -36,6 +38,7 @@ from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
+from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
@@ -86,7 +89,12 @@ class Scheduler:
         node_types = RegistryPeer(self._channels[2])
 
         clock = SystemClock()
-        alarm, outbox_alarm = Alarm(), Alarm()
+        alarm, outbox_alarm, queued_alarm = Alarm(), Alarm(), Alarm()
+
+        def follow_up() -> None:
+            queued_alarm.ring_in(0)
+            outbox_alarm.ring_in(0)
+
         self._background = Background()
         self._own = OwnPartitions(stores.partitions)
         open_states, waiters = OpenStates(), EndWaiters()
@@ -100,13 +108,13 @@ class Scheduler:
             int(settings.scheduler_check_in_seconds * 1000),
         )
         self._hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
-        fold = FoldEvents(stores.states, open_states, waiters)
+        fold = FoldEvents(stores.states, open_states, waiters, follow_up)
         outputs = SinkOutputs(node_tasks, waiters.wanted)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
         forget = (definitions.forget, waiters.flow_gone)
         settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm)
-        change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm)
+        change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
         read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
         look_after = LookAfterRuns(
@@ -120,13 +128,15 @@ class Scheduler:
             waiters,
             clock,
             int(settings.scheduler_compare_seconds * 1000),
+            follow_up,
         )
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
         self._handlers = SchedulerHandlers(
-            register=RegisterFlow(stores.flows, node_types, definitions, change),
+            register=RegisterFlow(stores.flows, node_types, node_tasks, definitions, change, clock),
             read=read,
+            schedules=ReadSchedules(read, stores.firings, clock),
             change=change,
             run=self._run,
             outputs=outputs,
@@ -141,6 +151,8 @@ class Scheduler:
             event_loop(node_tasks, fold, outputs, self._own, self._background),
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
             OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
+            QueuedLoop(BeginQueued(begin, stores.firings), self._hand_over, self._own, self._background, queued_alarm),
+            TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )
         self._tasks: list[asyncio.Task[None]] = []

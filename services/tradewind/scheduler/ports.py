@@ -15,6 +15,7 @@ from tradewind.scheduler.domain.beginning import BeginAnswer, BeginRequest
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateResult
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_record import (
     FlowRecord,
     FlowRegistration,
@@ -26,6 +27,7 @@ from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.domain.submission import ComponentEvent, ComponentSight, StopOrder, Submission, SubmitAnswer
 from tradewind.server.faults import Unavailable
 
@@ -45,7 +47,7 @@ class FlowRecords(Protocol):
         """Put a definition on record and return what became of it and the revision.
 
         A new revision keeps last_cycle, created_at and status; the digest on record changes nothing. A running flow
-        whose interval changed gets a higher schedule epoch and stands in the outbox. While cycles are open, the
+        whose schedule changed gets a higher schedule epoch and stands in the outbox. While cycles are open, the
         definition before stays readable. A request seen before answers `repeated`, or `reused` for another payload.
         """
         ...
@@ -61,8 +63,9 @@ class FlowRecords(Protocol):
     async def change_status(self, change: StatusChange) -> StatusAnswer:
         """Move a flow to another status; a flow that is there already is left alone, but for its runs.
 
-        A change raises the schedule epoch and puts the flow into the outbox. Leaving `running` for good marks every
-        open run as stopping, raises its version and makes it due for a look at once.
+        A change raises the schedule epoch and puts the flow into the outbox; planned times that wait are dropped unless
+        it runs on. Leaving `running` for good marks every open run as stopping, raises its version and makes it due for
+        a look at once. A pause notes who, why, and what was planned next.
         """
         ...
 
@@ -106,6 +109,16 @@ class Outbox(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """How far tidying is: go on after flow `after` unless it is `done`; how many cycles and entries of indexes went."""
+
+    after: str
+    done: bool
+    trimmed: int = 0
+    forgotten: int = 0
+
+
 class CycleRecords(Protocol):
     """Cycles: beginning and reading them."""
 
@@ -114,9 +127,18 @@ class CycleRecords(Protocol):
 
         Checks, in this order: the flow is there and not being deleted; the request was not seen before; a scheduled one
         carries a current schedule epoch, its flow is running, and its planned time was not answered before; the
-        revision is current; with overlap `skip` no cycle is open. Then the number after the latest is allocated, never
-        one in use, and the run put on record at version 1, among the open ones.
+        revision is current; unless overlap is `allow` no cycle is open. For a scheduled one the store notes what was
+        missed and what is planned next, and, when a cycle is open, what becomes of the planned time by the flow's
+        overlap policy: that is `settled`. Else the number after the latest is allocated, never one in use, and the run
+        put on record at version 1, among the open ones. A flow of whose schedule nothing is left has completed.
         """
+        ...
+
+    async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
+        """Remove ended cycles beyond what their flows keep now, and index entries of expired ones.
+
+        Does so for some flows behind `after` ("" for the first) in the order of their ids, for none when a later owner
+        has the partition."""
         ...
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
@@ -157,7 +179,8 @@ class ChainStateRepository(Protocol):
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         """Do many updates, each by itself; one round trip for all.
 
-        A run that ends also trims its flow's oldest ended cycles beyond keep_cycles, and moves a flow that runs once.
+        A run that ends also trims its flow's oldest ended cycles beyond keep_cycles, ends a flow whose schedule is over
+        when nothing else of it is open, and pauses one in which too many cycles failed in a row.
         """
         ...
 
@@ -179,6 +202,18 @@ class OpenRuns(Protocol):
 
     async def forget(self, run: RunName) -> None:
         """Take a run out that has no record any more."""
+        ...
+
+
+class Firings(Protocol):
+    """What became of the planned times of flows; written by the scripts that decide it."""
+
+    async def newest(self, flow_id: str, before_ms: int, limit: int) -> list[Firing]:
+        """Return up to `limit` lines, the latest planned time first, from before `before_ms` (0: the latest)."""
+        ...
+
+    async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
+        """Return flows with planned times that wait for a running cycle, up to `limit` of each partition."""
         ...
 
 
@@ -351,8 +386,8 @@ class Triggers(Protocol):
         """Open the stream of due triggers."""
         ...
 
-    async def save(self, flow_id: str, *, interval_ms: int, anchor_ms: int, schedule_epoch: int) -> None:
-        """Let a flow be due at `anchor_ms` and every `interval_ms` after it, or once for an interval of 0.
+    async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
+        """Let a flow be due first at `first_ms`, then whenever its schedule plans it.
 
         Raises StaleSchedule when a higher epoch is known.
         """
@@ -360,6 +395,14 @@ class Triggers(Protocol):
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:
         """Let a flow be due no more. Raises StaleSchedule when a higher epoch is known."""
+        ...
+
+
+class Caches(Protocol):
+    """The caches that results of nodes may come from."""
+
+    async def known(self) -> Collection[str] | None:
+        """Return the names of all caches, None when nobody could be asked."""
         ...
 
 

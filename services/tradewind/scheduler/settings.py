@@ -24,6 +24,12 @@ class SchedulerSettings(CommonSettings):
     scheduler_check_in_seconds: float = Field(
         5.0, ge=0.1, le=600, description="A cycle of which nothing was heard for so long is looked after."
     )
+    scheduler_tidy_seconds: float = Field(
+        3600.0,
+        ge=0.1,
+        le=86_400,
+        description="How often the indexes of flows are looked through for cycles that are kept no more.",
+    )
     scheduler_compare_seconds: float = Field(
         30.0, ge=0.1, le=3600, description="How often an open cycle is compared with the node task manager."
     )

@@ -54,7 +54,10 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
 
 
 class Called(pb2_grpc.WorkerServiceServicer):
-    """Takes what it is handed, unless `refuse` aborts the call or `room` is used up, and keeps it until told."""
+    """Takes what it is handed, unless `refuse` aborts the call or `room` is used up, and keeps it until told.
+
+    It runs no more at once than its capacity: while replicas get to know each other, two may hand it something.
+    """
 
     def __init__(self, worker_id: str, capacity: int = 10, room: int = 1000) -> None:
         self.worker_id = worker_id
@@ -63,6 +66,7 @@ class Called(pb2_grpc.WorkerServiceServicer):
         self.refuse: Refusal | None = None
         self.calls: list[pb2.ExecuteRequest] = []
         self.taken: list[work_pb2.NodeTaskAssignment] = []
+        self._ended: set[str] = set()
         self.terminations: list[work_pb2.NodeTaskTermination] = []
         self.port = 0
         self._server: grpc.aio.Server | None = None
@@ -98,6 +102,7 @@ class Called(pb2_grpc.WorkerServiceServicer):
 
     async def complete(self, at: NodeTaskManagerServiceStub, *tokens: str, **outputs: str) -> None:
         """Report outputs of node tasks."""
+        self._ended.update(tokens)
         values = [{"handle": handle, "value_json": value} for handle, value in outputs.items()]
         completions = [work_pb2.NodeTaskCompletion(token=token, outputs=values) for token in tokens]  # type: ignore[arg-type]
         await at.CompleteNodeTasks(ntm_pb2.CompleteNodeTasksRequest(worker_id=self.worker_id, completions=completions))
@@ -106,7 +111,8 @@ class Called(pb2_grpc.WorkerServiceServicer):
         self.calls.append(request)
         if self.refuse is not None:
             await self.refuse(context)
-        taken = list(request.assignments)[: self.room]
+        running = sum(each.token not in self._ended for each in self.taken)
+        taken = list(request.assignments)[: min(self.room, self.capacity - running)]
         self.room -= len(taken)
         self.taken += taken
         return pb2.ExecuteResponse(accepted_tokens=[each.token for each in taken])

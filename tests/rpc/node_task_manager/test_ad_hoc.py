@@ -13,6 +13,7 @@ from grpc_status import rpc_status
 
 from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start
 from tests.rpc.node_task_manager.test_calls import claim, complete, reason_of
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import batch_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import config_pb2, node_task_pb2, work_pb2
@@ -56,6 +57,23 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str, list[str]]:
     for detail in status.details:
         detail.Unpack(request)
     return caught.value.code(), reason_of(caught.value), [each.field for each in request.field_violations]
+
+
+async def test_results_are_kept_as_long_as_is_set_from_their_end_on(start: Start, embedded: RedisServer) -> None:
+    """A batch of which one item has ended keeps everything; it is its own end that counts."""
+    ntm = await start(node_task_manager_result_seconds=600)
+    batch = (await submit_batch(ntm, ["{}", "{}"])).batch
+    first, second = await claim(ntm, limit=2)
+    await complete(ntm, first.token)
+    key = f"trading_flow:{{s0}}:node_tasks:{first.node_task_id}"
+    client = embedded.connect()
+    try:
+        assert await client.pttl(key) == -1
+        await complete(ntm, second.token)
+        assert 590_000 < await client.pttl(key) <= 600_000
+        assert numbers((await get_batch(ntm, batch.batch_id)).batch.progress)[2] == 2
+    finally:
+        await embedded.close_clients()
 
 
 async def no_key_of(ntm: Ntm, user_id: str) -> bool:

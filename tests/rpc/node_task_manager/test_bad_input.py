@@ -56,6 +56,28 @@ async def test_a_message_that_no_store_could_take_ends_its_stream_alone(ntm: Ntm
     assert await good.assigned(2)
 
 
+async def test_a_run_is_kept_within_bounds(ntm: Ntm) -> None:
+    runs = [
+        component_pb2.RunSubmission(flow_id="f", cycle=at, run_id="r", user_id="u", **fields)  # type: ignore[arg-type]
+        for at, fields in enumerate(
+            (
+                {"keep_cycles": -1},
+                {"keep_cycles": 10_001},
+                {"keep_for": Duration(seconds=59)},
+                {"keep_for": Duration(seconds=7 * 86_400 + 1)},
+                {"keep_for": Duration(seconds=1 << 60)},
+                {"keep_cycles": 10_000, "keep_for": Duration(seconds=60)},
+            )
+        )
+    ]
+    for run in runs:
+        run.components.add(component_id="0", plan_digest="p")
+    assert await faults(ntm.stub.SubmitComponents(pb2.SubmitComponentsRequest(runs=runs))) == [
+        *("runs[0].keep_cycles", "runs[1].keep_cycles"),
+        *("runs[2].keep_for", "runs[3].keep_for", "runs[4].keep_for"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("hello", "path"),
     [

@@ -20,7 +20,9 @@ async def test_every_field_of_a_node_task_is_told_while_it_runs(ntm: Ntm, worker
     await w.open()
     await ntm.submit(CHAIN)
     (a,) = await w.assigned()
-    await w.say(progress=[work_pb2.NodeTaskProgress(token=a.token, progress=40, message="averaging")])
+    await w.say(
+        progress=[work_pb2.NodeTaskProgress(token=a.token, progress=40, message="averaging", current_step="sums")]
+    )
 
     async def heard() -> bool:
         return bool((await ntm.node("a")).progress == 40)
@@ -31,6 +33,7 @@ async def test_every_field_of_a_node_task_is_told_while_it_runs(ntm: Ntm, worker
     assert (task.node_type, task.component_id, task.run_id, task.user_id) == ("noop", "0", "r0", "default")
     assert (task.worker_id, task.status, task.attempt) == ("w1", pb2.NODE_TASK_STATUS_RUNNING, 1)
     assert (task.progress, task.message, task.config_json) == (40, "averaging", '{"window":3}')
+    assert (task.current_step, task.cached_in) == ("sums", "")
     assert not task.HasField("error")
     times = [getattr(task, name).ToMilliseconds() for name in ("registered_at", "started_at", "updated_at")]
     assert times == sorted(times)
@@ -65,7 +68,9 @@ async def test_the_next_attempt_begins_its_progress_anew(ntm: Ntm, worker: MakeW
     await first.open()
     await ntm.submit(CHAIN)
     (a,) = await first.assigned()
-    await first.say(progress=[work_pb2.NodeTaskProgress(token=a.token, progress=90, message="nearly")])
+    await first.say(
+        progress=[work_pb2.NodeTaskProgress(token=a.token, progress=90, message="nearly", current_step="ends")]
+    )
 
     async def heard() -> bool:
         return bool((await ntm.node("a")).progress == 90)
@@ -76,6 +81,19 @@ async def test_the_next_attempt_begins_its_progress_anew(ntm: Ntm, worker: MakeW
     await second.assigned()
     task = await ntm.node("a")
     assert (task.attempt, task.worker_id, task.progress) == (2, "w2", 0)
+    assert (task.message, task.current_step) == ("", "")
+    # The one before is not heard any more, and progress does not fall.
+    for worker_, token, reached in (
+        (first, a.token, 95),
+        (second, second.assignments[0].token, 30),
+        (second, second.assignments[0].token, 20),
+    ):
+        await worker_.say(progress=[work_pb2.NodeTaskProgress(token=token, progress=reached, message=f"at {reached}")])
+
+    async def heard_of_the_second() -> bool:
+        return (await ntm.node("a")).progress == 30
+
+    await until(heard_of_the_second, "its own progress counts")
 
 
 async def test_a_log_line_has_a_known_level(ntm: Ntm, worker: MakeWorker) -> None:

@@ -164,6 +164,7 @@ async def start(embedded: RedisServer, peers_server: tuple[Peers, Server]) -> As
     for client in running:
         await client.channel.close()
         await client.server.stop()
+    await embedded.close_clients()
 
 
 @pytest_asyncio.fixture

@@ -1,13 +1,14 @@
 """The services that the scheduler calls, played by real gRPC servicers that do as they are told."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
-from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, config_pb2, node_task_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as ntm_grpc
 from tradewind.api.registry.v1 import node_type_pb2
@@ -55,6 +56,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         """What the next runs are answered instead of being taken."""
         self.nodes: dict[RunKey, list[node_task_pb2.NodeTask]] = {}
         self.logs: dict[tuple[str, int], list[node_task_pb2.NodeLog]] = {}
+        self.caches = ["screening", "analysis"]
         self.down = False
         self.deaf = False
         """Events are kept, but not delivered."""
@@ -67,6 +69,10 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
     def unacknowledged(self) -> list[component_pb2.Event]:
         """Events that the scheduler has not acknowledged."""
         return [e for e in self._events if int(e.event_id) > self._acknowledged.get(e.partition, 0)]
+
+    async def GetConfig(self, request: config_pb2.GetConfigRequest, context: Any) -> config_pb2.GetConfigResponse:
+        config = config_pb2.SystemConfig(caches={name: cache_pb2.CacheSettings() for name in self.caches})
+        return config_pb2.GetConfigResponse(config=config)
 
     async def SubmitComponents(
         self, request: ntm_pb2.SubmitComponentsRequest, context: Context
@@ -350,6 +356,7 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
             )
             due = trigger_pb2.DueTrigger(trigger=trigger, token=tokens[-1])
             due.planned_time.FromMilliseconds(planned_ms)
+            due.delivered_at.FromMilliseconds(max(planned_ms, time.time_ns() // 1_000_000))
             for at, (partitions, _) in enumerate(self._queues):
                 if partition_of(flow_id) in partitions:
                     batches.setdefault(at, []).append(due)

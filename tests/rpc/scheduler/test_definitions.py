@@ -12,7 +12,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from tests.rpc.scheduler.conftest import Client, Peers
 from tests.rpc.scheduler.errors import refused
-from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, node_task_pb2
 from tradewind.api.registry.v1 import node_type_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
@@ -72,6 +72,7 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
         failure_policy=node_task_pb2.FAILURE_POLICY_CONTINUE,
         timeout="1h",
         keep_cycles=7,
+        keep_for="2h",
         labels={"team": "a"},
         description="what it does",
     )
@@ -83,7 +84,13 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
         timeout="0",
         config_json='{"a":1}',
         retry=flow_pb2.RetrySpec(attempts=3, initial="5s", factor=3, maximum="5m", jitter=0, non_retryable=["E"]),
+        cache=flow_pb2.CacheSpec(name="screening", key="k", scope=cache_pb2.CACHE_SCOPE_GLOBAL, ttl="10m"),
     )
+    spec.nodes.add(id="m", type="t", map="in", max_parallel=4, min_success_ratio=0.9)
+    spec.nodes.add(id="k", type="t", map="in", min_success_count=2)
+    spec.nodes.add(id="l", type="t", map="in", min_success_ratio=1)
+    for target in "mkl":
+        spec.edges.add(source="n", source_handle="out", target=target, target_handle="in")
     flow = (await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))).flow
     assert json.loads(flow.config_json) == {
         "interval": "500ms",
@@ -91,6 +98,7 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
         "failure_policy": "continue",
         "timeout": 3600,
         "keep_cycles": 7,
+        "keep_for": 7200,
         "labels": {"team": "a"},
         "description": "what it does",
         "nodes": [
@@ -109,10 +117,26 @@ async def test_every_field_of_a_typed_definition_counts(scheduler: Client) -> No
                     "jitter": 0,
                     "non_retryable": ["E"],
                 },
-            }
+                "cache": {"name": "screening", "key": "k", "scope": "global", "ttl": 600},
+            },
+            {"id": "m", "type": "t", "map": "in", "max_parallel": 4, "min_success": 0.9},
+            {"id": "k", "type": "t", "map": "in", "min_success": 2},
+            {"id": "l", "type": "t", "map": "in"},
         ],
-        "edges": [],
+        "edges": [{"source": "n", "source_handle": "out", "target": target, "target_handle": "in"} for target in "mkl"],
     }
+
+
+async def test_a_share_of_none_or_more_than_all_is_refused(scheduler: Client) -> None:
+    for share in (0, 1.5, -1):
+        spec = flow_pb2.FlowSpec(interval="0")
+        spec.nodes.add(id="a", type="t")
+        spec.nodes.add(id="b", type="t", map="in", min_success_ratio=share)
+        spec.edges.add(source="a", source_handle="out", target="b", target_handle="in")
+        analysis = await scheduler.stub.AnalyzeFlow(
+            pb2.AnalyzeFlowRequest(definition=flow_pb2.FlowDefinition(spec=spec))
+        )
+        assert [each.path for each in analysis.violations] == ["nodes[1].min_success_ratio"]
 
 
 async def test_a_new_revision_keeps_what_ran(scheduler: Client) -> None:
@@ -122,6 +146,22 @@ async def test_a_new_revision_keeps_what_ran(scheduler: Client) -> None:
     assert (again.revision, again.last_cycle, again.created_at) == (2, 0, first.created_at)
     assert dict(again.labels) == {"team": "b"}
     assert again.etag != first.etag
+
+
+async def test_a_cache_that_the_configuration_does_not_know_is_refused(scheduler: Client, peers: Peers) -> None:
+    nodes = [{"id": "a", "type": "t", "cache": "screning"}, {"id": "b", "type": "t", "cache": "analysis"}]
+    nodes.append({"id": "c", "type": "t", "cache": "mine"})
+    request = pb2.RegisterFlowRequest(flow_id="f", weather_json=json.dumps({"interval": 0, "nodes": nodes}))
+    error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert error.violations == [
+        ("nodes[0].cache", 'no cache "screning"; did you mean "screening"?'),
+        (
+            "nodes[2].cache",
+            'no cache "mine"; there are "analysis", "screening", and the system\'s configuration can have more',
+        ),
+    ]
+    peers.node_tasks.caches += ["mine", "screning"]
+    assert (await scheduler.stub.RegisterFlow(request)).changed
 
 
 async def test_every_fault_is_told_at_once(scheduler: Client) -> None:

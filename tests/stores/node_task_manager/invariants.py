@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tests.servers import RedisServer, no_leaked_keys
+from tests.stores.node_task_manager.item_invariants import check_items
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.server.redis.client import connect
 
@@ -17,13 +18,14 @@ LASTING = (
     f"{BASE}events:*",
     f"{BASE}events_epoch:*",
     f"{BASE}queue:stats",
+    f"{BASE}queue:cleaned",
     f"{BASE}system:config",
     f"{BASE}user_weights",
 )
 """What stays when all runs have ended, their events are acknowledged and a day has passed."""
 SETS = (
     *("inflight", "start_deadlines", "ready_types", "node_tasks_list", "ended_runs", "delayed"),
-    *("blocked_of", "parked"),
+    *("blocked_of", "parked", "to_clean"),
 )
 
 
@@ -37,6 +39,7 @@ class Keys:
     plans: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     sets: dict[str, dict[str, float]] = field(default_factory=dict)
     ttls: dict[str, int] = field(default_factory=dict)
+    lists: dict[str, int] = field(default_factory=dict)
     todo: int = 0
 
     def open_runs(self) -> set[str]:
@@ -69,12 +72,23 @@ async def check_invariants(server: RedisServer) -> None:
     _check_limits(keys)
     _check_retries(keys)
     _check_counts(keys)
+    check_items(keys)
     _check_times_to_live(keys)
+    _check_kept(keys)
 
 
 async def nothing_is_left(server: RedisServer) -> None:
     """When all has ended and a day has passed, no key but documented ones lacks a time to live."""
     await no_leaked_keys(server, LASTING)
+
+
+async def expire_all(server: RedisServer) -> None:
+    """Let the records of runs go whose time to live has come, as a day does."""
+    admin = server.connect()
+    kinds = tuple(f"{BASE}{kind}:" for kind in ("node_tasks", "component", "run"))
+    for name in await server.keys():
+        if name.startswith(kinds) and await admin.pttl(name) >= 0:
+            await admin.delete(name)
 
 
 def run_of(task_id: str) -> str:
@@ -97,6 +111,8 @@ async def read_keys(server: RedisServer) -> Keys:
                 pipeline.hgetall(name)
             elif _is_sorted_set(short):
                 pipeline.execute_command("ZRANGE", name, 0, -1, "WITHSCORES")
+            elif short.startswith("items:"):
+                pipeline.execute_command("LLEN", name)
             else:
                 pipeline.execute_command("TYPE", name)
         values = await pipeline.execute() if names else []
@@ -114,13 +130,15 @@ async def read_keys(server: RedisServer) -> Keys:
             found.plans[short.removeprefix("plan:")] = value
         elif _is_sorted_set(short):
             found.sets[short] = dict(_pairs(value))
+        elif short.startswith("items:"):
+            found.lists[short.removeprefix("items:")] = value
         found.todo += short == "todo"
     return found
 
 
 def _is_sorted_set(name: str) -> bool:
     prefixes = ("ready:", "worker_tasks:", "ring:", "flow_runs:", "dead_letters:", "user_runs:", "blocked:", "slots:")
-    return name.startswith(prefixes) or name in SETS
+    return name.startswith((*prefixes, "kept_runs:")) or name in SETS
 
 
 def _pairs(value: list[Any]) -> Iterable[tuple[str, float]]:
@@ -139,7 +157,9 @@ def _check_indexes(keys: Keys) -> None:
     for task_id, task in keys.tasks.items():
         run = run_of(task_id)
         found, expected = sorted(places.pop(task_id, [])), []
-        if task["status"] == "running":
+        if task["status"] == "running" and "worker_id" not in task:
+            expected = ["delayed"] if int(task.get("retry_at", 0)) else []
+        elif task["status"] == "running":
             slots = [f"slots:{limit}" for limit in task.get("slots", "").split()]
             expected = sorted(["inflight", f"worker_tasks:{task['worker_id']}", *slots])
         elif task["status"] == "pending" and int(task.get("retry_at", 0)):
@@ -206,6 +226,8 @@ def _check_counts(keys: Keys) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     parts: dict[str, list[dict[str, str]]] = defaultdict(list)
     for task_id, task in keys.tasks.items():
+        if TaskName.parse(task_id).item >= 0:
+            continue
         counts[f"{run_of(task_id)}:{task['component_id']}"][task["status"]] += 1
     for name, component in keys.components.items():
         assert component["status"] != "purged", name
@@ -260,3 +282,20 @@ def _check_times_to_live(keys: Keys) -> None:
             assert (ttl == -1) == (int(keys.plans[rest].get(b"open", 0)) > 0), (name, ttl)
         elif kind in ("flow_runs", "stop", "purged", "worker_session", "worker_incarnation", "logs", "flow_logs"):
             assert ttl > 0, (name, ttl)
+
+
+def _check_kept(keys: Keys) -> None:
+    """Every record is in the list of all; runs that are counted among those that are kept have ended."""
+    assert keys.tasks.keys() <= keys.sets.get("node_tasks_list", {}).keys(), "node tasks that the list does not have"
+    open_runs = keys.open_runs()
+    for name, members in keys.sets.items():
+        if name.startswith("kept_runs:"):
+            runs = {f"{name.removeprefix('kept_runs:')}:{member}" for member in members}
+            assert not runs & open_runs, (name, runs & open_runs)
+            assert runs <= keys.runs.keys(), (name, runs - keys.runs.keys())
+    for run in keys.runs:
+        looked_at = f"run:{run}" in keys.sets.get("to_clean", {})
+        flow, _, number = run.partition(":")
+        kept = number in keys.sets.get(f"kept_runs:{flow}", {})
+        ad_hoc = run.startswith(("task:", "batch:"))
+        assert ad_hoc or run in open_runs or looked_at or kept, f"{run} has ended, and nobody looks after it"

@@ -5,7 +5,7 @@ import itertools
 import random
 
 from tests.servers import RedisServer
-from tests.stores.node_task_manager.invariants import check_invariants, nothing_is_left
+from tests.stores.node_task_manager.invariants import check_invariants, expire_all, nothing_is_left
 from tests.stores.node_task_manager.shards import LIMITS, Bench, redis_shard
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, BatchProgress, BatchStatus, batch_status
@@ -123,10 +123,10 @@ async def test_runs_of_a_user_are_listed_newest_first_until_their_records_expire
     for each in await bench.take():
         await bench.complete(each)
     bench.clock.advance(DAY - 1)
-    await bench.shard.reap()
+    await bench.shard.clean("c", None)
     assert len(await bench.shard.runs_of("ann", "batch", None, 10)) == 5
     bench.clock.advance(1)
-    await bench.shard.reap()
+    await bench.shard.clean("c", None)
     assert await bench.shard.runs_of("ann", "batch", None, 10) == []
     assert await bench.shard.runs_of("ann", "task", None, 10) == []
 
@@ -148,7 +148,9 @@ async def test_what_has_ended_expires_with_its_plan(redis_server: RedisServer) -
     # As long as any record of a run that used it, and not as long as the plans of flows.
     assert DAY < await admin.pttl(f"{BASE}plan:{work.digest}") <= DAY + LIMITS.tombstone_ms
     clock.advance(DAY + 1)
-    await bench.shard.reap()
+    await expire_all(redis_server)
+    while (await bench.shard.clean("c", 0)).more:
+        pass
     await nothing_is_left(redis_server)
 
 

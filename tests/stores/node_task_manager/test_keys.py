@@ -15,8 +15,8 @@ from tradewind.server.redis.subscriber import Subscriber
 BASE = "trading_flow:{s0}:"
 DAY = 24 * 3600 * 1000
 RUN = RunName("flow", 0, 0)
-INDEXES = tuple(f"{BASE}{name}" for name in ("node_tasks_list", "events:*", "queue:stats"))
-"""What may stay: swept after a day, or not acknowledged."""
+INDEXES = tuple(f"{BASE}{name}" for name in ("node_tasks_list", "to_clean", "events:*", "queue:stats"))
+"""What may stay: cleaned, or not acknowledged."""
 
 
 @pytest.fixture
@@ -74,10 +74,7 @@ async def test_no_index_grows_with_what_has_ended(bench: Bench, redis_server: Re
         await bench.submit(plan_of("a>b"), cycle=cycle)
         await finish_all(bench)
     assert await admin.zcard(BASE + "start_deadlines") == 0
-    assert await admin.zcard(BASE + "node_tasks_list") == 6
     bench.clock.advance(DAY + 1)
-    await bench.shard.reap()
-    assert await admin.zcard(BASE + "node_tasks_list") == 0
     await bench.submit(plan_of("a>b"), cycle=3, run_id="r3")
     assert await admin.zrange(BASE + "flow_runs:flow", 0, -1) == [b"flow:3:0:0"]
 
@@ -136,16 +133,6 @@ async def test_taking_what_waited_ends_its_wait(bench: Bench, redis_server: Redi
     assert await redis_server.connect().zcard(f"{BASE}start_deadlines") == 2
     await bench.take(1)
     assert await redis_server.connect().zcard(f"{BASE}start_deadlines") == 1
-
-
-async def test_the_list_of_node_tasks_forgets_those_of_yesterday(bench: Bench, redis_server: RedisServer) -> None:
-    await bench.submit(plan_of("a b"))
-    bench.clock.advance(DAY - 1)
-    await bench.submit(plan_of("c"), cycle=1)
-    for passed, left in ((0, 3), (1, 1), (DAY - 1, 0)):
-        bench.clock.advance(passed)
-        await bench.shard.reap()
-        assert await redis_server.connect().zcard(f"{BASE}node_tasks_list") == left
 
 
 async def test_a_run_stays_while_one_of_its_components_is_open(bench: Bench, redis_server: RedisServer) -> None:

@@ -6,19 +6,22 @@
 import asyncio
 import random
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
-from tests.stores.node_task_manager.invariants import check_invariants, nothing_is_left
+from tests.stores.node_task_manager.invariants import check_invariants, expire_all, nothing_is_left
 from tests.stores.node_task_manager.shards import memory_shard, redis_shard
-from tests.stores.node_task_manager.world import ALONE, RETRIES, World, random_plan
+from tests.stores.node_task_manager.world import AD_HOC, CLEAN_KEYS, RETRIES, SETTLE_MS, World, random_plan
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.server.clock import ManualClock
 
 STEPS = 40
-WHOLE = Limits(retries=RETRIES)
-CUT = Limits(records_per_script=3, retries=RETRIES)
+OUTPUT_BYTES = 12_000
+"""So few that the results of a few items are too large together."""
+WHOLE = Limits(retries=RETRIES, settle_ms=SETTLE_MS, clean_keys=CLEAN_KEYS, output_bytes=OUTPUT_BYTES)
+CUT = replace(WHOLE, records_per_script=3)
 SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
 
@@ -29,7 +32,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
     rng, clock = random.Random(seed), ManualClock()
     redis = redis_shard(server, clock, limits)
     drawn = (random_plan(rng, at, limits=limits is WHOLE) for at in range(4))
-    plans = {plan.digest: plan for plan in (*drawn, ALONE)}
+    plans = {plan.digest: plan for plan in drawn} | AD_HOC
     world = World(rng, clock, memory_shard(clock, limits), redis, plans, cut=limits is CUT)
     try:
         for plan in plans.values():
@@ -44,6 +47,8 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
                 await check_invariants(server)
         await world.wind_down()
         await check_invariants(server)
+        await expire_all(server)
+        await world.sweep()
         await nothing_is_left(server)
     finally:
         await server.close_clients()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.stores.node_task_manager.fan_outs import Offered, join, public, random_fan_out, random_split, with_list
 from tests.stores.node_task_manager.shards import RedisShard, Whole
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
@@ -20,10 +21,11 @@ from tradewind.node_task_manager.domain.work import (
     Held,
     Outcome,
     OutcomeKind,
+    Postponed,
     Termination,
     Vacancy,
 )
-from tradewind.node_task_manager.ports import Line, Progress
+from tradewind.node_task_manager.ports import Cleaned, Line, Progress
 from tradewind.server.clock import ManualClock
 
 TYPES = ("t1", "t2")
@@ -32,9 +34,15 @@ USERS = ("ann", "bob")
 FLOWS = ("f", "g")
 LARGE = '"' + "v" * 5000 + '"'
 VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
+SETTLE_MS = 5_000
+"""How long runs that have ended stay in any case: short, so that some go."""
+CLEAN_KEYS = 15
+"""What a step of cleaning may touch: little, so that there are many."""
 RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
 VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
+VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
+VERBS |= {"acknowledge": 1.5, "clean": 1.5}
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,8 @@ class World:
     """When further attempts were granted, and on whose budget, as far as they were seen."""
     ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """How node tasks have ended, as Redis first told."""
+    offered: dict[str, Offered] = field(default_factory=dict)
+    """The latest offer of each mapped node."""
 
     async def act(self) -> None:
         """Do something."""
@@ -93,14 +103,17 @@ class World:
 
     async def _drained(self, effects: Effects) -> Effects:
         terminations, partitions, todo = list(effects.terminations), list(effects.partitions), effects.todo
+        fan_outs = list(effects.fan_outs)
         due_in = effects.due_in
         while todo:
             more = await self.redis.claim()
             terminations += more.terminations
             partitions += more.partitions
-            todo, due_in = more.todo, more.due_in
+            fan_outs += more.fan_outs
+            # A claim for nobody says nothing of types that wait for their rate.
+            todo, due_in = more.todo, min((at for at in (due_in, more.due_in) if at >= 0), default=-1)
         drained = replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
-        return replace(drained, todo=0, due_in=due_in)
+        return replace(drained, todo=0, due_in=due_in, fan_outs=tuple(fan_outs))
 
     def _compare(self, verb: str, memory: Effects, redis: Effects) -> None:
         assert [_public(a) for a in memory.assignments] == [_public(a) for a in redis.assignments], verb
@@ -111,6 +124,10 @@ class World:
         assert sorted(memory.partitions) == sorted(redis.partitions), verb
         assert sorted(memory.stale_workers) == sorted(redis.stale_workers), verb
         assert sorted(memory.ready_types) == sorted(redis.ready_types), verb
+        offers = zip(sorted(memory.fan_outs, key=public), sorted(redis.fan_outs, key=public), strict=True)
+        for of_memory, of_redis in offers:
+            assert public(of_memory) == public(of_redis), verb
+            self.offered[of_memory.task_id] = Offered(of_memory, of_redis)
         # Redis may tell of one that the same script took out, which wakes somebody early, but never late.
         assert memory.due_in < 0 or 0 <= redis.due_in <= memory.due_in, verb
         for assignment in redis.assignments:
@@ -157,9 +174,7 @@ class World:
         self.cycle += 1
         if self.rng.random() < 0.2:
             return self._ad_hoc()
-        chosen = self.rng.sample(
-            [each for each in self.plans if each != ALONE.digest], self.rng.choice((1, 1, 1, 2, 3))
-        )
+        chosen = self.rng.sample([each for each in self.plans if each not in AD_HOC], self.rng.choice((1, 1, 1, 2, 3)))
         if self.rng.random() < 0.03:
             chosen[-1] = "unknown"
         return RunSubmission(
@@ -172,16 +187,19 @@ class World:
             traceparent=self.rng.choice(("", "00-1-2-01")),
             planned_ms=self.rng.choice((0, 5)),
             begun_ms=self.clock(),
+            keep_cycles=self.rng.choice((0, 1, 2)),
+            # Over before it is looked at, or long after the test.
+            keep_for_ms=self.rng.choice((0, 0, SETTLE_MS // 2, 10**8)),
         )
 
     def _ad_hoc(self) -> RunSubmission:
-        """A task, or a batch; nothing forbids a batch with edges."""
+        """A task, or a batch."""
         task = self.rng.random() < 0.5
         return RunSubmission(
             RunName.of_task(f"t{self.cycle}") if task else RunName.of_batch(f"b{self.cycle}"),
             f"r{self.cycle}",
             USERS[0] if self.cut else self.rng.choice(USERS),
-            (("0", ALONE.digest if task else self.rng.choice([each for each in self.plans if each != ALONE.digest])),),
+            (("0", ALONE.digest if task else BATCH.digest),),
             partition=-1,
             node_type="t1",
         )
@@ -192,6 +210,25 @@ class World:
 
     async def claim(self) -> None:
         await self.both("claim", (self.vacancies(),))
+
+    async def fan_out(self) -> None:
+        """Carry out offers of mapped nodes, now and then one that was carried out before."""
+        chosen = self.rng.sample(list(self.offered.values()), min(2, len(self.offered)))
+        for offered in chosen:
+            if self.rng.random() < 0.8:
+                await self._carry_out(offered)
+
+    async def _carry_out(self, offered: Offered) -> None:
+        offer = offered.memory
+        node = self.plans[offer.plan].nodes[offer.index]
+        assert node.fan_out is not None
+        if offer.total:
+            of_memory, of_redis = await join(self.memory, offer), await join(self.redis, offered.redis)
+            assert of_memory.outputs == of_redis.outputs
+        else:
+            of_memory, of_redis = random_split(self.rng, offered, node.fan_out)
+        vacancies = self._also()
+        await self.both("fan_out", ([of_memory], vacancies), ([of_redis], vacancies))
 
     async def end(self) -> None:
         outcomes: list[tuple[Outcome, Outcome]] = []
@@ -206,9 +243,10 @@ class World:
         await self.both("complete", (args[0], vacancies), (args[1], vacancies))
 
     def _outcome(self, pair: Pair) -> tuple[Outcome, Outcome]:
-        retry = self.plans[pair.memory.plan].nodes[pair.memory.index].retry
-        # What may be tried again fails for the most part, so that waits and budgets come into play.
-        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1) if retry is None else (3, 8, 1))[0]
+        node = self.plans[pair.memory.plan].nodes[pair.memory.index]
+        # What may be tried again fails for the most part, so that waits and budgets come into play; not so items.
+        often = node.retry is None or node.fan_out is not None
+        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1) if often else (3, 8, 1))[0]
         error = None
         if kind is not OutcomeKind.COMPLETED:
             error = TaskError("NODE_ERROR", "broke", self.rng.choice(("IOError", "IOError", "ValueError")))
@@ -217,13 +255,14 @@ class World:
             wish = RetryWish(self.rng.choice((None, 0, 3_000, 90_000)), none=self.rng.random() < 0.2)
         handles = [handle for handle in ("x", "y") if error is None and self.rng.random() < 0.7]
         outputs = tuple((handle, self.rng.choice(("1", "null", LARGE))) for handle in handles)
+        cache = self.rng.choice(("", "", "screening")) if error is None else ""
         if self.rng.random() < 0.05:
             # The store lost its last second and with it a newer attempt.
             self.forgotten += 1
             given = replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
             pair = Pair(given, given)
         of_memory, of_redis = (
-            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish) for a in (pair.memory, pair.redis)
+            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish, cache) for a in (pair.memory, pair.redis)
         )
         return of_memory, of_redis
 
@@ -272,6 +311,27 @@ class World:
                 "give_back", (worker, session, of_memory, vacancies), (worker, session, of_redis, vacancies)
             )
 
+    async def postpone(self) -> None:
+        """Take back some that their workers never got, now and then one that ended long ago."""
+        recent = self.pairs[-8:] if self.rng.random() < 0.8 else self.pairs
+        chosen = self.rng.sample(recent, min(self.rng.randint(0, 3), len(recent)))
+        wait = self.rng.choice((0, 1, 3_000, 40_000))
+        of_memory, of_redis = (
+            [Postponed(a.task_id, a.attempt, a.nonce, wait) for a in each]
+            for each in ([pair.memory for pair in chosen], [pair.redis for pair in chosen])
+        )
+        await self.both("postpone", (of_memory,), (of_redis,))
+
+    async def hasten(self) -> None:
+        """Make some ready that wait, some of them for a next attempt, and others that do not wait at all."""
+        waiting = [task_id for task_id in self.waits if self.rng.random() < 0.7]
+        chosen = {*waiting, *(pair.memory.task_id for pair in self.pairs[-2:]), "f:99999:0:unknown"}
+        names = sorted(chosen)
+        of_memory, _ = await self.both("hasten", (names,))
+        for task_id, why in zip(names, of_memory.results, strict=True):
+            if not why:
+                self.waits.pop(task_id, None)
+
     async def begin_process(self) -> None:
         await self.both("begin_process", (self.rng.choice(WORKERS), self.rng.choice(("i1", "i2"))))
 
@@ -296,7 +356,10 @@ class World:
             component_id, digest = self.rng.choice(run.components)
             nodes = self.plans[digest].nodes
             place = self.rng.randrange(len(nodes))
-            await self.both("terminate", (run.run.task_id(nodes[place].node_id), component_id, place, "no", "bob"))
+            task_id = run.run.task_id(nodes[place].node_id)
+            if nodes[place].fan_out is not None and self.rng.random() < 0.5:
+                task_id += f":{self.rng.randint(0, 3)}"
+            await self.both("terminate", (task_id, component_id, place, "no", "bob"))
 
     async def note(self) -> None:
         for pair in self.rng.sample(self.pairs, min(3, len(self.pairs))):
@@ -304,7 +367,9 @@ class World:
             kept = []
             for shard, a in ((self.memory, pair.memory), (self.redis, pair.redis)):
                 line = Line(a.task_id, a.nonce, "INFO", "node", f"at {at}", self.clock())
-                kept.append(await shard.record([Progress(a.task_id, a.nonce, at, "so far")], [line]))
+                kept.append(
+                    await shard.record([Progress(a.task_id, a.nonce, at, "so far", f"step {at // 25}")], [line])
+                )
             assert kept[0] == kept[1]
 
     async def purge(self) -> None:
@@ -325,6 +390,8 @@ class World:
         assert of_memory.removed == removed
         assert sorted(t.task_id for t in of_memory.effects.terminations) == sorted(t.task_id for t in terminations)
         self.runs = {name: run for name, run in self.runs.items() if run.run.flow_id != flow}
+        # A flow of this name has a budget of its own from now on.
+        self.granted = [(at, whose) for at, whose in self.granted if whose != flow]
         self.clock.advance(1)
 
     async def configure(self) -> None:
@@ -346,6 +413,36 @@ class World:
             shard.configure(self.config)
         await self.both("reopen", (self._also(),))
 
+    async def acknowledge(self) -> None:
+        """Take some of the events of a partition as a scheduler would."""
+        partition, count = self.rng.randint(0, 1), self.rng.randint(1, 5)
+        for shard in (self.memory, self.redis):
+            events = await shard.read({partition: "0"}, count)
+            if events:
+                await shard.acknowledge({partition: events[-1].event_id})
+
+    async def clean(self) -> None:
+        """Clean until nothing is left to do; what is open is not touched, and of the rest as much goes in both."""
+        self.clock.advance(self.rng.choice((0, 0, SETTLE_MS)))
+        of_memory = await self.memory.clean("c1", 0)
+        steps = await self.sweep()
+        assert all((step.leads, step.waits) == (of_memory.leads, of_memory.waits) for step in steps)
+        removed = sum(step.runs for step in steps), sum(step.node_tasks for step in steps)
+        assert removed == (of_memory.runs, of_memory.node_tasks)
+        standing = [name for name, run in self.runs.items() if await self.memory.component_ids(run.run)]
+        for name in self.runs.keys() - set(standing):
+            assert not await self.redis.component_ids(self.runs[name].run), name
+        self.runs = {name: self.runs[name] for name in standing}
+
+    async def sweep(self) -> list[Cleaned]:
+        """Clean Redis until nothing is left to do."""
+        steps = [await self.redis.clean("c1", 0)]
+        while steps[-1].more:
+            steps.append(await self.redis.clean("c1", steps[-1].place))
+        # A step ends with the run that it looks at.
+        assert all(step.keys <= CLEAN_KEYS + 20 for step in steps), steps
+        return steps
+
     async def wind_down(self) -> None:
         """Let everything end: work that is done, leases and waits that run out."""
         for _ in range(100):
@@ -354,6 +451,9 @@ class World:
                 await self.both(
                     "claim", ([Vacancy(each, self.sessions.get(each, 0), 50, (node_type,)) for each in WORKERS],)
                 )
+            for offered in list(self.offered.values()):
+                await self._carry_out(offered)
+            self.offered = {}
             outcomes = [self._outcome(pair) for pair in self.pairs[before:]]
             await self.both("complete", ([m for m, _ in outcomes], ()), ([r for _, r in outcomes], ()))
             self.clock.advance(100_000)
@@ -369,6 +469,8 @@ class World:
         for shard in (self.memory, self.redis):
             events = await shard.read({0: "0", 1: "0"}, 10_000)
             await shard.acknowledge({event.partition: event.event_id for event in events})
+        await self.clean()
+        await self.compare_the_rest()
         self.clock.advance(24 * 3600 * 1000 + 1)
         await self.both("reap", ())
 
@@ -383,6 +485,8 @@ class World:
                 for node in self.plans[digest].nodes
             }
         )
+        sizes = {task.task_id: task.items.total for task in await self.redis.tasks(ids) if task and task.items}
+        ids += [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
         seen = []
         for shard in (self.memory, self.redis):
             events = await shard.read({0: "0", 1: "0"}, 10_000)
@@ -405,8 +509,8 @@ class World:
             if task is not None and task.status.terminal:
                 end = (task.status, task.ended_at, task.attempt, task.failures)
                 assert self.ended.setdefault(task.task_id, end) == end, f"{task.task_id} ended twice"
-            elif task is not None and task.retry_at:
-                if self.waits.get(task.task_id) != task.retry_at:
+            elif task is not None and task.retry_at and task.failures:
+                if self.waits.get(task.task_id) != task.retry_at != task.postponed:
                     user_id = self.runs[str(TaskName.parse(task.task_id).run)].user_id
                     self._grant(_spender(task.task_id, user_id))
                 self.waits[task.task_id] = task.retry_at
@@ -452,6 +556,8 @@ class World:
 
 
 ALONE = Plan("alone", (PlanNode("", "t1", start_to_close_ms=5_000),), ())
+BATCH = Plan("batch", tuple(PlanNode(str(at), "t1", start_to_close_ms=5_000) for at in range(4)), ())
+AD_HOC = {plan.digest: plan for plan in (ALONE, BATCH)}
 
 
 def _spender(task_id: str, user_id: str) -> str:
@@ -489,6 +595,11 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
         for target in range(source + 1, count)
         if rng.random() < 0.4
     )
+    for target in sorted({edge.target for edge in edges}):
+        if rng.random() < 0.4:
+            edges = with_list(edges, target, rng)
+            mapped = replace(nodes[target], fan_out=random_fan_out(rng))
+            nodes = (*nodes[:target], mapped, *nodes[target + 1 :])
     policy = rng.choices(list(FailurePolicy), (4, 2, 2))[0]
     return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)) if limits else 0)
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from tests.servers import RedisServer
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape
@@ -31,10 +31,12 @@ from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports import (
     ChainStateRepository,
     ChangeFeed,
     CycleRecords,
+    Firings,
     FlowRecords,
     LogLines,
     OpenRuns,
@@ -57,6 +59,7 @@ LASTING_KEYS = (
     "trading_flow:{f*}:flows",
     "trading_flow:{f*}:open",
     "trading_flow:{f*}:outbox",
+    "trading_flow:{f*}:queued",
     "trading_flow:{f*}:owner",
 )
 """What may stay for ever: flows until they are deleted, and indexes with one entry per flow or open run."""
@@ -75,6 +78,8 @@ class Stores(Protocol):
     def open_runs(self) -> OpenRuns: ...
     @property
     def outbox(self) -> Outbox: ...
+    @property
+    def firings(self) -> Firings: ...
     @property
     def logs(self) -> LogLines: ...
     @property
@@ -103,7 +108,7 @@ def shape(flow_id: str = "f", revision: int = 1, nodes: int = 2, **changes: obje
         failure_policy=FailurePolicy.SKIP_DOWNSTREAM,
         timeout_ms=0,
         keep_cycles=100,
-        runs_once=False,
+        schedule=ScheduleDefinition(MINUTE),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -116,7 +121,7 @@ def registration(flow_id: str = "f", **changes: object) -> FlowRegistration:
         structure_json="{}",
         labels=(("team", "a"),),
         digest="d1",
-        interval_ms=MINUTE,
+        schedule=ScheduleDefinition(MINUTE),
         overlap=OverlapPolicy.ALLOW,
         keep_cycles=100,
     )
@@ -154,10 +159,21 @@ class Bench:
         made = BeginRequest(shaped, f"run{next(self._names)}", CycleOrigin.RUN_FLOW, CHECK_IN)
         return replace(made, **changes)  # type: ignore[arg-type]
 
-    async def scheduled(self, planned_ms: int, flow_id: str = "f", **changes: object) -> BeginRequest:
-        """A request of the flow's own schedule."""
-        changes.setdefault("schedule_epoch", (await self.flow(flow_id)).schedule_epoch)
-        return self.request(flow_id, origin=CycleOrigin.SCHEDULE, planned_ms=planned_ms, **changes)
+    async def scheduled(self, due_ms: int, flow_id: str = "f", **changes: object) -> BeginRequest:
+        """A request of the flow's own schedule, judged now."""
+        flow = await self.flow(flow_id)
+        changes.setdefault("schedule_epoch", flow.schedule_epoch)
+        changes.setdefault("shape", shape(flow_id, flow.revision, schedule=flow.schedule))
+        return self.request(flow_id, **judged(flow.schedule, due_ms, self.now), **changes)
+
+    def waiting(self, flow_id: str = "f") -> BeginRequest:
+        """A request for the planned time that waits longest."""
+        return self.request(flow_id, origin=CycleOrigin.SCHEDULE, queued=True)
+
+    async def firings(self, flow_id: str = "f") -> list[tuple[int, str, int, int, str]]:
+        """What became of planned times, the earliest first: when, what, the cycle, how many, why."""
+        lines = reversed(await self.stores.firings.newest(flow_id, 0, 2000))
+        return [(line.planned_ms, line.outcome.value, line.cycle, line.count, line.reason) for line in lines]
 
     async def begin(self, request: BeginRequest | None = None, epoch: int = 0) -> BeginAnswer:
         request = request or self.request()
@@ -201,6 +217,18 @@ class Bench:
         while not await self.stores.flows.remove_step(flow_id, cycles):
             steps += 1
         return steps
+
+
+def judged(schedule: ScheduleDefinition, due_ms: int, now_ms: int) -> dict[str, Any]:
+    """The fields of a request that a schedule decides."""
+    verdict = schedule.judge(due_ms, now_ms)
+    return {
+        "origin": CycleOrigin.SCHEDULE,
+        "planned_ms": verdict.fire_ms or 0,
+        "due_ms": due_ms,
+        "next_ms": verdict.next_ms or 0,
+        "missed": verdict.missed,
+    }
 
 
 def epochs(flow_id: str, epoch: int) -> dict[int, int]:

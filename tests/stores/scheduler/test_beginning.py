@@ -1,7 +1,5 @@
 """Beginning cycles: numbers, overlap, idempotence per planned time and request, fencing."""
 
-import pytest
-
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin, UpdateOutcome
@@ -128,64 +126,11 @@ async def test_a_skipped_planned_time_stays_skipped(bench: Bench) -> None:
     await bench.move(FlowStatus.RUNNING)
     first = await bench.begun()
     answer = await bench.begin(await bench.scheduled(bench.now))
-    assert (answer.outcome, answer.next_ms) == (BeginOutcome.OVERLAP, bench.now + MINUTE)
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.SETTLED, bench.now + MINUTE)
     assert (await bench.flow()).next_execution_ms == bench.now + MINUTE
     await bench.end(first)
-    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.OVERLAP
-
-
-async def test_the_next_planned_time_lies_on_the_grid_after_now(bench: Bench) -> None:
-    await bench.register()
-    await bench.move(FlowStatus.RUNNING)
-    due = bench.now
-    bench.clock.advance(3 * MINUTE + 5)
-    answer = await bench.begin(await bench.scheduled(due))
-    assert answer.next_ms == due + 4 * MINUTE
-    assert (await bench.flow()).next_execution_ms == due + 4 * MINUTE
-    assert (await bench.state(RunName("f", 0))).facts.planned_ms == due
-    early = await bench.begin(await bench.scheduled(due + 10 * MINUTE))
-    assert early.next_ms == due + 11 * MINUTE
-
-
-async def test_a_flow_that_runs_once_has_no_next_time_and_does_not_give_its_one_cycle_up(bench: Bench) -> None:
-    await bench.register(interval_ms=0, overlap=OverlapPolicy.SKIP)
-    await bench.move(FlowStatus.RUNNING)
-    by_hand = await bench.begun()
-    wish = await bench.scheduled(bench.now, shape=shape(runs_once=True))
-    answer = await bench.begin(wish)
-    assert (answer.outcome, answer.next_ms) == (BeginOutcome.OVERLAP, 0)
-    await bench.end(by_hand)
-    answer = await bench.begin(wish)
-    assert (answer.outcome, answer.next_ms) == (BeginOutcome.BEGUN, 0)
-    assert answer.state is not None
-    assert answer.state.facts.runs_once
-
-
-@pytest.mark.parametrize(
-    ("ending", "status"), [(CycleStatus.COMPLETED, FlowStatus.COMPLETED), (CycleStatus.FAILED, FlowStatus.FAILED)]
-)
-async def test_the_end_of_its_one_cycle_ends_a_flow_that_runs_once(
-    bench: Bench, ending: CycleStatus, status: FlowStatus
-) -> None:
-    await bench.register(interval_ms=0)
-    await bench.move(FlowStatus.RUNNING)
-    by_hand = await bench.begun(bench.request(shape=shape(runs_once=True)))
-    await bench.end(by_hand, ending)
-    assert (await bench.flow()).status is FlowStatus.RUNNING
-    state = await bench.begun(await bench.scheduled(bench.now, shape=shape(runs_once=True)))
-    await bench.end(state, ending)
-    assert (await bench.flow()).status is status
-    await bench.move(FlowStatus.RUNNING)
-    assert (await bench.flow()).status is FlowStatus.RUNNING
-
-
-async def test_a_stopped_flow_that_runs_once_stays_stopped(bench: Bench) -> None:
-    await bench.register(interval_ms=0)
-    await bench.move(FlowStatus.RUNNING)
-    state = await bench.begun(await bench.scheduled(bench.now, shape=shape(runs_once=True)))
-    await bench.move(FlowStatus.STOPPED)
-    await bench.end(await bench.state(state.name), CycleStatus.CANCELLED)
-    assert (await bench.flow()).status is FlowStatus.STOPPED
+    assert (await bench.begin(await bench.scheduled(bench.now))).outcome is BeginOutcome.SETTLED
+    assert await bench.firings() == [(bench.now, "skipped", -1, 1, "cycle 0 was running")]
 
 
 async def test_a_definition_that_is_not_current_begins_nothing(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import RegisterOutcome, StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.server.partitions import partition_of
 
 
@@ -19,7 +20,7 @@ async def test_a_new_flow_stands_as_registered(bench: Bench) -> None:
     assert (flow.last_cycle, flow.next_execution_ms, flow.running_cycles) == (-1, 0, 0)
     assert flow.created_ms == flow.updated_ms == bench.now
     assert flow.labels == (("team", "a"),)
-    assert (flow.interval_ms, flow.overlap, flow.keep_cycles) == (MINUTE, OverlapPolicy.ALLOW, 100)
+    assert (flow.schedule.interval_ms, flow.overlap, flow.keep_cycles) == (MINUTE, OverlapPolicy.ALLOW, 100)
     assert flow.config_json == '{"interval":60}'
 
 
@@ -54,7 +55,7 @@ async def test_a_new_interval_of_a_running_flow_reaches_the_outbox(bench: Bench)
     before = await bench.flow()
     await bench.stores.outbox.settle("f", before.schedule_epoch)
     bench.clock.advance(10)
-    await bench.register(digest="d2", interval_ms=1000)
+    await bench.register(digest="d2", schedule=ScheduleDefinition(1000))
     after = await bench.flow()
     assert after.schedule_epoch > before.schedule_epoch
     assert after.anchor_ms == after.next_execution_ms == before.next_execution_ms

@@ -16,6 +16,7 @@ from tests.stores.scheduler.bench import (
     CHECK_IN,
     MINUTE,
     Stores,
+    judged,
     memory_stores,
     redis_stores,
     registration,
@@ -41,8 +42,10 @@ from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import PARTITIONS, partition_of
+from tradewind.server.schedules.schedule import Span
 
 IDS = ["a", "b", "c.d"]
 EVERYWHERE = range(PARTITIONS)
@@ -50,13 +53,23 @@ LEASE_MS = 10**9
 """A lease lapses by the store's own clock, not by the test's."""
 
 ids = st.sampled_from(IDS)
-intervals = st.sampled_from([0, 700, MINUTE])
+schedules = st.sampled_from(
+    [
+        ScheduleDefinition(),
+        ScheduleDefinition(700),
+        ScheduleDefinition(700, catch_up=CatchUp.ALL, window_ms=3000),
+        ScheduleDefinition(MINUTE, max_cycles=2),
+        ScheduleDefinition(times_ms=(1_700_000_010_000, 1_700_000_060_000), catch_up=CatchUp.NONE),
+    ]
+)
 overlaps = st.sampled_from(list(OverlapPolicy))
 keeps = st.sampled_from([1, 3])
 users = st.sampled_from(["", "u"])
 digests = st.sampled_from(["d1", "d2", "d3"])
 requests = st.sampled_from([None, None, None, ("r1", "p"), ("r2", "p"), ("r1", "q")])
-statuses = st.sampled_from([FlowStatus.RUNNING, FlowStatus.RUNNING, FlowStatus.STOPPED, FlowStatus.DELETING])
+statuses = st.sampled_from(
+    [FlowStatus.RUNNING, FlowStatus.RUNNING, FlowStatus.PAUSED, FlowStatus.STOPPED, FlowStatus.DELETING]
+)
 offsets = st.sampled_from([-1, 0, 0, 0, 0, 1])
 endings = st.sampled_from([status for status in CycleStatus if status is not CycleStatus.RUNNING])
 ends = st.builds(ComponentEnd, *(st.integers(0, 3) for _ in range(5)))
@@ -118,12 +131,22 @@ class Twins(RuleBasedStateMachine):
             made = registration(flow_id, overlap=overlap)
             self.both(lambda store, made=made: store.flows.register(made))  # type: ignore[misc]
 
-    @rule(flow_id=ids, digest=digests, interval=intervals, overlap=overlaps, keep=keeps, user=users, request=requests)
+    @rule(
+        flow_id=ids,
+        digest=digests,
+        schedule=schedules,
+        pause_after=st.sampled_from([0, 1, 2]),
+        overlap=overlaps,
+        keep=keeps,
+        user=users,
+        request=requests,
+    )
     def register(
         self,
         flow_id: str,
         digest: str,
-        interval: int,
+        schedule: ScheduleDefinition,
+        pause_after: int,
         overlap: OverlapPolicy,
         keep: int,
         user: str,
@@ -133,7 +156,9 @@ class Twins(RuleBasedStateMachine):
             flow_id,
             digest=digest,
             config_json=f"config {digest}",
-            interval_ms=interval,
+            schedule=schedule,
+            pause_after_failures=pause_after,
+            first_ms=0 if schedule.begins_with_the_flow else self.clock.now_ms() + 5,
             overlap=overlap,
             keep_cycles=keep,
             user_id=user,
@@ -145,7 +170,8 @@ class Twins(RuleBasedStateMachine):
     def change_status(self, flow_id: str, status: FlowStatus, later: int, reason: str) -> None:
         allowed = tuple(current for current in FlowStatus if status in MOVES[current])
         start_at = self.clock.now_ms() + later if later else 0
-        change = StatusChange(flow_id, status, allowed, start_at, "me", reason)
+        passed = Span(start_at - 2000, start_at - 1000, 2) if later else None
+        change = StatusChange(flow_id, status, allowed, start_at, "me", reason, passed)
         self.both(lambda store: self.sorted_answer(store, change))
         self.refresh()
 
@@ -177,8 +203,8 @@ class Twins(RuleBasedStateMachine):
         flow = self.flow(flow_id)
         revision = flow.revision if flow else 1
         keep = flow.keep_cycles if flow else 1
-        once = flow is not None and flow.interval_ms == 0
-        made = shape(flow_id, revision, keep_cycles=keep, runs_once=once, timeout_ms=0 if once else 9000)
+        schedule = flow.schedule if flow else ScheduleDefinition()
+        made = shape(flow_id, revision, keep_cycles=keep, schedule=schedule, timeout_ms=0 if schedule.once else 9000)
         wish = BeginRequest(made, f"run{next(self.numbers)}", CycleOrigin.RUN_FLOW, CHECK_IN)
         return replace(wish, **changes)
 
@@ -193,19 +219,26 @@ class Twins(RuleBasedStateMachine):
         self.begin(*(self.wish(flow_id, request=remembered, inputs_json=inputs) for flow_id in flow_ids))
 
     @rule(
-        flow_id=ids, tick=st.integers(-3, 1), older=st.sampled_from([0, 0, 0, 1]), stale=st.sampled_from([0, 0, 0, 1])
+        flow_id=ids,
+        tick=st.sampled_from([-1, 0, 0, 0, 0, 1]),
+        older=st.sampled_from([0, 0, 0, 1]),
+        stale=st.sampled_from([0, 0, 0, 1]),
     )
     def begin_on_schedule(self, flow_id: str, tick: int, older: int, stale: int) -> None:
         flow = self.flow(flow_id)
         if flow is None:
             return
+        due = (flow.next_execution_ms or self.clock.now_ms()) + tick * max(flow.schedule.interval_ms, 1)
         wish = self.wish(
             flow_id,
-            origin=CycleOrigin.SCHEDULE,
-            planned_ms=self.clock.now_ms() + tick * max(flow.interval_ms, 1),
             schedule_epoch=flow.schedule_epoch - older,
+            **judged(flow.schedule, due, max(due, self.clock.now_ms())),
         )
         self.begin(replace(wish, shape=replace(wish.shape, revision=wish.shape.revision - stale)))
+
+    @rule(flow_ids=st.lists(ids, min_size=1, max_size=3))
+    def begin_queued(self, flow_ids: list[str]) -> None:
+        self.begin(*(self.wish(flow_id, origin=CycleOrigin.SCHEDULE, queued=True) for flow_id in flow_ids))
 
     @precondition(lambda self: self.seen)
     @rule(pick=st.integers(0, 1), least=st.sampled_from([0, 9]), scheduled=st.booleans())
@@ -254,6 +287,12 @@ class Twins(RuleBasedStateMachine):
         run = self.picked(pick).name
         self.both(lambda store: store.open_runs.postpone({run: delay}))
 
+    @rule(flow_id=ids, older=st.sampled_from([0, 0, 1]))
+    def tidy(self, flow_id: str, older: int) -> None:
+        partition = partition_of(flow_id)
+        epoch = max(0, self.epochs.get(partition, 0) - older)
+        self.both(lambda store: store.cycles.tidy(partition, "", epoch))
+
     @rule(flow_id=ids, force=st.booleans())
     def own(self, flow_id: str, force: bool) -> None:
         partition = partition_of(flow_id)
@@ -277,10 +316,11 @@ async def everything(store: Stores) -> list[Any]:
         await store.flows.list_ids("", 10),
         await store.open_runs.check(EVERYWHERE, 50),
         await store.outbox.check(EVERYWHERE, 50),
+        sorted(await store.firings.waiting(EVERYWHERE, 50)),
     ]
     for flow_id in IDS:
         states = await store.cycles.newest(flow_id, None, 50)
-        view += [states, await store.open_runs.of_flow(flow_id, 50)]
+        view += [states, await store.open_runs.of_flow(flow_id, 50), await store.firings.newest(flow_id, 0, 50)]
         for state in states:
             lines = await store.logs.read(flow_id, state.name.cycle)
             view.append([(line.level, line.source, line.text, line.at_ms) for line in lines])

@@ -50,10 +50,26 @@ async def silent(ctx: Context) -> int:
 
 
 @node("gated")
-async def gated(ctx: Context, gate: str) -> int:
+async def gated(ctx: Context, gate: str, value: int = 0) -> int:
     """In the first attempt wait for a file; say which attempt it was."""
     note(ctx, "begun")
     while ctx.attempt == 1 and not Path(gate).exists():
         await asyncio.sleep(0.01)
     note(ctx, "done")
     return ctx.attempt
+
+
+@node("spread")
+async def spread(ctx: Context, count: int) -> list[int]:
+    """Emit so many numbers, from 0 on."""
+    note(ctx, "begun")
+    note(ctx, "done")
+    return list(range(count))
+
+
+@node("collect")
+async def collect(ctx: Context, values: list[int]) -> list[int]:
+    """Emit what it gets."""
+    note(ctx, "begun")
+    note(ctx, "done")
+    return values

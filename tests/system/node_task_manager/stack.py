@@ -84,11 +84,14 @@ class Stack:
         self._registry = registry
         self._processes: list[Process] = []
 
-    async def node_task_manager(self, *, port: int = 0, **settings: object) -> tuple[Process, str]:
-        """Start a node task manager and return it with its address; leases last 10 s unless `settings` say else."""
+    async def node_task_manager(self, *, port: int = 0, store_url: str = "", **settings: object) -> tuple[Process, str]:
+        """Start a node task manager and return it with its address; leases last 10 s unless `settings` say else.
+
+        It reaches the store by `store_url` when that is given.
+        """
         port = port or free_port()
         environment = {
-            "TRADEWIND_STORE_URL": self.store.url_for(ACL.name),
+            "TRADEWIND_STORE_URL": store_url or self.store.url_for(ACL.name),
             "TRADEWIND_PORT": str(port),
             "TRADEWIND_REGISTRY_ADDRESS": self._registry,
             "TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS": "10",

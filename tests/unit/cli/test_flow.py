@@ -141,7 +141,8 @@ def test_status(shell: Shell) -> None:
     assert shell("flow", "status", "momentum").lines == [
         "flow        momentum",
         "status      registered",
-        "interval    every 5m",
+        "schedule    every 5m",
+        "kept        the newest 100 cycles",
         "nodes       2 in 1 component",
         "revision    1",
         "last cycle  0 completed in 250 ms (2 completed)",

@@ -9,6 +9,7 @@ def test_shows_what_waits_and_runs(shell: Shell) -> None:
         "model      ann   3       2        2030-03-17T17:46:40.000Z",
         "3 queued, 2 running",
         "ended so far: 7 completed, 1 failed (TIMEOUT 1), 0 terminated, 0 skipped",
+        "cleaned so far: 4 runs with 9 node tasks, 2 entries of indexes",
     ]
     assert shell("queue", "-o", "json").json["queues"][0]["queued"] == 3
 
@@ -19,6 +20,9 @@ def test_shows_and_sets_limits(shell: Shell) -> None:
         "max_running_per_user  none",
         "max_running_per_flow  none",
         "max_concurrent_tasks  none",
+        "enable_cache  true",
+        "cache_ttl     1h",
+        "caches.screening  1h",
         "user_weights.ann  2.0",
     ]
     changed = shell(
@@ -34,6 +38,10 @@ def test_shows_and_sets_limits(shell: Shell) -> None:
     assert (changed.json["max_running"], changed.json["max_running_per_user"]) == (0, 3)
     assert changed.json["user_weights"] == {"ann": 2.0, "bob": 0.5}
     assert changed.json["rates"] == {"feed": "100/m"}
+    changed = shell("config", "set", "enable_cache=false", "cache_ttl=5m", "caches.mine=90", "-o", "json")
+    assert (changed.json["enable_cache"], changed.json["cache_ttl"]) == (False, 300.0)
+    assert changed.json["caches"]["mine"] == {"ttl": 90.0, "max_entries": 10_000}
+    assert changed.json["caches"]["screening"] == {"ttl": None, "max_entries": 10}
 
 
 def test_a_setting_that_is_none_is_told(shell: Shell) -> None:
@@ -43,5 +51,8 @@ def test_a_setting_that_is_none_is_told(shell: Shell) -> None:
         "max_running=many": "is no whole number",
         "max_running=0": "a limit is at least 1",
         "max_running": "sets nothing",
+        "enable_cache=maybe": "say true or false",
+        "cache_ttl=soon": "is no length of time",
+        "caches=5": "sets nothing",
     }.items():
         assert told in shell("config", "set", setting, ends=2).err

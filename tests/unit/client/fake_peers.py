@@ -1,11 +1,17 @@
 """A registry and a node task manager with little to tell."""
 
 import grpc
-from google.protobuf import timestamp_pb2
+from google.protobuf import duration_pb2, timestamp_pb2
 
 from tests.unit.client.fake_scheduler import START
 from tests.unit.client.refusal import Context, Refusal
-from tradewind.api.node_task_manager.v1 import config_pb2, node_task_manager_service_pb2_grpc, node_task_pb2, queue_pb2
+from tradewind.api.node_task_manager.v1 import (
+    cache_pb2,
+    config_pb2,
+    node_task_manager_service_pb2_grpc,
+    node_task_pb2,
+    queue_pb2,
+)
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm
 from tradewind.api.registry.v1 import registry_service_pb2 as reg
 from tradewind.api.registry.v1 import registry_service_pb2_grpc, worker_pb2
@@ -55,7 +61,13 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
     """Knows one node task, `momentum:0:0:model`."""
 
     def __init__(self) -> None:
-        self.config = config_pb2.SystemConfig(max_running=5, user_weights={"ann": 2.0})
+        self.config = config_pb2.SystemConfig(
+            max_running=5,
+            user_weights={"ann": 2.0},
+            enable_cache=True,
+            cache_ttl=duration_pb2.Duration(seconds=3600),
+            caches={"screening": cache_pb2.CacheSettings(max_entries=10)},
+        )
         self.task = node_task_pb2.NodeTask(
             node_task_id="momentum:0:0:model",
             flow_id="momentum",
@@ -102,6 +114,9 @@ class FakeNodeTaskManager(node_task_manager_service_pb2_grpc.NodeTaskManagerServ
             completed=7,
             failed=1,
             failed_by_code={"TIMEOUT": 1},
+            cleaned_runs=4,
+            cleaned_node_tasks=9,
+            cleaned_entries=2,
         )
 
     async def TerminateNodeTask(

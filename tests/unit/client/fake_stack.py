@@ -15,8 +15,8 @@ class FakeStack:
     """The three on one server at a free port of this machine."""
 
     def __init__(self) -> None:
-        self.scheduler = FakeScheduler()
-        # Both serve what a client calls and nothing else.
+        # They serve what tests of the client call and nothing else.
+        self.scheduler = FakeScheduler()  # type: ignore[abstract]
         self.registry = FakeRegistry()  # type: ignore[abstract]
         self.node_task_manager = FakeNodeTaskManager()  # type: ignore[abstract]
         self.address = ""

@@ -1,6 +1,7 @@
 """The screening example's node, its items and its demonstration."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -68,5 +69,7 @@ async def test_the_demonstration_runs(capsys: pytest.CaptureFixture[str]) -> Non
     assert await demo.main(["--min-momentum", "0.2"]) == 0
     shown = capsys.readouterr().out
     assert "500 items, one for each share and month." in shown
-    assert "500 of 500 items completed" in shown
+    assert "500 of 500 items completed in " in shown
+    (cached,) = re.findall(r"500 of 500 items completed, (\d+) of them from the cache in ", shown)
+    assert 0 < int(cached) <= 500
     assert "IBM" in shown

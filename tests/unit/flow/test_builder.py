@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tradewind.flow import Flow, FlowError, Handle, Node, Retry, Timeouts
+from tradewind.flow import Cache, Flow, FlowError, Handle, Node, Retry, Timeouts
 from tradewind.worker import node
 
 
@@ -51,6 +51,7 @@ def test_every_option_has_its_place() -> None:
         failure_policy="fail_fast",
         timeout=timedelta(minutes=5),
         keep_cycles=7,
+        keep_for=timedelta(hours=2),
         labels={"team": "research"},
         description="für alle",
     )
@@ -62,7 +63,9 @@ def test_every_option_has_its_place() -> None:
         timeout=0.5,
         priority=2,
         concurrency={"key": "k", "max": 1},
+        cache=Cache("mine", scope="flow", ttl=timedelta(minutes=10)),
     )
+    flow.node("d", "noop", cache="screening")
     flow.node("b", "noop", retry=Retry(3, timedelta(seconds=5), factor=1.5, non_retryable=["ValueError"]))
     flow.node("c", "noop", timeouts=Timeouts(total=timedelta(hours=1), heartbeat="30s"))
     assert flow.flow_id == "f"
@@ -72,6 +75,7 @@ def test_every_option_has_its_place() -> None:
         "failure_policy": "fail_fast",
         "timeout": 300,
         "keep_cycles": 7,
+        "keep_for": 7200,
         "labels": {"team": "research"},
         "description": "für alle",
         "nodes": [
@@ -83,7 +87,9 @@ def test_every_option_has_its_place() -> None:
                 "timeout": 0.5,
                 "priority": 2,
                 "concurrency": {"key": "k", "max": 1},
+                "cache": {"name": "mine", "scope": "flow", "ttl": 600},
             },
+            {"id": "d", "type": "noop", "cache": {"name": "screening"}},
             {
                 "id": "b",
                 "type": "noop",
@@ -258,3 +264,18 @@ def test_json_text() -> None:
     flow = Flow("f", 1, description="für")
     assert flow.to_json() == '{"interval": 1, "description": "für", "nodes": [], "edges": []}'
     assert flow.to_json(indent=1).startswith('{\n "interval": 1,')
+
+
+def test_a_node_may_run_once_for_each_item_of_a_list() -> None:
+    flow = Flow("f")
+    flow.node("a", "t", map="in", max_parallel=4, min_success=0.9)
+    flow.node("b", "t", map="in", min_success=2)
+    # A float is a share, of which JSON could not tell 1.0 from one item.
+    flow.node("c", "t", map="in", min_success=1.0)
+    assert flow.to_weather()["nodes"] == [
+        {"id": "a", "type": "t", "map": "in", "max_parallel": 4, "min_success": 0.9},
+        {"id": "b", "type": "t", "map": "in", "min_success": 2},
+        {"id": "c", "type": "t", "map": "in"},
+    ]
+    with pytest.raises(FlowError, match=r"nodes\[3\].min_success: a share is over 0 and at most 1.0, is 2.0"):
+        flow.node("d", "t", map="in", min_success=2.0)

@@ -104,3 +104,13 @@ def test_ten_thousand_nodes_in_a_row_are_drawn_in_no_time() -> None:
     begun = time.perf_counter()
     assert len(flow.to_text().splitlines()) == 19_999
     assert time.perf_counter() - begun < 5
+
+
+def test_a_node_that_runs_over_a_list_says_so_in_every_picture() -> None:
+    flow = Flow("screening", "1h")
+    feed = flow.node("feed", "feed")
+    each = flow.node("each", "screen", map="share", max_parallel=4)
+    feed["shares"] >> each["share"]
+    assert "  each (screen)  for each of share, 4 at once" in flow.to_text().splitlines()
+    assert '  n1["each<br/>screen<br/>for each of share, 4 at once"]' in flow.to_mermaid().splitlines()
+    assert '  n1 [label="each\\nscreen\\nfor each of share, 4 at once"];' in flow.to_dot().splitlines()

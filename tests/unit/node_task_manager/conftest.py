@@ -1,7 +1,7 @@
 """A dispatcher over a store that can fail, and workers whose lines only note what they are told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -14,6 +14,7 @@ from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports import Ready
 from tradewind.node_task_manager.use_cases import dispatch
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.plans import PlanCache
@@ -72,13 +73,14 @@ class Line:
 class Bench:
     """Two shards of one process; the first is the one that tests look at."""
 
-    def __init__(self) -> None:
+    def __init__(self, caches: Callable[["Bench"], ResultCaches] | None = None) -> None:
         self.clock = ManualClock()
         self.stores = [FaultyStore(self.clock), FaultyStore(self.clock)]
         self.store = self.stores[0]
         self.pool = WorkerPool()
         self.plans = PlanCache()
         self.told_elsewhere: list[str] = []
+        made = caches(self) if caches is not None else None
         self.dispatchers = {
             at: Dispatcher(
                 Shard(at, store, store, store, store, store),
@@ -86,6 +88,7 @@ class Bench:
                 self.plans,
                 lambda _shard, _partitions: None,
                 lambda _shard, workers: self.told_elsewhere.extend(workers),
+                made,
             )
             for at, store in enumerate(self.stores)
         }

@@ -19,6 +19,18 @@ def test_the_id_of_a_node_task_tells_its_parts(flow_id: str, cycle: int, run: in
     assert task_id == f"{name}:{node_id}"
 
 
+@given(identifiers, numbers, numbers, identifiers, numbers)
+def test_the_id_of_an_item_tells_its_node_and_its_place(
+    flow_id: str, cycle: int, run: int, node_id: str, item: int
+) -> None:
+    node_task = RunName(flow_id, cycle, run).task_id(node_id)
+    name = TaskName.parse(f"{node_task}:{item}")
+
+    assert name == TaskName(RunName(flow_id, cycle, run), node_id, item)
+    assert (name.mapped, name.within_run) == (node_task, f"{node_id}:{item}")
+    assert (TaskName.parse(node_task).mapped, TaskName.parse(node_task).within_run) == ("", node_id)
+
+
 @given(identifiers, identifiers)
 def test_names_outside_flows_tell_their_parts(id: str, item: str) -> None:
     task, batch = RunName.of_task(id), RunName.of_batch(id)

@@ -70,7 +70,15 @@ class MemoryScheduler:
         assert definition is not None
         config_json = definition.to_json()
         made = FlowRegistration(
-            flow_id, "", config_json, "{}", (), definition.digest(), 60_000, definition.overlap, definition.keep_cycles
+            flow_id,
+            "",
+            config_json,
+            "{}",
+            (),
+            definition.digest(),
+            definition.schedule,
+            definition.overlap,
+            definition.keep_cycles,
         )
         await self.stores.flows.register(made)
 

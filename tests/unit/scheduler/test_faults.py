@@ -34,9 +34,74 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("interval unparsable", flow(interval="often"), [("interval", f'cannot read "often" as a duration; {FORMS}')]),
     ("interval true", flow(interval=True), [("interval", f"must be a duration, is true; {FORMS}")]),
     (
-        "schedule not yet",
+        "schedule and interval",
         flow(schedule={"cron": "0 2 * * *"}),
-        [("schedule", 'not available yet; use "interval"')],
+        [("interval", "goes into schedule when there is one")],
+    ),
+    (
+        "schedule with nothing",
+        without(flow(schedule={}), "interval"),
+        [("schedule", "must say when by one of interval, cron or at, says none of them")],
+    ),
+    (
+        "schedule with two",
+        without(flow(schedule={"cron": "0 2 * * *", "interval": "5m"}), "interval"),
+        [("schedule", "must say when by one of interval, cron or at, says interval and cron")],
+    ),
+    (
+        "schedule no cron",
+        without(flow(schedule={"cron": "hourly"}), "interval"),
+        [
+            (
+                "schedule.cron",
+                'cannot read "hourly" as cron (Wrong number of fields); give minute, hour, day, month and weekday, '
+                'such as "30 9 * * 1-5"',
+            )
+        ],
+    ),
+    (
+        "schedule no zone",
+        without(flow(schedule={"cron": "0 2 * * *", "zone": "Mars/Base"}), "interval"),
+        [("schedule.zone", '"Mars/Base" is no time zone; give an IANA name such as "Europe/Berlin" or "UTC"')],
+    ),
+    (
+        "schedule zone without cron",
+        without(flow(schedule={"interval": "5m", "zone": "UTC"}), "interval"),
+        [("schedule.zone", "goes with cron only")],
+    ),
+    (
+        "schedule at without offset",
+        without(flow(schedule={"at": ["2030-01-01T00:00:00"]}), "interval"),
+        [
+            (
+                "schedule.at[0]",
+                'cannot read "2030-01-01T00:00:00" as a time; give a time with its offset, such as '
+                '"2026-11-21T09:30:00Z" or "2026-11-21T09:30:00+01:00"',
+            )
+        ],
+    ),
+    (
+        "schedule that ends before it begins",
+        without(
+            flow(schedule={"interval": "1h", "start": "2030-01-02T00:00:00Z", "end": "2030-01-01T00:00:00Z"}),
+            "interval",
+        ),
+        [("schedule.end", "nothing is planned before it")],
+    ),
+    (
+        "schedule jitter longer than the interval",
+        without(flow(schedule={"interval": "1d", "jitter": "2d"}), "interval"),
+        [("schedule.jitter", 'must be at most 1d, is "2d"')],
+    ),
+    (
+        "schedule catch_up unknown",
+        without(flow(schedule={"interval": "5m", "catch_up": "some"}), "interval"),
+        [("schedule.catch_up", 'unknown value "some"; use one of "none", "latest", "all"')],
+    ),
+    (
+        "pause after no failures",
+        flow(pause_after_failures=0),
+        [("pause_after_failures", "must be a whole number from 1 to 1000, is 0")],
     ),
     ("nodes missing", without(flow(edges=[]), "nodes"), [("nodes", "is required and must hold at least one node")]),
     ("nodes empty", flow(nodes=[], edges=[]), [("nodes", "must hold at least one node")]),
@@ -102,6 +167,8 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
                 node("a", concurrency={"key": "a b", "max": 0, "when_full": "wai"}),
                 node("b", concurrency={"limit": 1}),
                 node("c", concurrency=3),
+                node("d", cache=3),
+                node("e", cache={"nam": "x", "scope": "usr", "ttl": "1ms", "key": "k" * 257}),
             ],
             edges=[],
         ),
@@ -114,6 +181,12 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             ("nodes[1].concurrency.key", "is required"),
             ("nodes[1].concurrency.max", "is required"),
             ("nodes[2].concurrency", "must be an object, is 3"),
+            ("nodes[3].cache", "must be an object, is 3"),
+            ("nodes[4].cache.nam", 'unknown field; did you mean "name"?'),
+            ("nodes[4].cache.name", "is required"),
+            ("nodes[4].cache.key", "must have at most 256 characters, has 257"),
+            ("nodes[4].cache.scope", 'unknown value "usr"; did you mean "user"?'),
+            ("nodes[4].cache.ttl", 'must be at least 1000ms, is "1ms"'),
         ],
     ),
     (
@@ -283,26 +356,11 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             )
         ],
     ),
-    (
-        "overlap not yet",
-        flow(overlap="queue_one"),
-        [("overlap", '"queue_one" is not available yet; use one of "skip", "allow"')],
-    ),
-    (
-        "overlap queue_all",
-        flow(overlap="queue_all"),
-        [("overlap", '"queue_all" is not available yet; use one of "skip", "allow"')],
-    ),
-    (
-        "overlap cancel_running",
-        flow(overlap="cancel_running"),
-        [("overlap", '"cancel_running" is not available yet; use one of "skip", "allow"')],
-    ),
     ("overlap unknown", flow(overlap="Skip"), [("overlap", 'unknown value "Skip"; did you mean "skip"?')]),
     (
         "overlap no text",
         flow(overlap=1),
-        [("overlap", 'must be text, is 1; use one of "skip", "allow"')],
+        [("overlap", 'must be text, is 1; use one of "skip", "queue_one", "queue_all", "cancel_running", "allow"')],
     ),
     (
         "failure policy unknown",
@@ -340,6 +398,9 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         flow(keep_cycles=True),
         [("keep_cycles", "must be a whole number from 1 to 10000, is true")],
     ),
+    ("keep_for short", flow(keep_for="59s"), [("keep_for", 'must be at least 60000ms, is "59s"')]),
+    ("keep_for long", flow(keep_for="8d"), [("keep_for", 'must be at most 7d, is "8d"')]),
+    ("keep_for zero", flow(keep_for=0), [("keep_for", "must be at least 60000ms, is 0")]),
     ("labels no object", flow(labels=["x"]), [("labels", "must be an object, is a list")]),
     ("label no text", flow(labels={"n": 1}), [("labels.n", "must be text, is 1")]),
     ("label long", flow(labels={"n": "x" * 257}), [("labels.n", "must have at most 256 characters, has 257")]),
@@ -358,8 +419,8 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         [
             (
                 "x",
-                'unknown field; there are "interval", "nodes", "edges", "overlap", "failure_policy", "timeout", '
-                '"keep_cycles", "max_running", "labels", "description"',
+                'unknown field; there are "interval", "schedule", "nodes", "edges", "overlap", "failure_policy", '
+                '"timeout", "keep_cycles", "keep_for", "max_running" and 3 more',
             )
         ],
     ),

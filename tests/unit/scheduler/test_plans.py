@@ -48,6 +48,7 @@ def test_the_digest_is_of_what_runs_and_nothing_else() -> None:
         "retry": {"attempts": 2},
         "timeouts": {"total": 5},
         "priority": 1,
+        "cache": "screening",
         "concurrency": {"key": "k", "max": 1},
         "id": "a2",
     }.items():

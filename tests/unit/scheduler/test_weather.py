@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.scheduler.flows import Weather, analyzed, edge, flow, node
+from tradewind.scheduler.domain.cache_definition import CacheDefinition, CacheScope
 from tradewind.scheduler.domain.concurrency import Concurrency, WhenFull
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.fault_list import FaultList
@@ -17,6 +18,7 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition, OverlapPo
 from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition, RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.domain.weather import definition_from_json, read_weather, read_weather_json
 
 SPECIFICATION: Weather = {
@@ -41,7 +43,7 @@ def definition_of(weather: object, *, from_struct: bool = False) -> FlowDefiniti
 def test_the_example_of_the_specification() -> None:
     definition = definition_of(SPECIFICATION)
     assert definition == FlowDefinition(
-        interval_ms=60_000,
+        schedule=ScheduleDefinition(60_000),
         nodes=(
             NodeDefinition("node_A", "binance_price_node", '{"interval":"1m","symbol":"BTCUSDT"}'),
             NodeDefinition("node_B", "ai_model_node", '{"model":"gpt-4"}'),
@@ -53,7 +55,7 @@ def test_the_example_of_the_specification() -> None:
 
 def test_defaults() -> None:
     definition = definition_of({"interval": 0, "nodes": [{"id": "a", "type": "t"}]})
-    assert definition.runs_once
+    assert definition.schedule.once
     assert definition.edges == ()
     assert definition.overlap is OverlapPolicy.SKIP
     assert definition.failure_policy is FailurePolicy.SKIP_DOWNSTREAM
@@ -81,11 +83,13 @@ def test_every_field() -> None:
             node("b", run_if="any_succeeded", timeout=0),
             node("c", run_if="all_done", timeout="1m", priority=-5),
             node("d", concurrency={"key": "acct-7", "max": 1, "when_full": "drop_new"}),
+            node("e", cache="screening"),
+            node("g", cache={"name": "mine", "key": "k", "scope": "flow", "ttl": "10m"}),
         ],
         "edges": [edge("a", "b"), edge("a", "c")],
     }
     definition = definition_of(weather)
-    assert definition.interval_ms == 500
+    assert definition.schedule == ScheduleDefinition(500)
     assert definition.overlap is OverlapPolicy.ALLOW
     assert definition.failure_policy is FailurePolicy.FAIL_FAST
     assert definition.cycle_timeout_ms == 3_600_000
@@ -98,6 +102,8 @@ def test_every_field() -> None:
         NodeDefinition("b", "feed", run_if=RunIf.ANY_SUCCEEDED, start_to_close_ms=0),
         NodeDefinition("c", "feed", run_if=RunIf.ALL_DONE, start_to_close_ms=60_000, priority=-5),
         NodeDefinition("d", "feed", concurrency=Concurrency("acct-7", 1, WhenFull.DROP_NEW)),
+        NodeDefinition("e", "feed", cache=CacheDefinition("screening")),
+        NodeDefinition("g", "feed", cache=CacheDefinition("mine", "k", CacheScope.FLOW, 600_000)),
     )
     assert definition.to_weather() == {
         **weather,
@@ -107,6 +113,8 @@ def test_every_field() -> None:
             node("b", run_if="any_succeeded", timeout=0),
             node("c", run_if="all_done", timeout=60, priority=-5),
             node("d", concurrency={"key": "acct-7", "max": 1, "when_full": "drop_new"}),
+            node("e", cache={"name": "screening"}),
+            node("g", cache={"name": "mine", "key": "k", "scope": "flow", "ttl": 600}),
         ],
     }
 
@@ -141,7 +149,7 @@ def test_null_is_as_good_as_absent() -> None:
     nulls = {"edges": None, "overlap": None, "timeout": None, "keep_cycles": None, "labels": None, "description": None}
     bare = node("a", config=None, run_if=None, schedule_to_start=None, timeout=None, retry=None)
     assert definition_of({"interval": 1, "nodes": [bare], **nulls}) == FlowDefinition(
-        1000, (NodeDefinition("a", "feed"),)
+        ScheduleDefinition(1000), (NodeDefinition("a", "feed"),)
     )
 
 

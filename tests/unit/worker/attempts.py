@@ -77,8 +77,11 @@ class Bench:
     def give_back(self, token: str) -> None:
         self.given_back.append(token)
 
-    def progress(self, token: str, percent: int, message: str) -> None:
-        self._run(token).progress.append((percent, message))
+    def progress(self, token: str, percent: int, message: str, step: str) -> None:
+        run = self._run(token)
+        run.progress.append((percent, message))
+        if step and step not in run.steps[-1:]:
+            run.steps.append(step)
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
         self._run(token).logs.append(LogLine(level, message))

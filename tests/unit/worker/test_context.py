@@ -6,7 +6,7 @@ from typing import Any
 
 from tradewind.testing import LogLine, run_node
 from tradewind.worker import Context, node
-from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES
+from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, STEP_BYTES
 
 WHEN = datetime(2010, 3, 1, 12, 30, tzinfo=UTC)
 
@@ -46,6 +46,7 @@ async def test_the_facts_of_the_cycle() -> None:
         "component_id": "1",
         "node_id": "fast",
         "node_type": "facts",
+        "item": None,
         "attempt": 3,
         "user_id": "ada",
         "planned_time": WHEN,
@@ -117,6 +118,19 @@ async def test_progress_never_falls_and_stays_within_bounds() -> None:
     assert [percent for percent, _ in run.progress] == [0, 50, 50, 100]
     assert run.progress[1] == (50, "half")
     assert len(run.progress[2][1].encode()) <= PROGRESS_BYTES
+
+
+async def test_a_step_stays_until_another_is_said() -> None:
+    @node("steps")
+    async def steps(ctx: Context) -> None:
+        await ctx.progress(10, step="loads")
+        await ctx.progress(40, "half of it")
+        await ctx.progress(60, step="fits" + "x" * 300)
+        ctx.heartbeat()
+
+    run = await run_node(steps)
+    assert [step[:5] for step in run.steps] == ["loads", "fitsx"]
+    assert [len(step) for step in run.steps] == [5, STEP_BYTES]
 
 
 async def test_a_thread_uses_the_same_context() -> None:

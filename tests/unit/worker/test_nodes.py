@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
+from tradewind.flow import Cache
 from tradewind.server import json_schema
 from tradewind.worker import Context, Emit, Gather, Node, node
 from tradewind.worker.errors import NodeDefinitionError
@@ -203,3 +204,33 @@ def test_the_name_of_a_node_type_is_checked() -> None:
         node("a b")(plain)
     with pytest.raises(NodeDefinitionError, match="needs the name of the node type"):
         node(plain)  # type: ignore[arg-type]
+
+
+def test_a_version_follows_from_what_is_given_and_from_the_signature() -> None:
+    def first(x: int) -> int:
+        """One."""
+        return x
+
+    def same(x: int) -> int:
+        """Other words."""
+        return x + 1
+
+    def other(x: float) -> float:
+        return x
+
+    versions = [node("n", version=given)(function).version for given in ("", "2") for function in (first, same, other)]
+    assert versions[0] == versions[1]
+    assert len(set(versions)) == 4
+    assert versions[3].startswith("2+")
+    assert node("n")(first).declaration().version == versions[0]
+
+
+def test_a_node_says_which_cache_it_uses() -> None:
+    offer = node("n", cache=Cache("mine", scope="global", ttl="5m"))(lambda x: x).offer()
+    assert (offer.node_type, offer.cache.name, offer.cache.ttl.seconds) == ("n", "mine", 300)
+    assert node("n", cache="screening")(lambda x: x).offer().cache.name == "screening"
+    assert not node("n")(lambda x: x).offer().HasField("cache")
+    with pytest.raises(NodeDefinitionError, match='cache: "soon" is no length of time'):
+        node("n", cache=Cache("mine", ttl="soon"))(lambda x: x)
+    with pytest.raises(NodeDefinitionError, match="version is text of at most 64 characters"):
+        node("n", version="x" * 65)(lambda x: x)

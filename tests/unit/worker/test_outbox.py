@@ -29,7 +29,7 @@ async def test_a_message_holds_all_that_was_said_since_the_last() -> None:
     outbox.complete("t1", [("buy", "1"), ("sell", "null")], 1_500_000_000)
     outbox.fail(failure("t2"))
     outbox.give_back("t3")
-    outbox.progress("t4", 50, "half")
+    outbox.progress("t4", 50, "half", "sums")
     outbox.log("t4", "INFO", "there", 1_700_000_000_123_000_000)
     outbox.renew()
     outbox.pong(7)
@@ -43,7 +43,9 @@ async def test_a_message_holds_all_that_was_said_since_the_last() -> None:
     assert (completion.duration.seconds, completion.duration.nanos) == (1, 500_000_000)
     assert [each.token for each in request.failures] == ["t2"]
     assert list(request.give_back_tokens) == ["t3"]
-    assert [(each.token, each.progress, each.message) for each in request.progress] == [("t4", 50, "half")]
+    (progress,) = request.progress
+    assert (progress.token, progress.progress, progress.message) == ("t4", 50, "half")
+    assert progress.current_step == "sums"
     assert [(each.token, each.level, each.message) for each in request.logs] == [("t4", "INFO", "there")]
     assert request.logs[0].created_at.ToMilliseconds() == 1_700_000_000_123
     assert (request.renew, list(request.held_tokens)) == (True, ["t9"])
@@ -55,9 +57,9 @@ async def test_a_message_holds_all_that_was_said_since_the_last() -> None:
 
 async def test_only_the_latest_progress_of_a_running_node_is_sent() -> None:
     outbox = new_outbox()
-    outbox.progress("t1", 10, "")
-    outbox.progress("t1", 20, "")
-    outbox.progress("t2", 90, "")
+    outbox.progress("t1", 10, "", "")
+    outbox.progress("t1", 20, "", "")
+    outbox.progress("t2", 90, "", "")
     outbox.complete("t2", [], 0)
 
     assert [(each.token, each.progress) for each in outbox.take(2).progress] == [("t1", 20)]
@@ -203,7 +205,7 @@ async def test_many_threads_lose_nothing() -> None:
     def talk(name: str) -> None:
         for index in range(200):
             outbox.log(name, "INFO", f"{name}-{index}", 0)
-            outbox.progress(name, index % 100, "")
+            outbox.progress(name, index % 100, "", "")
 
     threads = [threading.Thread(target=talk, args=(f"t{index}",)) for index in range(4)]
     for thread in threads:

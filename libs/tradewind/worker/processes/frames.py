@@ -49,6 +49,7 @@ class Progress(msgspec.Struct, tag=True, frozen=True):
     token: str
     percent: int
     message: str
+    step: str
 
 
 class Log(msgspec.Struct, tag=True, frozen=True):

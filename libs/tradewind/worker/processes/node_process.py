@@ -165,7 +165,7 @@ class NodeProcess:
             self._begun = True
         elif isinstance(frame, frames.Progress):
             if attempt is not None and attempt.token == frame.token and not attempt.settled:
-                attempt.reports.progress(frame.token, frame.percent, frame.message)
+                attempt.reports.progress(frame.token, frame.percent, frame.message, frame.step)
         elif isinstance(frame, frames.Log):
             if attempt is not None and attempt.token == frame.token and not attempt.settled:
                 attempt.reports.log(frame.token, frame.level, frame.message, frame.created_ns)

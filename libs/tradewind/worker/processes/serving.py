@@ -76,9 +76,9 @@ class NodeServer:
 
     # Reports, for the context
 
-    def progress(self, token: str, percent: int, message: str) -> None:
+    def progress(self, token: str, percent: int, message: str, step: str) -> None:
         """Tell the worker how far the node is."""
-        self._send(frames.Progress(token, percent, message))
+        self._send(frames.Progress(token, percent, message, step))
 
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
         """Hand the worker a line of the node's log."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tradewind.node_task_manager.domain.batch import NO_PARTITION, ONLY_COMPONENT
+from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS, Plan, PlanNode
@@ -33,12 +34,13 @@ class AdHocWork:
     retry: RetryPolicy | None = None
     priority: int = 0
     traceparent: str = ""
+    cache: CacheUse | None = None
 
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of all that is to be done, whoever asks for it."""
         clocks = (self.schedule_to_start_ms, self.start_to_close_ms, self.heartbeat_ms, self.total_ms)
-        options = (*map(str, clocks), str(self.retry), str(self.priority))
+        options = (*map(str, clocks), str(self.retry), str(self.priority), *([str(self.cache)] if self.cache else []))
         return _digest(("batch" if self.batch else "task", self.node_type, *options, *self.parameters))
 
     def run(self, fresh_id: str) -> RunName:
@@ -60,6 +62,7 @@ class AdHocWork:
                 total_ms=self.total_ms,
                 retry=self.retry,
                 priority=self.priority,
+                cache=self.cache,
             )
             for place, parameters in enumerate(self.parameters)
         )

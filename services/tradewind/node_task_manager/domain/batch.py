@@ -26,7 +26,10 @@ class BatchStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """How many items stand where, of one moment; all but `total` together are the total."""
+    """How many items stand where, of one moment; all but `total` and `cached` together are the total.
+
+    `cached` of those completed did not run, since their outputs were in a cache.
+    """
 
     total: int
     queued: int
@@ -34,6 +37,7 @@ class BatchProgress:
     completed: int
     failed: int
     cancelled: int
+    cached: int = 0
 
     @classmethod
     def of(cls, component: Component) -> Self:
@@ -45,6 +49,7 @@ class BatchProgress:
             completed=component.completed,
             failed=component.failed,
             cancelled=component.terminated + component.skipped,
+            cached=component.cached,
         )
 
     @property

@@ -18,7 +18,8 @@ class ComponentStatus(StrEnum):
 class Component:
     """A component on record; `completed` to `skipped` count its terminal nodes.
 
-    `node_type`, and `running`, how many nodes are leased to workers, are kept of ad-hoc runs only.
+    `cached` of those completed did not run, since their outputs were in a cache. `node_type`, and `running`, how many
+    nodes are leased to workers, are kept of ad-hoc runs only.
     """
 
     run: RunName
@@ -38,6 +39,7 @@ class Component:
     stop: StopMark | None = None
     node_type: str = ""
     running: int = 0
+    cached: int = 0
 
     @property
     def open(self) -> int:
@@ -50,6 +52,7 @@ class RunSubmission:
     """A run to be carried out. `components` pairs each component's id with its plan's digest.
 
     Nobody hears of events in partition -1: the run is an ad-hoc task or a batch, all of whose nodes are of `node_type`.
+    When it has ended its flow keeps the newest `keep_cycles` runs, and this one for `keep_for_ms`; 0 is the default.
     """
 
     run: RunName
@@ -62,6 +65,8 @@ class RunSubmission:
     planned_ms: int = 0
     begun_ms: int = 0
     node_type: str = ""
+    keep_cycles: int = 0
+    keep_for_ms: int = 0
 
 
 class SubmitOutcome(StrEnum):

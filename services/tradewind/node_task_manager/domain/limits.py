@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+OUTPUT_BYTES = 1024 * 1024
+"""What a node task may emit, all handles together."""
+MOST_KEPT_CYCLES = 10_000
+SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 24 * 3600 * 1000
+"""What a flow may say of how many ended runs it keeps, and for how long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -21,7 +27,16 @@ class Limits:
     log_cycles: int = 5
     log_lines: int = 10_000
     unnamed_ms: int = 2_000
+    fan_out_lease_ms: int = 5_000
+    output_bytes: int = OUTPUT_BYTES
     user_queue: int = 100_000
+    keep_cycles: int = 100
+    """How many ended runs of a flow stay, unless it says otherwise;"""
+    settle_ms: int = 60_000
+    """and those that ended less than this ago, whatever it says."""
+    clean_keys: int = 500
+    cleaner_lease_ms: int = 15_000
+    silent_ms: int = 60_000
     retries: int = 10
     """Further attempts that a flow may have within a minute at any rate,"""
     retry_percent: int = 20

@@ -43,10 +43,14 @@ class RunName:
 
 @dataclass(frozen=True, slots=True)
 class TaskName:
-    """A node task: `<flow_id>:<cycle>:<run>:<node_id>`, `batch:<id>:<index>` or `task:<id>`."""
+    """A node task: `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `batch:<id>:<index>` or `task:<id>`.
+
+    `item` is the place of an item of a mapped node, -1 for any other node task.
+    """
 
     run: RunName
     node_id: str
+    item: int = -1
 
     @classmethod
     def parse(cls, task_id: str) -> Self:
@@ -56,11 +60,24 @@ class TaskName:
             return cls(RunName("", 0, 0, task_id), "")
         if len(parts) == 3 and parts[0] == "batch" and is_identifier(parts[1]) and is_identifier(parts[2]):
             return cls(RunName.of_batch(parts[1]), parts[2])
-        if len(parts) != 4 or not (_is_count(parts[1]) and _is_count(parts[2])):
-            raise ValueError(f'"{task_id}" is not <flow_id>:<cycle>:<run>:<node_id>, task:<id> or batch:<id>:<index>')
+        if len(parts) not in (4, 5) or not all(map(_is_count, (parts[1], parts[2], *parts[4:]))):
+            raise ValueError(
+                f'"{task_id}" is not <flow_id>:<cycle>:<run>:<node_id>[:<item>], task:<id> or batch:<id>:<index>'
+            )
         if not (is_identifier(parts[0]) and is_identifier(parts[3])):
             raise ValueError(f'"{task_id}" holds an illegal flow or node id')
-        return cls(RunName(parts[0], int(parts[1]), int(parts[2])), parts[3])
+        run = RunName(parts[0], int(parts[1]), int(parts[2]))
+        return cls(run, parts[3], int(parts[4]) if len(parts) == 5 else -1)
+
+    @property
+    def within_run(self) -> str:
+        """What names it among the node tasks of its run: `<node_id>[:<item>]`."""
+        return self.node_id if self.item < 0 else f"{self.node_id}:{self.item}"
+
+    @property
+    def mapped(self) -> str:
+        """The id of the node task that this one is an item of, "" for any other."""
+        return self.run.task_id(self.node_id) if self.item >= 0 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
+
 
 class NodeTaskStatus(StrEnum):
     """Where a node task stands."""
@@ -49,6 +51,7 @@ KNOWN_CODES = frozenset(
         *("START_TIMEOUT", "TIMEOUT", "HEARTBEAT_TIMEOUT", "WORKER_LOST", "PROCESS_DIED", "UNKNOWN_NODE_TYPE"),
         *("TOTAL_TIMEOUT",),
         "RETRY_BUDGET_EXHAUSTED",
+        "ITEMS_FAILED",
     )
 )
 """Codes of errors by which failures are counted; the counting script knows the same."""
@@ -85,6 +88,9 @@ class NodeTask:
     `history` holds the latest 20 that failed while more were allowed, or whose worker was lost.
     `inputs` holds the value of each live edge by its place in the plan, `@` where the value stays with its source;
     `outputs` the emitted values by handle. Both are filled only where asked for; `emitted` names the handles.
+    `cached` is the cache that its outputs came from, "" when it ran. While `postponed` equals `retry_at` it waits for
+    another node task to finish the same work, whose outputs will be cached.
+    `items` counts the items of a node that runs once for each item of a list, from when the list is split on.
     `slots` are the limits of which it holds a slot, `blocked` is the one that keeps it from running though it is ready.
     """
 
@@ -105,6 +111,7 @@ class NodeTask:
     history: tuple[PastAttempt, ...] = ()
     progress: int = 0
     message: str = ""
+    step: str = ""
     registered_at: int = 0
     ready_at: int = 0
     started_at: int = 0
@@ -116,6 +123,9 @@ class NodeTask:
     inputs: tuple[tuple[int, str], ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
     emitted: tuple[str, ...] = ()
+    cached: str = ""
+    postponed: int = 0
+    items: ItemCounts | None = None
 
     @property
     def updated_at(self) -> int:

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.concurrency import Concurrency
+from tradewind.node_task_manager.domain.fan_out import FanOut
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 
 SCHEDULE_TO_START_MS = 5 * 60 * 1000
@@ -57,6 +59,8 @@ class PlanNode:
     total_ms: int = 0
     priority: int = 0
     concurrency: Concurrency | None = None
+    cache: CacheUse | None = None
+    fan_out: FanOut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,12 @@ class Plan:
         for place, edge in enumerate(self.edges):
             out[edge.source].append(place)
         return tuple(map(tuple, out))
+
+    def mapped_edge(self, place: int) -> int:
+        """Return the place of the edge that brings a mapped node its list."""
+        fan_out = self.nodes[place].fan_out
+        assert fan_out is not None
+        return next(at for at in self.inputs[place] if self.edges[at].target_handle == fan_out.handle)
 
     @cached_property
     def entries(self) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from tradewind.node_task_manager.domain.caching import BUILT_IN, CacheSettings
 from tradewind.node_task_manager.domain.rates import Rate
 
 
@@ -13,7 +14,8 @@ class SystemConfig:
 
     At most so many node tasks run at once: in all, per user, per flow, per node type; `max_concurrent_tasks` is for the
     ad-hoc tasks and batches of a user alone. `user_weights` are what users get when several wait, 1 unless it says
-    otherwise; `rates` bound how many node tasks of a type begin in a time.
+    otherwise; `rates` bound how many node tasks of a type begin in a time. Results in caches are good for `cache_ttl`
+    seconds unless their cache, in `caches`, says otherwise.
     """
 
     max_running: int = 0
@@ -23,11 +25,26 @@ class SystemConfig:
     max_concurrent_tasks: int = 0
     user_weights: Mapping[str, float] = field(default_factory=dict)
     rates: Mapping[str, Rate] = field(default_factory=dict)
+    enable_cache: bool = True
+    cache_ttl: float = 3600.0
+    caches: Mapping[str, CacheSettings] = field(default_factory=dict)
     version: int = 0
 
     def weight(self, user_id: str) -> float:
         """Return what a user's turns count."""
         return self.user_weights.get(user_id, 1.0)
+
+    @property
+    def all_caches(self) -> dict[str, CacheSettings]:
+        """Every cache there is."""
+        return {**BUILT_IN, **self.caches}
+
+    def cache(self, name: str) -> CacheSettings | None:
+        """Return a cache that may be used, None when there is none of this name or caches are off."""
+        if not self.enable_cache:
+            return None
+        found = self.caches.get(name) or BUILT_IN.get(name)
+        return found if found is None or found.ttl else replace(found, ttl=self.cache_ttl)
 
     def share(self, shard: int, shards: int) -> Self:
         """Return what holds in one of several shards: limits that span users are split up, adding up to the limit."""

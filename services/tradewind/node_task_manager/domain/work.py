@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.node_task import StopMark, TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
 
@@ -67,7 +68,7 @@ class OutcomeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of an attempt; `outputs` pairs emitted handles with JSON text."""
+    """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from."""
 
     task_id: str
     attempt: int
@@ -76,6 +77,7 @@ class Outcome:
     outputs: tuple[tuple[str, str], ...] = ()
     error: TaskError | None = None
     wish: RetryWish | None = None
+    cache: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,22 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Postponed:
+    """An attempt that its worker never got, to be made again in `wait_ms`."""
+
+    task_id: str
+    attempt: int
+    nonce: str
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Effects:
     """What a change brought about beyond its own answer.
 
     `partitions` got events; `ready_types` have node tasks that no vacancy of the caller could take; `todo` pieces of
     work are left over for `drain`. `due_in` is the time in ms until the earliest of the delayed node tasks is due, -1
-    when there are none or nobody looked.
+    when there are none or nobody looked. `fan_outs` are to be carried out by the caller, with `fan_out`.
     """
 
     assignments: tuple[Assignment, ...] = ()
@@ -104,3 +116,4 @@ class Effects:
     todo: int = 0
     results: tuple[str, ...] = field(default=())
     due_in: int = -1
+    fan_outs: tuple[FanOutOffer, ...] = ()

@@ -1,6 +1,6 @@
 """What requests about ad-hoc tasks and batches must look like; every fault is listed with its path."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -8,6 +8,7 @@ from tradewind.api.node_task_manager.v1 import batch_pb2
 from tradewind.node_task_manager.domain.batch import MAX_ITEMS
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
 from tradewind.node_task_manager.rpc.mapping import is_duration, milliseconds
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.server.faults import InvalidInput, Violation
@@ -21,22 +22,24 @@ _SHORTEST_SILENCE_MS = 1000
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
-def task(request: batch_pb2.SubmitTaskRequest) -> None:
-    """Raise InvalidInput with every fault."""
+def task(request: batch_pb2.SubmitTaskRequest, caches: Collection[str]) -> None:
+    """Raise InvalidInput with every fault; `caches` are all there are."""
     require(
         [
             *_common_faults("", request.user_id, request.node_type, request.request_id, request.options),
+            *_cache_faults("", request.options, caches, batch=False),
             parameters_fault("parameters_json", request.parameters_json),
         ]
     )
 
 
-def head(message: batch_pb2.SubmitBatchRequest) -> None:
-    """Raise InvalidInput unless the first message of a batch says what the batch is."""
+def head(message: batch_pb2.SubmitBatchRequest, caches: Collection[str]) -> None:
+    """Raise InvalidInput unless the first message of a batch says what the batch is; `caches` are all there are."""
     if not message.HasField("head"):
         raise InvalidInput([Violation("head", "must be in the first message, with user_id, node_type and total")])
     given = message.head
     faults = list(_common_faults("head.", given.user_id, given.node_type, given.request_id, given.options))
+    faults += _cache_faults("head.", given.options, caches, batch=True)
     if not 1 <= given.total <= MAX_ITEMS:
         faults.append(Violation("head.total", f"must be 1 to {MAX_ITEMS}, is {given.total}"))
     require(faults)
@@ -87,6 +90,13 @@ def require(faults: Iterable[Violation | None]) -> None:
     found = [fault for fault in faults if fault is not None]
     if found:
         raise InvalidInput(found)
+
+
+def _cache_faults(
+    prefix: str, options: batch_pb2.TaskOptions, caches: Collection[str], *, batch: bool
+) -> Iterable[Violation]:
+    if options.HasField("cache"):
+        yield from ad_hoc_cache_faults(f"{prefix}options.cache", options.cache, caches, batch=batch)
 
 
 def _common_faults(

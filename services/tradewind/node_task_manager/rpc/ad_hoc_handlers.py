@@ -16,6 +16,7 @@ from tradewind.node_task_manager.rpc import ad_hoc_checks, ad_hoc_mapping, check
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc, Position
 from tradewind.node_task_manager.use_cases.look import Seen
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
+from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
@@ -31,14 +32,17 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
     """Ad-hoc tasks and batches."""
 
-    def __init__(self, submit: SubmitAdHoc, ad_hoc: AdHoc, watch: RunWatch, streams: OpenStreams) -> None:
+    def __init__(
+        self, submit: SubmitAdHoc, ad_hoc: AdHoc, watch: RunWatch, streams: OpenStreams, config: FollowConfig
+    ) -> None:
+        self._config = config
         self._submit_ad_hoc = submit
         self._ad_hoc = ad_hoc
         self._watch = watch
         self._streams = streams
 
     async def SubmitTask(self, request: pb2.SubmitTaskRequest, context: Context) -> pb2.SubmitTaskResponse:
-        ad_hoc_checks.task(request)
+        ad_hoc_checks.task(request, await self._config.caches(request.options.cache.name))
         work = ad_hoc_mapping.task_work(request)
         accepted = await self._submit_ad_hoc(work, require_worker=request.options.require_worker)
         seen = await self._ad_hoc.task(str(accepted.run), request.user_id)
@@ -81,7 +85,7 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         self, request_iterator: AsyncIterator[pb2.SubmitBatchRequest], context: Context
     ) -> pb2.SubmitBatchResponse:
         with self._streams.opened():
-            head, parameters = await _uploaded(request_iterator)
+            head, parameters = await self._uploaded(request_iterator)
         work = ad_hoc_mapping.batch_work(head, parameters)
         accepted = await self._submit_ad_hoc(work, require_worker=head.options.require_worker)
         batch = await self._ad_hoc.batch(accepted.run.batch_id, head.user_id)
@@ -153,31 +157,30 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         lines = await self._ad_hoc.lines(run, request.user_id, request.after_log_id, size)
         return pb2.ListTaskLogsResponse(logs=[mapping.log_line(line) for line in lines])
 
-
-async def _uploaded(messages: AsyncIterator[pb2.SubmitBatchRequest]) -> tuple[pb2.BatchHead, list[str]]:
-    """Read the parts of a batch. Raises InvalidInput, as soon as there is a fault, with all that are known by then."""
-    head: pb2.BatchHead | None = None
-    parameters: list[str] = []
-    size = 0
-    async for message in messages:
+    async def _uploaded(self, messages: AsyncIterator[pb2.SubmitBatchRequest]) -> tuple[pb2.BatchHead, list[str]]:
+        """Read the parts of a batch. Raises InvalidInput, as soon as there is a fault, with all known by then."""
+        head: pb2.BatchHead | None = None
+        parameters: list[str] = []
+        size = 0
+        async for message in messages:
+            if head is None:
+                ad_hoc_checks.head(message, await self._config.caches(message.head.options.cache.name))
+                head = message.head
+            elif message.HasField("head"):
+                raise InvalidInput([Violation("head", "must be in the first message only")])
+            parameters += message.parameters_json
+            size += sum(map(len, message.parameters_json))
+            if len(parameters) > head.total:
+                raise InvalidInput([Violation("head.total", f"says {head.total}, there are more items")])
+            if size > ad_hoc_checks.MAX_BATCH_BYTES:
+                limit = ad_hoc_checks.MAX_BATCH_BYTES // 1024 // 1024
+                raise InvalidInput([Violation("parameters_json", f"must have at most {limit} MiB in all")])
         if head is None:
-            ad_hoc_checks.head(message)
-            head = message.head
-        elif message.HasField("head"):
-            raise InvalidInput([Violation("head", "must be in the first message only")])
-        parameters += message.parameters_json
-        size += sum(map(len, message.parameters_json))
-        if len(parameters) > head.total:
-            raise InvalidInput([Violation("head.total", f"says {head.total}, there are more items")])
-        if size > ad_hoc_checks.MAX_BATCH_BYTES:
-            limit = ad_hoc_checks.MAX_BATCH_BYTES // 1024 // 1024
-            raise InvalidInput([Violation("parameters_json", f"must have at most {limit} MiB in all")])
-    if head is None:
-        raise InvalidInput([Violation("head", "must be in the first message; there was none")])
-    if len(parameters) < head.total:
-        raise InvalidInput([Violation("head.total", f"says {head.total}, there are {len(parameters)} items")])
-    await asyncio.to_thread(ad_hoc_checks.items, parameters)
-    return head, parameters
+            raise InvalidInput([Violation("head", "must be in the first message; there was none")])
+        if len(parameters) < head.total:
+            raise InvalidInput([Violation("head.total", f"says {head.total}, there are {len(parameters)} items")])
+        await asyncio.to_thread(ad_hoc_checks.items, parameters)
+        return head, parameters
 
 
 def _why(request: pb2.CancelTaskRequest | pb2.CancelBatchRequest) -> tuple[str, str]:
@@ -187,7 +190,8 @@ def _why(request: pb2.CancelTaskRequest | pb2.CancelBatchRequest) -> tuple[str, 
 def _face(seen: Seen) -> object:
     """What of a task is worth telling; not its lease."""
     task = seen.task
-    return task.status, task.reason, seen.waits, task.attempt, task.worker_id, task.progress, task.message, task.stop
+    said = task.progress, task.message, task.step
+    return task.status, task.reason, seen.waits, task.attempt, task.worker_id, said, task.stop
 
 
 def _batch_face(component: Component) -> object:

@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.batch import BatchProgress, BatchStatus,
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS
+from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.mapping import milliseconds, stop_mark, timestamp
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.server.faults import InvalidInput, Violation
@@ -46,6 +47,7 @@ def _work(
         retry=retry_policy(options),
         priority=options.priority,
         traceparent=current_traceparent(),
+        cache=cache_use(options.cache),
     )
 
 
@@ -65,6 +67,7 @@ def batch(component: Component) -> batch_pb2.Batch:
             failed=progress.failed,
             cancelled=progress.cancelled,
             percent=progress.percent,
+            cached=progress.cached,
         ),
         stop=stop_mark(component.stop),
         submitted_at=timestamp(component.submitted_at),

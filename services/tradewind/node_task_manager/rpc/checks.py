@@ -9,8 +9,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.node_task_manager.domain.limits import LONGEST_KEPT_MS, MOST_KEPT_CYCLES, SHORTEST_KEPT_MS
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from tradewind.node_task_manager.rpc.cache_mapping import cache_faults, offer_faults
+from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out_faults
 from tradewind.node_task_manager.rpc.mapping import is_duration, is_instant, milliseconds
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.server.faults import InvalidInput, Violation
@@ -84,11 +87,13 @@ def stop(request: pb2.StopComponentRequest) -> None:
 def claim(request: pb2.ClaimNodeTasksRequest) -> None:
     """Raise InvalidInput unless this can name a worker and what it offers."""
     at_most("node_types", request.node_types, _MAX_NODE_TYPES)
+    at_most("offers", request.offers, _MAX_NODE_TYPES)
     _require(
         [
             check_identifier("worker_id", request.worker_id),
             Violation("limit", f"must not be negative, is {request.limit}") if request.limit < 0 else None,
             *(check_identifier(f"node_types[{at}]", name) for at, name in enumerate(request.node_types)),
+            *offer_faults("offers", request.offers),
         ]
     )
 
@@ -126,9 +131,18 @@ def submission(request: pb2.SubmitComponentsRequest) -> None:
         faults += _repeated(f"{path}.components", "component_id", [part.component_id for part in run.components])
         faults.append(_instant_fault(f"{path}.planned_time", run.planned_time))
         faults.append(_instant_fault(f"{path}.begun_at", run.begun_at))
+        faults += _keeping_faults(path, run)
     for at, plan in enumerate(request.plans):
         faults += _plan_faults(f"plans[{at}]", plan)
     _require(faults)
+
+
+def _keeping_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Violation]:
+    if not 0 <= run.keep_cycles <= MOST_KEPT_CYCLES:
+        yield Violation(f"{path}.keep_cycles", f"must be 0 to {MOST_KEPT_CYCLES}, is {run.keep_cycles}")
+    seconds = run.keep_for.seconds + run.keep_for.nanos / 1e9
+    if run.HasField("keep_for") and not SHORTEST_KEPT_MS <= seconds * 1000 <= LONGEST_KEPT_MS:
+        yield Violation(f"{path}.keep_for", f"must be from a minute to 7 days, is {seconds:g} s")
 
 
 def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | None]:
@@ -151,6 +165,8 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
             yield Violation(f"{path}.nodes[{at}].priority", f"must be {bounds}, is {node.priority}")
         if node.HasField("concurrency"):
             yield from _concurrency_faults(f"{path}.nodes[{at}].concurrency", node.concurrency)
+        if node.HasField("cache"):
+            yield from cache_faults(f"{path}.nodes[{at}].cache", node.cache)
         for name in ("schedule_to_start", "start_to_close", "heartbeat_timeout", "total_timeout"):
             if not is_duration(getattr(node, name)):
                 yield Violation(f"{path}.nodes[{at}].{name}", "must be 0 to 100 years")
@@ -158,6 +174,8 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
             yield Violation(f"{path}.nodes[{at}].heartbeat_timeout", "must be 0 for none, or at least 1 s")
         if node.HasField("retry"):
             yield from retry_faults(f"{path}.nodes[{at}].retry", node.retry)
+        if node.HasField("fan_out"):
+            yield from fan_out_faults(f"{path}.nodes[{at}]", plan, at)
     yield from _repeated(f"{path}.nodes", "node_id", [node.node_id for node in plan.nodes])
     loose = False
     for at, edge in enumerate(plan.edges):

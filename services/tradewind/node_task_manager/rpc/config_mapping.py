@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.node_task_manager.domain.rates import Rate
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.rpc import cache_mapping
+from tradewind.node_task_manager.rpc.mapping import milliseconds
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 
@@ -23,6 +25,9 @@ def config_message(config: SystemConfig) -> config_pb2.SystemConfig:
         max_running_per_node_type=config.max_running_per_node_type,
         user_weights=config.user_weights,
         rates={name: str(rate) for name, rate in config.rates.items()},
+        enable_cache=config.enable_cache,
+        cache_ttl=cache_mapping.duration(config.cache_ttl),
+        caches={name: cache_mapping.settings_message(each) for name, each in config.all_caches.items()},
     )
 
 
@@ -42,6 +47,9 @@ def update(request: config_pb2.UpdateConfigRequest) -> tuple[SystemConfig, tuple
         max_running_per_node_type=dict(message.max_running_per_node_type),
         user_weights=dict(message.user_weights),
         rates={name: Rate.parse(text) for name, text in message.rates.items()},
+        enable_cache=message.enable_cache if message.HasField("enable_cache") else True,
+        cache_ttl=milliseconds(message.cache_ttl) / 1000 if message.HasField("cache_ttl") else SystemConfig().cache_ttl,
+        caches={name: cache_mapping.cache_settings(each) for name, each in message.caches.items()},
     )
     return given, tuple(request.update_mask.paths) or FIELDS, int(request.etag[1:]) if request.etag else None
 
@@ -67,6 +75,7 @@ def _faults(request: config_pb2.UpdateConfigRequest) -> Iterator[Violation | Non
             Rate.parse(text)
         except ValueError as error:
             yield Violation(f"config.rates[{node_type}]", str(error))
+    yield from cache_mapping.config_faults(message)
     most_of = {"max_running_per_node_type": _MOST_TYPES, "user_weights": _MOST_WEIGHTS, "rates": _MOST_TYPES}
     for name, most in most_of.items():
         if len(getattr(message, name)) > most:

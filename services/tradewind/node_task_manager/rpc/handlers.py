@@ -9,12 +9,14 @@ from tradewind.api.node_task_manager.v1 import config_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.work import Held, Outcome
-from tradewind.node_task_manager.rpc import checks, config_mapping, mapping, queue_mapping, work_mapping
+from tradewind.node_task_manager.rpc import cache_mapping, checks, config_mapping, mapping, queue_mapping, work_mapping
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
+from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers
 from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.events import EventFeed
@@ -27,6 +29,7 @@ from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
@@ -39,7 +42,7 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers):
+class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers):
     """The gRPC face of the node task manager."""
 
     def __init__(
@@ -59,11 +62,13 @@ class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers):
         ad_hoc: AdHoc,
         watch: RunWatch,
         dead_letters: DeadLetters,
+        caches: ResultCaches,
         shards: Collection[int],
         lease_ms: int,
         stop_grace_ms: int,
     ) -> None:
-        super().__init__(submit_ad_hoc, ad_hoc, watch, streams)
+        super().__init__(submit_ad_hoc, ad_hoc, watch, streams, config)
+        self._caches = caches
         self._dead_letters = dead_letters
         self._submit = submit
         self._stop = stop
@@ -138,14 +143,16 @@ class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers):
     async def ListNodeTasks(self, request: pb2.ListNodeTasksRequest, context: Context) -> pb2.ListNodeTasksResponse:
         checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
         after = page_position(request.page_token, int) or 0
+        run, limit = RunName(request.flow_id, request.cycle, request.run), page_size_of(request.page_size)
+        user_id, size, outputs = request.user_id, _MAX_ANSWER_BYTES, request.include_outputs
+        if request.items_of:
+            checks.identifiers(items_of=request.items_of)
+            items = await self._look.items(run, user_id, request.items_of, after, limit, size, outputs=outputs)
+            return pb2.ListNodeTasksResponse(
+                node_tasks=[mapping.node_task(each) for each in items[0]], next_page_token=page_token(items[1] or None)
+            )
         seen, following = await self._look.node_tasks(
-            RunName(request.flow_id, request.cycle, request.run),
-            request.user_id,
-            after,
-            page_size_of(request.page_size),
-            _MAX_ANSWER_BYTES,
-            outputs=request.include_outputs,
-            only=request.node_ids,
+            run, user_id, after, limit, size, outputs=outputs, only=request.node_ids
         )
         signals = await self._look.signals(seen, request.user_id) if request.include_signals else []
         return pb2.ListNodeTasksResponse(
@@ -203,7 +210,8 @@ class NodeTaskManagerHandlers(AdHocHandlers, DeadLetterHandlers):
     async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
         checks.claim(request)
         limit = min(request.limit or 1, _MAX_CLAIMED)
-        ready = await self._unary.claim(request.worker_id, request.node_types, limit, _MAX_ANSWER_BYTES)
+        offers = dict.fromkeys(request.node_types, Offer()) | cache_mapping.offers(request.node_types, request.offers)
+        ready = await self._unary.claim(request.worker_id, offers, limit, _MAX_ANSWER_BYTES)
         return pb2.ClaimNodeTasksResponse(assignments=[work_mapping.assignment(each) for each in ready])
 
     async def RenewLeases(self, request: pb2.RenewLeasesRequest, context: Context) -> pb2.RenewLeasesResponse:

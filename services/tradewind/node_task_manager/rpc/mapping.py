@@ -15,6 +15,7 @@ from tradewind.node_task_manager.domain.component import (
     SubmitResult,
 )
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
 from tradewind.node_task_manager.domain.plan import (
@@ -27,6 +28,8 @@ from tradewind.node_task_manager.domain.plan import (
     RunIf,
 )
 from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
+from tradewind.node_task_manager.rpc.cache_mapping import cache_use
+from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
 from tradewind.server.partitions import partition_of
@@ -106,6 +109,8 @@ def _plan_node(node: component_pb2.PlanNode) -> PlanNode:
         total_ms=milliseconds(node.total_timeout),
         priority=node.priority,
         concurrency=_concurrency(node.concurrency) if node.HasField("concurrency") else None,
+        cache=cache_use(node.cache),
+        fan_out=fan_out(node),
     )
 
 
@@ -125,6 +130,8 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
         traceparent=message.traceparent[:256],
         planned_ms=milliseconds(message.planned_time),
         begun_ms=milliseconds(message.begun_at),
+        keep_cycles=message.keep_cycles,
+        keep_for_ms=milliseconds(message.keep_for),
     )
 
 
@@ -208,7 +215,8 @@ def event(shard: int, found: ComponentEvent) -> component_pb2.Event:
 
 def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> node_task_pb2.NodeTask:
     """A node task with what stands around it."""
-    task, run = seen.task, TaskName.parse(seen.task.task_id).run
+    task, name = seen.task, TaskName.parse(seen.task.task_id)
+    run, items = name.run, seen.task.items
     node = seen.plan.nodes[task.index]
     failed = task.status is NodeTaskStatus.FAILED
     return node_task_pb2.NodeTask(
@@ -222,12 +230,14 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         node_type=node.node_type,
         user_id=seen.component.user_id,
         status=node_task_pb2.NodeTaskStatus.Value(f"NODE_TASK_STATUS_{task.status.upper()}"),
-        reason=task.reason or _why_delayed(task, node) or seen.waits,
+        reason=task.reason or _why_delayed(task, node, name) or seen.waits,
         error=task_error(task.error) if failed else None,
         attempt=task.attempt,
         worker_id=task.worker_id,
-        progress=task.progress,
-        message=task.message,
+        progress=items.ended * 100 // items.total if items else task.progress,
+        message=_items_words(items) if items else task.message,
+        current_step=task.step,
+        cached_in=task.cached,
         registered_at=timestamp(task.registered_at),
         ready_at=timestamp(task.ready_at),
         started_at=timestamp(task.started_at),
@@ -240,10 +250,16 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         stop=stop_mark(task.stop),
         failures=task.failures,
         max_attempts=node.retry.attempts if node.retry else 1,
-        retry_at=timestamp(task.retry_at),
+        retry_at=timestamp(task.retry_at) if task.failures and not _postponed(task) else None,
         last_error=None if failed else task_error(task.error),
         history=[_past_attempt(each) for each in task.history] if config or history else (),
+        items=item_counts(items),
+        item=name.item if name.item >= 0 else None,
     )
+
+
+def _items_words(items: ItemCounts) -> str:
+    return f"{items.ended} of {items.total} items have ended" + (f", {items.open} are open" if items.open else "")
 
 
 def _past_attempt(past: PastAttempt) -> node_task_pb2.PastAttempt:
@@ -256,8 +272,16 @@ def _past_attempt(past: PastAttempt) -> node_task_pb2.PastAttempt:
     )
 
 
-def _why_delayed(task: NodeTask, node: PlanNode) -> str:
-    """What a node task waits for between attempts, "" when it does not."""
+def _postponed(task: NodeTask) -> bool:
+    return 0 < task.retry_at == task.postponed
+
+
+def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
+    """What a node task waits for: its next attempt, another one's outputs, its items; "" when for none of these."""
+    if _postponed(task):
+        return "another node task does the same work; its outputs, once cached, are the outputs of this one"
+    if node.fan_out is not None and name.item < 0 and task.status is NodeTaskStatus.PENDING:
+        return f'its list, at "{node.fan_out.handle}", is being split into items'
     if not task.retry_at or task.error is None or node.retry is None:
         return ""
     at = datetime.fromtimestamp(task.retry_at / 1000, UTC).strftime("%H:%M:%S")

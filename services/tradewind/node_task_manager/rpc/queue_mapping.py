@@ -28,4 +28,7 @@ def queue_stats(found: QueueStatistics) -> queue_pb2.GetQueueStatsResponse:
         failed_by_code={
             name.removeprefix("failed:"): count for name, count in found.totals.items() if name.startswith("failed:")
         },
+        cleaned_runs=found.cleaned["runs"],
+        cleaned_node_tasks=found.cleaned["node_tasks"],
+        cleaned_entries=found.cleaned["entries"],
     )

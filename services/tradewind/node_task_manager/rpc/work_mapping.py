@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.node_task_manager.domain.names import Token
+from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
+from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports import Line, Progress, Ready
@@ -13,7 +14,6 @@ from tradewind.node_task_manager.rpc.mapping import is_instant, milliseconds, st
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
 from tradewind.server.faults import InvalidInput, Violation
 
-MAX_OUTPUT_BYTES = 1024 * 1024
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
 _json = msgspec.json.Decoder(msgspec.Raw)
 
@@ -61,8 +61,8 @@ def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
             _json.decode(value)
         except msgspec.DecodeError as error:
             return TaskError("INVALID_OUTPUT", f'output "{handle}" is not JSON: {error}')
-    if size > MAX_OUTPUT_BYTES:
-        return TaskError("OUTPUT_TOO_LARGE", f"the outputs together are {size} bytes, the limit is {MAX_OUTPUT_BYTES}")
+    if size > OUTPUT_BYTES:
+        return TaskError("OUTPUT_TOO_LARGE", f"the outputs together are {size} bytes, the limit is {OUTPUT_BYTES}")
     return None
 
 
@@ -83,7 +83,9 @@ def progress(at: int, message: work_pb2.NodeTaskProgress) -> tuple[int, Progress
     """Parse progress into (shard, progress)."""
     parsed = token(f"progress[{at}].token", message.token)
     reached = min(100, max(0, message.progress))
-    return parsed.shard, Progress(parsed.task_id, parsed.nonce, reached, message.message[:1024])
+    return parsed.shard, Progress(
+        parsed.task_id, parsed.nonce, reached, message.message[:1024], message.current_step[:256]
+    )
 
 
 def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
@@ -115,6 +117,7 @@ def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
         traceparent=given.traceparent,
         user_id=given.user_id,
         planned_time=timestamp(given.planned_ms),
+        item=TaskName.parse(given.task_id).item if node.fan_out is not None else None,
     )
 
 

@@ -8,6 +8,7 @@ import grpc
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.work import Held
 from tradewind.node_task_manager.rpc import work_mapping as mapping
+from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.notes import Notes
@@ -68,11 +69,13 @@ class WorkStream:
             violations.append(Violation("hello.incarnation", f"must have at most {_MAX_INCARNATION} characters"))
         if not 0 <= hello.capacity <= _MAX_CAPACITY:
             violations.append(Violation("hello.capacity", f"must be 0 to {_MAX_CAPACITY}, is {hello.capacity}"))
+        violations += [*offer_faults("hello.offers", hello.offers)][:_MAX_NODE_TYPES]
         if faults := [violation for violation in violations if violation is not None]:
             raise InvalidInput(faults)
         held = self._held("hello.held_tokens", hello.held_tokens)
         capacity = 0 if message.draining else hello.capacity
         worker = ConnectedWorker(hello.worker_id, hello.incarnation, tuple(hello.node_types), capacity, self._line)
+        worker.offers = offers(hello.node_types, hello.offers)
         self._worker = worker
         await self._connections.open(worker, held, self._welcome)
         return worker

@@ -6,17 +6,24 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | key | kind | holds | until |
 | --- | --- | --- | --- |
 | `plan:<digest>` | hash | structure and configs of a component | 30 d after its last use, ad hoc 25 h |
-| `run:<run>` | hash | run_id, inputs, components, how many of several are open | 24 h from its end |
-| `component:<run>:<component>` | hash | counts of nodes, what nodes need to know | 24 h from the end of its run |
+| `run:<run>` | hash | run_id, inputs, components, how many are open, `keep` | 24 h or `keep_for` from its end |
+| `component:<run>:<component>` | hash | counts of nodes, what nodes need to know | as its run |
 | `node_tasks:<run>:<node>` | hash | status, lease, signals (`in:<edge>`), outputs (`out:<handle>`) | as above |
+| `node_tasks:<run>:<node>:<item>` | hash | the same of an item of a mapped node | as above |
+| `items:<run>:<node>` | list | items of a mapped node that have not begun | empties itself |
 | `stop:<run>[:<component>]` | string | who stopped it, why, when | deadline of the cycle and 1 h |
 | `flow_runs:<flow>` | zset | components to be purged with it, by when they expire | 30 d after the last submission |
 | `purged:<flow>` | string | when the flow was purged | 1 h |
-| `node_tasks_list` | zset | node tasks by creation | those of more than 24 h ago are swept by `reap` |
+| `kept_runs:<flow>` | zset | ended runs `<cycle>:<run>` by number | newest `keep_cycles`; 8 d after the last |
+| `node_tasks_list` | zset | node tasks by creation | go with the record; swept from a day on |
+| `to_clean` | zset | `run:`, `worker:`, `dead_letters:` and a name, by when to look at it | empties itself |
+| `walks` | list | ended runs whose records are on their way out, with how far they are | empties itself |
+| `cleaner` | string | the replica that cleans | 15 s after its last step |
+| `queue:cleaned` | hash | how much was removed | kept, one |
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
-| `delayed` | zset | failed node tasks by when their next attempt may begin | empties itself |
+| `delayed` | zset | failed node tasks, and those that wait for a result, by when they may begin | empties itself |
 | `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |
 | `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
 | `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |
@@ -38,18 +45,32 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `events:<partition>` | stream | events for the scheduler | acknowledged |
 | `events_epoch:<partition>` | string | highest epoch of a subscription | kept, one per partition |
 | `logs:<ad-hoc run>` | stream | what its nodes logged, newest 10 000 lines | 24 h after the last |
-| `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `reap` |
+| `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `clean` |
 | `ended_runs` | zset | ended tasks and batches by when they expire | as above |
 | `told:<run>` | string | those who watch a task or batch were told just now | 100 ms |
 | `logs:<flow>:<cycle>` | stream | what nodes logged, newest 10 000 lines | newest 5 cycles, 8 d |
 | `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
-| `wake` | channel | a type has ready node tasks, a partition events, a worker a stop, a run or the config a change | |
+| `cache:<name>:<digest>` | string | a result, its generation and end | 90 to 100 % of its time to live |
+| `cache_flights:<name>:<digest>` | string | which attempt works the result out | a lease after its last renewal |
+| `cache_index:<name>` | zset | results by their end | as the last of them |
+| `cache_generation:<name>` | string | results of another one do not count | 400 d after the last use |
+| `cache_stats` | hash | what became of look-ups, by cache; first shard only | kept, one |
+| `wake` | channel | a type has ready tasks, a partition events, a worker a stop; a run, result, config changed | |
+
+Keys of caches, `cache_stats` excepted, are in the store of the caches, where that is another one. There any of them may
+vanish at any time: then a result is worked out again.
 
 What belongs to a run that is open has no time to live, nor has its plan: it is the scheduler's to end or purge.
 """
 
+from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.server.redis.acl import AclUser
 
+CACHE_ACL = AclUser(
+    "node_task_manager_cache",
+    patterns=("trading_flow:{s*}:cache:*", "trading_flow:{s*}:cache_*"),
+)
+"""For a store that holds nothing but caches."""
 ACL = AclUser("node_task_manager", patterns=("trading_flow:{s*",), channels=("trading_flow:{s*",))
 
 
@@ -96,6 +117,9 @@ class Keys:
     def totals(self) -> str:
         return f"{self.base}queue:stats"
 
+    def cleaned(self) -> str:
+        return f"{self.base}queue:cleaned"
+
     def slots(self, limit: str) -> str:
         return f"{self.base}slots:{limit}"
 
@@ -116,6 +140,21 @@ class Keys:
 
     def user_weights(self) -> str:
         return f"{self.base}user_weights"
+
+    def cached(self, entry: Entry) -> str:
+        return f"{self.base}cache:{entry}"
+
+    def cache_flight(self, entry: Entry) -> str:
+        return f"{self.base}cache_flights:{entry}"
+
+    def cache_index(self, name: str) -> str:
+        return f"{self.base}cache_index:{name}"
+
+    def cache_generation(self, name: str) -> str:
+        return f"{self.base}cache_generation:{name}"
+
+    def cache_stats(self) -> str:
+        return f"{self.base}cache_stats"
 
     def events(self, partition: int) -> str:
         return f"{self.base}events:{partition}"

@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Vacancy
-from tradewind.node_task_manager.ports import Line, Progress, Purge, Renewal, Session, Submitted
+from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Postponed, Vacancy
+from tradewind.node_task_manager.ports import Cleaned, Line, Progress, Purge, Renewal, Session, Submitted
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
@@ -37,6 +38,7 @@ class _GivenBack:
     more: bool
 
 
+_FAN_OUT = Script(__name__, "fan_out_tasks", Effects)
 _CLAIM = Script(__name__, "claim_tasks", Effects)
 _SUBMIT = Script(__name__, "submit_runs", Submitted)
 _COMPLETE = Script(__name__, "complete_tasks", Effects)
@@ -50,7 +52,11 @@ _STOP = Script(__name__, "stop_components", Effects)
 _TERMINATE = Script(__name__, "terminate_task", Effects)
 _PURGE = Script(__name__, "purge_flow", Purge)
 _REOPEN = Script(__name__, "reopen_limits", _GivenBack)
+_CLEAN = Script(__name__, "clean", Cleaned)
+_LEAVE_CLEANING = Script(__name__, "leave_cleaning", bool)
 _RECORD = Script(__name__, "record_progress", int)
+_POSTPONE = Script(__name__, "postpone_tasks", Effects)
+_HASTEN = Script(__name__, "hasten_tasks", Effects)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
 
@@ -79,8 +85,16 @@ class RedisNodeTaskStore:
             "log_lines": limits.log_lines,
             "unnamed": limits.unnamed_ms,
             "user_queue": limits.user_queue,
+            "keep_cycles": limits.keep_cycles,
+            "settle": limits.settle_ms,
+            "clean_keys": limits.clean_keys,
+            "cleaner_lease": limits.cleaner_lease_ms,
+            "silent": limits.silent_ms,
             "retries": limits.retries,
             "retry_percent": limits.retry_percent,
+            "fan_out_lease": limits.fan_out_lease_ms,
+            "output_bytes": limits.output_bytes,
+            "inline_bytes": INLINE_BYTES,
         }
 
     def configure(self, config: SystemConfig) -> None:
@@ -127,6 +141,13 @@ class RedisNodeTaskStore:
         for at, piece in enumerate(pieces, 1):
             args = self._args(vacancies if at == len(pieces) else (), {"outcomes": piece})
             done.append(await _COMPLETE(self._client, self._any_key, args))
+        return _joined(done)
+
+    async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        done: list[Effects] = []
+        for at, step in enumerate(steps, 1):
+            args = self._args(vacancies if at == len(steps) else (), {"steps": [step]})
+            done.append(await _FAN_OUT(self._client, self._any_key, args))
         return _joined(done)
 
     async def claim(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
@@ -196,6 +217,14 @@ class RedisNodeTaskStore:
             more = given.more
         return done
 
+    async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
+        pieces = [self._args((), {"postponed": piece}) for piece in _pieces(postponed)]
+        return _joined([await _POSTPONE(self._client, self._any_key, args) for args in pieces])
+
+    async def hasten(self, task_ids: Sequence[str]) -> Effects:
+        pieces = [self._args((), {"task_ids": piece}) for piece in _pieces(task_ids)]
+        return _joined([await _HASTEN(self._client, self._any_key, args) for args in pieces])
+
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
         more = {"worker_id": worker_id, "held": held, "to": to}
         return await _PASS_ON(self._client, self._any_key, self._args((), more))
@@ -233,6 +262,12 @@ class RedisNodeTaskStore:
     async def purge(self, flow_id: str) -> Purge:
         return await _PURGE(self._client, self._any_key, self._args((), {"flow_id": flow_id}))
 
+    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
+        return await _CLEAN(self._client, self._any_key, self._args((), {"cleaner": cleaner, "place": place}))
+
+    async def leave_cleaning(self, cleaner: str) -> None:
+        await _LEAVE_CLEANING(self._client, self._any_key, {"base": self._keys.base, "cleaner": cleaner})
+
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         more = {"progress": progress, "lines": lines}
         return await _RECORD(self._client, self._any_key, self._args((), more))
@@ -267,5 +302,6 @@ def _joined(done: Sequence[Effects]) -> Effects:
         stale_workers=tuple(each for effects in done for each in effects.stale_workers),
         todo=done[-1].todo,
         due_in=done[-1].due_in,
+        fan_outs=tuple(each for effects in done for each in effects.fan_outs),
         results=tuple(each for effects in done for each in effects.results),
     )

@@ -91,6 +91,8 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
         facts |= {"key": node.concurrency.key, "key_max": node.concurrency.most}
         if node.concurrency.when_full is not WhenFull.WAIT:
             facts["when_full"] = node.concurrency.when_full
+    if node.fan_out is not None:
+        facts["map"] = {"edge": plan.mapped_edge(place), "most": node.fan_out.max_parallel}
     if len(into) <= _PIECE:
         facts["into"] = into
     if node.retry is not None and node.retry.attempts > 1:

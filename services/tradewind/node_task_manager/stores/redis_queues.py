@@ -76,6 +76,10 @@ class RedisQueueReader:
         counts = await self._client.hgetall(self._keys.totals())
         return {name.decode(): int(count) for name, count in counts.items()}
 
+    async def cleaned(self) -> dict[str, int]:
+        counts = await self._client.hgetall(self._keys.cleaned())
+        return {what: int(counts.get(what.encode(), 0)) for what in ("runs", "node_tasks", "entries")}
+
     async def _in_pipelines(self, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
         answers: list[Any] = []
         rest = iter(commands)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
 from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
@@ -18,10 +19,23 @@ _history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
 _error = msgspec.msgpack.Decoder(TaskError).decode
 _PIECE = 500
 _WHOLE_PIECE = 64
+_COUNTS = ("total", "need", "begun", "completed", "failed", "cancelled")
 _FIELDS = (
     *("status", "component_id", "index", "waiting", "live", "reason", "error", "attempt", "nonce", "worker_id", "lost"),
     *("failures", "retry_at", "history", "slots", "blocked"),
-    *("progress", "message", "registered_at", "ready_at", "started_at", "ended_at", "stop"),
+    *(
+        "progress",
+        "message",
+        "step",
+        "cached",
+        "postponed",
+        "registered_at",
+        "ready_at",
+        "started_at",
+        "ended_at",
+        "stop",
+    ),
+    *(f"items_{name}" for name in _COUNTS),
 )
 _SUBSCRIBE = Script(__name__, "subscribe_events", bool)
 
@@ -216,6 +230,7 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         history=_history(record[b"history"]) if b"history" in record else (),
         progress=_number(record, "progress"),
         message=_text(record, "message"),
+        step=_text(record, "step"),
         registered_at=_number(record, "registered_at"),
         ready_at=_number(record, "ready_at"),
         started_at=_number(record, "started_at"),
@@ -227,7 +242,14 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         inputs=tuple(sorted((int(at), value) for at, value in _prefixed(record, b"in:"))) if inputs else (),
         outputs=tuple(sorted(_prefixed(record, b"out:"))) if outputs else (),
         emitted=tuple(sorted(handle for handle, _ in _prefixed(record, b"out:"))),
+        cached=_text(record, "cached"),
+        postponed=_number(record, "postponed"),
+        items=_items(record),
     )
+
+
+def _items(record: Mapping[bytes, bytes]) -> ItemCounts | None:
+    return ItemCounts(*(_number(record, f"items_{name}") for name in _COUNTS)) if b"items_total" in record else None
 
 
 def _prefixed(record: Mapping[bytes, bytes], prefix: bytes) -> list[tuple[str, str]]:
@@ -254,4 +276,5 @@ def _component(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -
         stop=None if stop is None else _stop(stop),
         node_type=_text(record, "node_type"),
         running=_number(record, "running"),
+        cached=_number(record, "cached"),
     )

@@ -79,4 +79,5 @@ def _work(seen: Seen) -> AdHocWork:
         total_ms=node.total_ms,
         retry=node.retry,
         priority=node.priority,
+        cache=node.cache,
     )

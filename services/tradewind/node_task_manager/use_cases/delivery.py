@@ -9,6 +9,8 @@ from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read_inputs, ready
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import Report
@@ -35,6 +37,7 @@ class Delivery:
         announce: Callable[[int, Sequence[int]], None],
         elsewhere: Callable[[int, Sequence[str]], None],
         report: Callable[[Report], None],
+        caches: ResultCaches | None,
     ) -> None:
         self._shard = shard
         self._pool = pool
@@ -42,11 +45,14 @@ class Delivery:
         self._announce = announce
         self._elsewhere = elsewhere
         self._report = report
+        self._cached = CachedDelivery(caches, pool, report) if caches is not None else None
         self._reading: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
         """Leave what is still being read to the leases."""
         await end_tasks(self._reading)
+        if self._cached is not None:
+            await self._cached.stop()
 
     def deliver(self, effects: Effects, takers: Mapping[str, ConnectedWorker]) -> None:
         """Deliver at once, but for inputs that must be read; assignments and stale sessions are those of `takers`."""
@@ -86,7 +92,7 @@ class Delivery:
             except LookupError:
                 self._report(Report(worker, [_misfit(assignment)]))
         for worker, items in at_once.items():
-            worker.line.assign(items)
+            self._give(worker, items)
         for worker, late in slow.items():
             task = asyncio.get_running_loop().create_task(self._assign_slowly(worker, late))
             self._reading.add(task)
@@ -111,10 +117,16 @@ class Delivery:
                     await asyncio.sleep(_RETRY_S)
                     continue
                 if item is not None:
-                    worker.line.assign([item])
+                    self._give(worker, [item])
                 elif isinstance(whole, TooLarge):
                     self._report(Report(worker, [whole.outcome()]))
                 break
+
+    def _give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
+        if self._cached is not None:
+            self._cached.give(worker, items)
+        else:
+            worker.line.assign(items)
 
     def _terminate(self, terminations: Sequence[Termination]) -> None:
         by_worker: dict[str, list[Termination]] = {}

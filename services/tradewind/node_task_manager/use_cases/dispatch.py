@@ -11,13 +11,17 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
+from tradewind.node_task_manager.domain.fan_out import FanOutStep
+from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
 from tradewind.node_task_manager.domain.work import Effects, Held
 from tradewind.node_task_manager.use_cases.alarm import Alarm
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.delivery import Delivery
+from tradewind.node_task_manager.use_cases.fan_out import FanOuts
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import MAX_BYTES, Report, ReportQueue
 from tradewind.node_task_manager.use_cases.shard import Shard
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer, WorkerPool
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Exhausted, Unavailable
 
@@ -42,10 +46,13 @@ class Dispatcher:
         plans: PlanCache,
         announce: Callable[[int, Sequence[int]], None],
         elsewhere: Callable[[int, Sequence[str]], None],
+        caches: ResultCaches | None = None,
     ) -> None:
         self.shard = shard
         self._pool = pool
-        self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report)
+        self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report, caches)
+        self._caches = caches
+        self._fan_outs = FanOuts(shard, plans, self._fan_out, OUTPUT_BYTES)
         self._reports = ReportQueue()
         self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
         self._run_bytes = 0
@@ -75,6 +82,7 @@ class Dispatcher:
             await asyncio.wait({self._task}, timeout=_STOP_S)
             await end_tasks([self._task])
         await self._delivery.stop()
+        await self._fan_outs.stop()
         _refuse(self._runs, _leaving())
 
     def report(self, report: Report) -> None:
@@ -211,6 +219,19 @@ class Dispatcher:
                 batch.append((run, future))
         return batch
 
+    async def _fan_out(self, steps: Sequence[FanOutStep]) -> Sequence[None]:
+        offers = self._pool.promise(self.shard.number)
+        try:
+            effects = await self.shard.tasks.fan_out(steps, [vacancy for _, vacancy in offers])
+        except BaseException as error:
+            self._pool.settle(offers)
+            if isinstance(error, Exception):
+                # Items may have been given to workers by an answer that was lost.
+                self.recovered()
+            raise
+        self.apply(effects, offers)
+        return [None] * len(steps)
+
     async def _claim(self) -> None:
         self._claims, self._todo = max(0, self._claims - 1), False
         offers = self._pool.promise(self.shard.number)
@@ -225,7 +246,7 @@ class Dispatcher:
         batch = self._reports.take()
         try:
             await self._complete([report for report in batch if report.outcomes])
-            rest = [report for report in batch if report.given_back or report.renew]
+            rest = [report for report in batch if report.given_back or report.postponed or report.renew]
             if rest:
                 ends = await asyncio.gather(*map(self._follow_up, rest), return_exceptions=True)
                 for end in ends:
@@ -242,6 +263,9 @@ class Dispatcher:
         """Outcomes are idempotent by their nonce, so a later flush may repeat what this one did."""
         if not batch:
             return
+        caches = self._caches if self._caches is not None and self._caches.in_flight else None
+        if caches is not None:
+            caches.ending([outcome.nonce for report in batch for outcome in report.outcomes])
         for report in batch:
             for outcome in report.outcomes:
                 report.worker.held.pop(outcome.nonce, None)
@@ -258,6 +282,8 @@ class Dispatcher:
             losses = []
             for outcome in report.outcomes:
                 refused = next(refusals)
+                if caches is not None:
+                    caches.ended(outcome, refused)
                 if refused:
                     losses.append((Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
             if losses:
@@ -274,6 +300,14 @@ class Dispatcher:
             report.given_back = ()
             self.apply(effects)
             self.look()
+        if report.postponed:
+            postponed, effects = report.postponed, await self.shard.tasks.postpone(report.postponed)
+            self._release(worker, [each.nonce for each in postponed])
+            report.postponed = ()
+            self.apply(effects)
+            self.look()
+            if self._caches is not None:
+                await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
         if report.renew and worker in self._pool:
             held = worker.held_in(number) if report.held is None else report.held
             renewal = await self.shard.tasks.renew(worker.worker_id, worker.sessions[number], held)
@@ -310,7 +344,7 @@ class Dispatcher:
         if report.sequence is not None:
             report.worker.line.acknowledge(report.sequence)
 
-    def apply(self, effects: Effects, offers: Sequence[Offer] = (), taker: ConnectedWorker | None = None) -> None:
+    def apply(self, effects: Effects, offers: Sequence[Room] = (), taker: ConnectedWorker | None = None) -> None:
         """Carry what a change brought about to whom it concerns; then the offered room is free again.
 
         Assignments go to the very streams that were offered, or to `taker`: a later stream of the same worker must not
@@ -323,6 +357,8 @@ class Dispatcher:
             self._delivery.deliver(effects, takers)
         finally:
             self._pool.settle(offers)
+        if effects.fan_outs and not self._stopping:
+            self._fan_outs.take(effects.fan_outs)
         self._todo = self._todo or effects.todo > 0
         if effects.due_in >= 0 and not self._stopping:
             self._due.set(effects.due_in / 1000)

@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge
 from tradewind.node_task_manager.ports import StoredLine
+from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.waits import ExplainLimits
@@ -72,7 +73,11 @@ class Look:
         """Return one node task. Raises NotFound."""
         name = TaskName.parse(task_id)
         for component, plan in await self._plans_of(name.run, user_id):
-            if name.node_id in plan.place:
+            if name.item >= 0 and name.node_id in plan.place:
+                items = await self._items(component, plan, name.node_id, [name.item], user_id, outputs=outputs)
+                if items:
+                    return items[0]
+            elif name.node_id in plan.place:
                 return (await self._seen(component, plan, [name.node_id], user_id, outputs=outputs))[0]
         raise NotFound("node task", task_id)
 
@@ -140,6 +145,49 @@ class Look:
                     at += 1
             first += len(ids)
         return found, 0
+
+    async def items(
+        self, run: RunName, user_id: str, node_id: str, after: int, limit: int, size: int, *, outputs: bool
+    ) -> tuple[list[Seen], int]:
+        """Return up to `limit` items of a mapped node from place `after` on, as `node_tasks`; raises NotFound."""
+        plans = await self._plans_of(run, user_id)
+        owners = [each for each in plans if node_id in each[1].place]
+        if not owners or owners[0][1].nodes[owners[0][1].place[node_id]].fan_out is None:
+            raise NotFound("node task", run.task_id(node_id))
+        ((component, plan),) = owners
+        found: list[Seen] = []
+        while True:
+            count = min(_PIECE if outputs else limit, limit - len(found))
+            places = range(after, after + count)
+            piece = await self._items(component, plan, node_id, places, user_id, outputs=outputs)
+            for seen in piece:
+                size -= _size(seen.task)
+                if found and size < 0:
+                    return found, after
+                found.append(seen)
+                after += 1
+            if len(piece) < count:
+                return found, 0
+            if len(found) == limit:
+                return found, after
+
+    async def _items(
+        self,
+        component: Component,
+        plan: Plan,
+        node_id: str,
+        items: Sequence[int],
+        user_id: str,
+        *,
+        outputs: bool,
+    ) -> list[Seen]:
+        shard, place = self.shard(user_id), plan.place[node_id]
+        read = await read_items(shard.reader, component, plan, place, items, outputs=outputs)
+        seen = [Seen(task, component, plan, waits) for task, waits in read]
+        return [
+            each if each.waits else explained
+            for each, explained in zip(seen, await self._explain(shard, seen), strict=True)
+        ]
 
     async def signals(self, seen: Sequence[Seen], user_id: str) -> list[SeenSignal]:
         """Return the signals along the edges into these node tasks."""

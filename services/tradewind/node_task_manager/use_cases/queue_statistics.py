@@ -26,13 +26,15 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """The whole of it; `totals` count what has ended, by status, and failures as `failed:<code>`."""
+    """The whole of it; `totals` count what has ended, by status, and failures as `failed:<code>`; `cleaned` how many
+    `runs`, `node_tasks` and `entries` of indexes were removed."""
 
     queues: tuple[QueueDepth, ...]
     queued: int
     running: int
     first_ready_at: int
     totals: Mapping[str, int]
+    cleaned: Mapping[str, int]
 
 
 class CountQueues:
@@ -48,9 +50,11 @@ class CountQueues:
         running: Counter[tuple[str, str]] = Counter()
         first: dict[tuple[str, str], int] = {}
         totals: Counter[str] = Counter()
+        cleaned: Counter[str] = Counter()
         uncounted = 0
         for shard in self._shards.values():
             totals.update(await shard.queues.totals())
+            cleaned.update(await shard.queues.cleaned())
             uncounted += await self._count_running(shard, running)
             found = [
                 each
@@ -76,6 +80,7 @@ class CountQueues:
             running=sum(depth.running for depth in depths) + (0 if user_id or node_type else uncounted),
             first_ready_at=min((depth.first_ready_at for depth in depths if depth.first_ready_at), default=0),
             totals=totals,
+            cleaned=cleaned,
         )
 
     async def _count_running(self, shard: Shard, running: Counter[tuple[str, str]]) -> int:

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from tradewind.node_task_manager.domain.work import Held, Outcome
+from tradewind.node_task_manager.domain.work import Held, Outcome, Postponed
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 
 MAX_OUTCOMES = 200
@@ -16,11 +16,22 @@ MAX_WAITING_BYTES = 16 * 1024 * 1024
 class Report:
     """One message of a worker, as far as it concerns a shard.
 
-    Its outcomes take effect first, then what is given back, then the renewal of `held` (None: of what the worker is
-    believed to hold); `sequence` is acknowledged at the end, None is not.
+    Its outcomes take effect first, then what is given back or postponed, then the renewal of `held` (None: of what the
+    worker is believed to hold); `sequence` is acknowledged at the end, None is not.
     """
 
-    __slots__ = ("failed_at", "given_back", "held", "outcomes", "renew", "sequence", "size", "tries", "worker")
+    __slots__ = (
+        "failed_at",
+        "given_back",
+        "held",
+        "outcomes",
+        "postponed",
+        "renew",
+        "sequence",
+        "size",
+        "tries",
+        "worker",
+    )
 
     def __init__(
         self,
@@ -29,6 +40,7 @@ class Report:
         sequence: int | None = None,
         *,
         given_back: Sequence[Held] = (),
+        postponed: Sequence[Postponed] = (),
         renew: bool = False,
         held: Sequence[Held] | None = None,
     ) -> None:
@@ -36,6 +48,7 @@ class Report:
         self.outcomes = outcomes
         self.sequence = sequence
         self.given_back = given_back
+        self.postponed = postponed
         self.renew = renew
         self.held = held
         self.size = sum(map(_size, outcomes))

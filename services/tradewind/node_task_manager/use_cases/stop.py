@@ -4,9 +4,10 @@ import time
 from collections.abc import Mapping
 
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.server.faults import FailedPrecondition
 from tradewind.server.partitions import shard_of
 
 
@@ -37,11 +38,18 @@ class Stop:
         return int(skipped), int(terminating)
 
     async def node_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
-        """Stop one node task and return it as it is then. Raises NotFound."""
+        """Stop one node task and return it as it is then.
+
+        Raises NotFound, and FailedPrecondition for an item of a mapped node that has not begun.
+        """
         seen = await self._look.node_task(task_id, user_id)
         dispatcher = self._of(user_id)
         effects = await dispatcher.shard.tasks.terminate(task_id, seen.task.component_id, seen.task.index, reason, by)
         dispatcher.apply(effects)
+        name = TaskName.parse(task_id)
+        if effects.results == ("unknown",) and name.item >= 0 and not seen.task.status.terminal:
+            message = f'item {name.item} of node "{name.node_id}" has not begun; stop the node to stop it as well'
+            raise FailedPrecondition("WRONG_STATUS", message, f"node_tasks/{task_id}")
         return await self._look.node_task(task_id, user_id)
 
     async def purge(self, flow_id: str, user_id: str) -> tuple[bool, int]:

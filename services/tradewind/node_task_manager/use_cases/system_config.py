@@ -1,7 +1,7 @@
 """Reading, changing and following the system's configuration."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,12 @@ class FollowConfig:
     def share(self, shard: int) -> SystemConfig:
         """Return what holds in one of the shards."""
         return self.config.share(shard, len(self._dispatchers))
+
+    async def caches(self, wanted: str) -> Collection[str]:
+        """Return the names of all caches; the store is asked again when `wanted` is not among them."""
+        if wanted and wanted not in self.config.all_caches:
+            await self.load()
+        return self.config.all_caches.keys()
 
     async def load(self) -> None:
         """Put in force what stands, unless it is in force already; what limits held back is looked at anew."""

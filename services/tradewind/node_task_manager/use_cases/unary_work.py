@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, Termination, Vacancy
+from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.use_cases.cached_delivery import answered
+from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read_inputs, ready
 from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.workers import Offer
 
 Item = TypeVar("Item")
 
@@ -23,27 +26,29 @@ class UnaryWork:
         self,
         dispatchers: Mapping[int, Dispatcher],
         plans: PlanCache,
+        caches: ResultCaches,
         ended: Callable[[str, int, Sequence[Held]], None],
     ) -> None:
         self._dispatchers = dispatchers
+        self._caches = caches
         self._plans = plans
         self._ended = ended
 
-    async def claim(self, worker_id: str, node_types: Sequence[str], limit: int, size: int) -> list[Ready]:
-        """Take up to `limit` ready node tasks, and no more once their values have `size` bytes."""
+    async def claim(self, worker_id: str, offers: Mapping[str, Offer], limit: int, size: int) -> list[Ready]:
+        """Take up to `limit` ready node tasks of the offered types, and no more once their values have `size` bytes."""
         taken: list[Ready] = []
         for dispatcher in self._dispatchers.values():
             room = limit - len(taken)
             if room <= 0 or size <= 0:
                 break
-            effects = await dispatcher.shard.tasks.claim([Vacancy(worker_id, 0, room, tuple(node_types))])
+            effects = await dispatcher.shard.tasks.claim([Vacancy(worker_id, 0, room, tuple(offers))])
             dispatcher.apply(replace(effects, assignments=()))
             left = list(effects.assignments)
             try:
                 while left and size > 0:
                     whole = await self._whole(dispatcher, left[0])
                     del left[0]
-                    if whole is not None:
+                    if whole is not None and not await self._elsewhere(dispatcher, whole, offers):
                         taken.append(whole)
                         size -= whole.size
             finally:
@@ -65,6 +70,22 @@ class UnaryWork:
             return None
         return ready(shard.number, whole, plan)
 
+    async def _elsewhere(self, dispatcher: Dispatcher, item: Ready, offers: Mapping[str, Offer]) -> bool:
+        """Say whether its worker need not run it: its outputs were in a cache, or another one works them out."""
+        offer = offers[item.node.node_type]
+        use = self._caches.use_of(item, offers)
+        found = await self._caches.look(item, use, offer.version, None) if use is not None else None
+        if use is None or found is None:
+            return False
+        given = item.assignment
+        if isinstance(found, Hit):
+            await self.end(given.worker_id, [(item.shard, answered(item, use, found))])
+            return True
+        postponed = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
+        dispatcher.apply(await dispatcher.shard.tasks.postpone([postponed]))
+        await self._caches.waiters.postponed(item.shard, [given.task_id])
+        return True
+
     async def give_back(self, worker_id: str, held: Sequence[tuple[int, Held]]) -> None:
         """Queue again what did not begin, or may run elsewhere; what is not held is passed over."""
         for number, mine in _by_shard(held).items():
@@ -83,6 +104,7 @@ class UnaryWork:
         for number, mine in _by_shard(held).items():
             renewal = await self._dispatchers[number].shard.tasks.renew(worker_id, 0, mine)
             reasons = dict(renewal.lost)
+            self._caches.renewed([each.nonce for each in mine if each.nonce not in reasons])
             lost += [(number, each, reasons[each.nonce]) for each in mine if each.nonce in reasons]
             terminations += [(number, each) for each in renewal.effects.terminations]
             deadline = renewal.lease_deadline
@@ -95,6 +117,7 @@ class UnaryWork:
             dispatcher = self._dispatchers[number]
             effects = await dispatcher.shard.tasks.complete(mine)
             for outcome, refused in zip(mine, effects.results, strict=True):
+                self._caches.ended(outcome, refused)
                 if refused:
                     lost.append((number, Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
             dispatcher.apply(effects)

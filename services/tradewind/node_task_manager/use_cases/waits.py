@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tradewind.node_task_manager.domain.concurrency import in_words
+from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -24,7 +25,7 @@ class ExplainLimits:
         config = self._config(shard.number)
         names: dict[str, int] = {}
         for each in seen:
-            if each.task.status is NodeTaskStatus.PENDING and not each.task.blocked:
+            if each.task.status is NodeTaskStatus.PENDING and not each.task.blocked and not _mapped(each):
                 names.update(_limits(each, config))
         held = dict(zip(names, await shard.queues.held(list(names)), strict=True)) if names else {}
         full = {name for name, most in names.items() if held[name] >= most}
@@ -46,8 +47,14 @@ def _limits(each: "Seen", config: SystemConfig) -> dict[str, int]:
     return {name: most for name, most in limits.items() if most}
 
 
+def _mapped(each: "Seen") -> bool:
+    """Whether it is a mapped node's own node task, which no worker gets."""
+    mapped = each.plan.nodes[each.task.index].fan_out is not None
+    return mapped and TaskName.parse(each.task.task_id).item < 0
+
+
 def _words(each: "Seen", config: SystemConfig, full: set[str]) -> str:
-    if each.task.status is not NodeTaskStatus.PENDING:
+    if each.task.status is not NodeTaskStatus.PENDING or _mapped(each):
         return ""
     reason = each.task.blocked or next((name for name in _limits(each, config) if name in full), "")
     return f"waits: {in_words(reason)}" if reason else ""

@@ -1,9 +1,10 @@
 """Workers connected to this process: how much room each has, and what it holds."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
+from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.work import Held, Vacancy
 from tradewind.node_task_manager.ports import WorkerLine
 
@@ -12,10 +13,18 @@ MAX_OFFERED_TYPES = 4000
 UNANSWERED_PINGS = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a worker says of a node type: its version, and which cache outputs may come from unless a node says so."""
+
+    version: str = ""
+    cache: CacheUse | None = None
+
+
 @dataclass(eq=False)
 class ConnectedWorker:
     """A worker behind a stream. `sessions` holds the number of its stream by shard; `held` its leases by nonce;
-    `promised` is room offered to claims under way."""
+    `promised` is room offered to claims under way; `offers` is what there is to say of some of its node types."""
 
     worker_id: str
     incarnation: str
@@ -25,6 +34,7 @@ class ConnectedWorker:
     sessions: dict[int, int] = field(default_factory=dict)
     held: dict[str, tuple[int, Held]] = field(default_factory=dict)
     promised: int = 0
+    offers: Mapping[str, Offer] = field(default_factory=dict)
     unanswered_pings: int = 0
 
     called: ClassVar[bool] = False
@@ -38,12 +48,17 @@ class ConnectedWorker:
             return 0
         return max(0, self.capacity - len(self.held) - self.promised)
 
+    def version_of(self, node_type: str) -> str:
+        """Return the version of a node type, "" when it has none."""
+        offer = self.offers.get(node_type)
+        return offer.version if offer is not None else ""
+
     def held_in(self, shard: int) -> list[Held]:
         """Return what it holds of a shard."""
         return [held for at, held in self.held.values() if at == shard]
 
 
-Offer: TypeAlias = tuple[ConnectedWorker, Vacancy]
+Room: TypeAlias = tuple[ConnectedWorker, Vacancy]
 _Kind: TypeAlias = dict[ConnectedWorker, None]
 
 
@@ -113,9 +128,9 @@ class WorkerPool:
         """How many claims it takes until workers of every kind have had an offer."""
         return max(1, -(-len(self._kinds) // MAX_VACANCIES))
 
-    def promise(self, shard: int) -> list[Offer]:
+    def promise(self, shard: int) -> list[Room]:
         """Offer the room of up to 32 workers to one claim, every kind in turn; give it back with `settle`."""
-        offers: list[Offer] = []
+        offers: list[Room] = []
         types = 0
         while self._kinds and len(offers) < MAX_VACANCIES and types <= MAX_OFFERED_TYPES:
             node_types, kind = next(iter(self._kinds.items()))
@@ -131,7 +146,7 @@ class WorkerPool:
                 self._kinds[node_types] = self._kinds.pop(node_types)
         return offers
 
-    def settle(self, offers: Sequence[Offer]) -> None:
+    def settle(self, offers: Sequence[Room]) -> None:
         """Take back what `promise` offered; what was claimed is held by now."""
         for worker, vacancy in offers:
             worker.promised -= vacancy.credits

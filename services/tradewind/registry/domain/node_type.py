@@ -30,12 +30,13 @@ class NodeType:
     inputs: tuple[InputHandle, ...] = ()
     outputs: tuple[OutputHandle, ...] = ()
     config_schema: str = ""
+    version: str = ""
 
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
         handles: list[InputHandle | OutputHandle] = [*self.inputs, *self.outputs]
-        texts = [self.description, self.config_schema]
+        texts = [self.description, self.config_schema, self.version]
         texts += [text for handle in handles for text in (handle.name, handle.schema)]
         return sum(len(text.encode()) for text in texts)
 

@@ -13,6 +13,7 @@ from tradewind.server.identifiers import check_identifier
 SchemaFault = Callable[[str], str | None]
 """Says what is wrong with a JSON Schema text, None for nothing."""
 
+_LONGEST_VERSION = 128
 _SCHEMES = ("http", "https", "grpc", "grpcs", "dns")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}", re.ASCII)
 
@@ -50,6 +51,7 @@ def node_type_violations(
         yield from _handles(f"{path}.outputs", node_type.outputs, limits, schema_fault)
         yield from _schema(f"{path}.config_schema_json", node_type.config_schema, limits, schema_fault)
         yield from _bytes(f"{path}.description", len(node_type.description.encode()), limits.description_bytes)
+        yield from _bytes(f"{path}.version", len(node_type.version.encode()), _LONGEST_VERSION)
         yield from _bytes(path, node_type.size, limits.declaration_bytes)
 
 

@@ -76,6 +76,7 @@ def node_type(message: node_type_pb2.NodeType) -> NodeType:
         ),
         outputs=tuple(OutputHandle(handle.name, handle.schema_json) for handle in message.outputs),
         config_schema=message.config_schema_json,
+        version=message.version,
     )
 
 
@@ -97,4 +98,5 @@ def node_type_message(record: NodeTypeRecord) -> node_type_pb2.NodeType:
         config_schema_json=declared.config_schema,
         worker_ids=record.worker_ids,
         declared_at=timestamp(record.declared_at),
+        version=declared.version,
     )

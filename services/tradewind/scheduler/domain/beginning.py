@@ -7,6 +7,8 @@ from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, Cycle
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
+from tradewind.server.schedules.schedule import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +23,18 @@ class CycleShape:
     failure_policy: FailurePolicy
     timeout_ms: int
     keep_cycles: int
-    runs_once: bool
+    schedule: ScheduleDefinition
+    keep_for_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BeginRequest:
     """A wish for a cycle now.
 
-    A scheduled one names its planned time and the schedule epoch of the trigger, and begins only in a running flow; one
-    by RunFlow has `planned_ms` 0. `check_in_ms` is when to look after it if nothing is heard of it. `replaces` is the
+    A scheduled one answers a trigger's `due_ms` under its schedule epoch, and begins only in a running flow: at the
+    planned time `planned_ms`, 0 when none is to begin, with `next_ms` due after it (0: none) and `missed` passed over.
+    With `queued` it is the planned time that waits longest in the flow's queue; by RunFlow there is none of these.
+    `check_in_ms` is when to look after it if nothing is heard of it. `replaces` is the
     number that the same run (`run_id`) had before somebody else's run was found to stand under it (-1 for none), and
     `at_least` the lowest number it may get.
     """
@@ -39,6 +44,10 @@ class BeginRequest:
     origin: CycleOrigin
     check_in_ms: int
     planned_ms: int = 0
+    due_ms: int = 0
+    next_ms: int = 0
+    missed: Span | None = None
+    queued: bool = False
     schedule_epoch: int = 0
     inputs_json: str = ""
     traceparent: str = ""
@@ -58,6 +67,7 @@ class BeginOutcome(StrEnum):
     BEGUN = "begun"
     DUPLICATE = "duplicate"
     OVERLAP = "overlap"
+    SETTLED = "settled"
     NOT_RUNNING = "not_running"
     STALE_EPOCH = "stale_epoch"
     NOT_FOUND = "not_found"
@@ -72,8 +82,9 @@ class BeginAnswer:
     """Answer to a BeginRequest.
 
     `run` names the cycle that has begun, the one that had begun for the same planned time or request (`duplicate`), or
-    the one that stands in the way (`overlap`). `next_ms` is the next planned time of the flow's grid, 0 when there is
-    none. `state` is there when it has begun.
+    the one that stands in the way (`overlap`). `settled` is what a planned time is at which nothing begins: it was
+    missed, skipped, queued or dropped, now or before. `next_ms` is what the flow's schedule plans next, 0 for nothing.
+    `state` is there when it has begun; `stopping` when running cycles were asked to make way.
     """
 
     outcome: BeginOutcome
@@ -82,10 +93,11 @@ class BeginAnswer:
     next_ms: int = 0
     revision: int = 0
     state: ChainState | None = None
+    stopping: bool = False
 
 
-def begun_state(request: BeginRequest, run: RunName, start_ms: int) -> ChainState:
-    """Return the first state, at version 1, of the run that began at `start_ms`."""
+def begun_state(request: BeginRequest, run: RunName, start_ms: int, planned_ms: int) -> ChainState:
+    """Return the first state, at version 1, of the run that began at `start_ms`; `planned_ms` is 0 for now."""
     shape = request.shape
     return ChainState(
         run,
@@ -94,16 +106,16 @@ def begun_state(request: BeginRequest, run: RunName, start_ms: int) -> ChainStat
             shape.user_id,
             shape.revision,
             request.origin,
-            request.planned_ms or start_ms,
+            planned_ms or start_ms,
             start_ms,
             start_ms + shape.timeout_ms if shape.timeout_ms else 0,
             len(shape.node_ids),
             shape.component_count,
             shape.failure_policy,
-            shape.runs_once and request.scheduled,
             request.inputs_json,
             request.traceparent,
             shape.keep_cycles,
+            shape.keep_for_ms,
         ),
         1,
     )

@@ -58,8 +58,8 @@ class StopRequest:
 class CycleFacts:
     """What a run began with; never changes. Times in milliseconds since the epoch, 0 for none.
 
-    `runs_once` is set when its end decides the status of a flow that runs once; `keep_cycles` is how many ended cycles
-    of its flow stay on record when it ends.
+    `keep_cycles` is how many ended cycles of its flow stay on record when it ends, `keep_for_ms` for how long it does,
+    0 for the default.
     """
 
     run_id: str
@@ -72,10 +72,10 @@ class CycleFacts:
     node_count: int
     component_count: int
     failure_policy: FailurePolicy
-    runs_once: bool = False
     inputs_json: str = ""
     traceparent: str = ""
     keep_cycles: int = KEEP_CYCLES
+    keep_for_ms: int = 0
 
 
 _NO_COMPONENTS: Mapping[str, ComponentEnd] = MappingProxyType({})
@@ -126,11 +126,15 @@ class UpdateOutcome(StrEnum):
 
 
 class UpdateResult(NamedTuple):
-    """Answer to a compare-and-set; `version` is the one on record afterwards, `end_ms` set when it ended the run."""
+    """Answer to a compare-and-set; `version` is the one on record afterwards, `end_ms` set when it ended the run.
+
+    `follow_up` says that a planned time of the flow waited for that, or that it paused the flow.
+    """
 
     outcome: UpdateOutcome
     version: int = 0
     end_ms: int = 0
+    follow_up: bool = False
 
     @property
     def ok(self) -> bool:

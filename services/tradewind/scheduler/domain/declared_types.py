@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tradewind.scheduler.domain.fan_out import ERRORS, warn_of_errors_handle
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue, NodeTypeDeclaration
@@ -34,6 +35,7 @@ def check_declared_types(
     """
     declarations = _declarations(nodes.values(), catalogue, warnings)
     fed = _check_edges(nodes, edges, declarations, faults)
+    warn_of_errors_handle(nodes.values(), {name: each.outputs for name, each in declarations.items()}, warnings)
     for node_id, node in nodes.items():
         declaration = declarations.get(node.node_type or "")
         if declaration is None:
@@ -80,7 +82,9 @@ def _check_edges(
         source = nodes.get(edge.source or "")
         if source is not None and edge.source_handle is not None:
             giving = declarations.get(source.node_type or "")
-            if giving is not None and edge.source_handle not in giving.outputs:
+            mapped = source.definition is not None and source.definition.fan_out is not None
+            known = mapped and edge.source_handle == ERRORS
+            if giving is not None and edge.source_handle not in giving.outputs and not known:
                 message = _unknown_handle(source, "output", edge.source_handle, giving.outputs, faults)
                 faults.add(join(edge.path, "source_handle"), message)
         target = nodes.get(edge.target or "")

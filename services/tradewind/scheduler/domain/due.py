@@ -5,10 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DueFlow:
-    """A flow is due at a planned time; `token` names the lease under which the trigger service says so."""
+    """A flow is due at a planned time, which it was found to be at `now_ms` by the store's clock.
+
+    `token` names the lease under which the trigger service says so.
+    """
 
     flow_id: str
     planned_ms: int
+    now_ms: int
     schedule_epoch: int
     token: str
 

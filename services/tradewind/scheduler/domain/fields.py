@@ -22,14 +22,12 @@ class Fields:
         self._path = path
         self._faults = faults
 
-    def refuse_unknown(self, known: Sequence[str], not_yet: Mapping[str, str] | None = None) -> None:
-        """Note every field that is not `known`; `not_yet` tells of names that will come what to use until then."""
+    def refuse_unknown(self, known: Sequence[str]) -> None:
+        """Note every field that is not `known`."""
         for name in self._value:
             if name in known:
                 continue
-            if not_yet and name in not_yet:
-                self._fault(name, f"not available yet; {not_yet[name]}")
-            elif not self._faults.full:
+            if not self._faults.full:
                 self._fault(name, f"unknown field{NearestName(known).hint(name, f'; there are {listed(list(known))}')}")
             else:
                 self._fault(name, "unknown field")
@@ -82,17 +80,15 @@ class Fields:
             return default_ms
         return milliseconds
 
-    def choice(self, name: str, words: Sequence[str], default: str, not_yet: Sequence[str] = ()) -> str:
-        """Return one of `words`; those of `not_yet` are known but cannot be chosen."""
+    def choice(self, name: str, words: Sequence[str], default: str) -> str:
+        """Return one of `words`."""
         value = self._value.get(name)
         if value is None:
             return default
         if isinstance(value, str) and value in words:
             return value
         choices = f"use one of {listed(list(words))}"
-        if isinstance(value, str) and value in not_yet:
-            self._fault(name, f"{quoted(value)} is not available yet; {choices}")
-        elif isinstance(value, str):
+        if isinstance(value, str):
             self._fault(name, f"unknown value {quoted(value)}{NearestName(words).hint(value, f'; {choices}')}")
         else:
             self._fault(name, f"must be text, is {shown(value)}; {choices}")

@@ -1,15 +1,16 @@
 """Analyses a flow: the structure that can be made out, and every fault of the definition at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.closed_paths import closed_paths
 from tradewind.scheduler.domain.declared_types import check_declared_types
+from tradewind.scheduler.domain.fan_out import check_fan_outs
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
-from tradewind.scheduler.domain.paths import join, quoted
+from tradewind.scheduler.domain.paths import join, listed, quoted
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
@@ -29,16 +30,20 @@ class FlowAnalysis:
     definition: FlowDefinition | None
 
 
-def analyze(draft: FlowDraft, catalogue: NodeTypeCatalogue | None = None) -> FlowAnalysis:
+def analyze(
+    draft: FlowDraft, catalogue: NodeTypeCatalogue | None = None, caches: Collection[str] | None = None
+) -> FlowAnalysis:
     """Check a draft as a whole and work out its structure; nothing is raised, faults are data.
 
     The structure has each distinct node id once and ignores edges that name no node. Without a catalogue (when nobody
-    could be asked) nothing is checked against declared node types.
+    could be asked) nothing is checked against declared node types; without `caches`, the names of all, none is
+    missed.
     """
     faults = draft.faults.copy()
     warnings = FaultList()
     nodes = _distinct_nodes(draft.nodes, faults)
     joined = _check_ends(nodes, draft.edges, faults)
+    check_fan_outs(nodes.values(), draft.edges, faults)
     structure = structure_of(list(nodes), [ends for _, ends in joined])
     if not structure.is_dag:
         _tell_closed_paths(list(nodes), joined, faults)
@@ -50,8 +55,18 @@ def analyze(draft: FlowDraft, catalogue: NodeTypeCatalogue | None = None) -> Flo
         )
     if catalogue is not None:
         check_declared_types(nodes, draft.edges, catalogue, faults, warnings)
+    if caches is not None:
+        _check_caches(draft.nodes, caches, faults)
     definition = None if len(faults) else draft.definition
     return FlowAnalysis(structure, faults.violations(), warnings.violations(), definition)
+
+
+def _check_caches(nodes: Sequence[NodeDraft], caches: Collection[str], faults: FaultList) -> None:
+    names = NearestName(caches)
+    for node in nodes:
+        if node.cache is not None and node.cache not in caches:
+            choices = f"; there are {listed(sorted(caches))}, and the system's configuration can have more"
+            faults.add(join(node.path, "cache"), f"no cache {quoted(node.cache)}{names.hint(node.cache, choices)}")
 
 
 _Joined = list[tuple[EdgeDraft, tuple[str, str]]]

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.intervals import format_duration
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.domain.structure import FlowStructure, structure_of
 
 KEEP_CYCLES = 100
@@ -16,9 +17,13 @@ KEEP_CYCLES = 100
 
 
 class OverlapPolicy(StrEnum):
-    """What happens when a cycle is due while one runs: the due one does not begin, or both run."""
+    """What happens when a cycle is due while one runs: it does not begin; it waits, alone or with others; the one that
+    runs is stopped first; or both run."""
 
     SKIP = "skip"
+    QUEUE_ONE = "queue_one"
+    QUEUE_ALL = "queue_all"
+    CANCEL_RUNNING = "cancel_running"
     ALLOW = "allow"
 
 
@@ -26,11 +31,12 @@ class OverlapPolicy(StrEnum):
 class FlowDefinition:
     """A flow without faults. Node ids are distinct, edges join existing nodes, no way along edges leads back.
 
-    `interval_ms` 0 means that one cycle runs; `cycle_timeout_ms` None that a cycle may take for ever; `labels` are
-    sorted by key; at most `max_running` of its nodes run at once, 0 being no limit.
+    `cycle_timeout_ms` None means that a cycle may take for ever; `labels` are sorted by key; at most `max_running` of
+    its nodes run at once, 0 being no limit. Of ended cycles the newest `keep_cycles` stay, for `keep_for_ms`; 0 is as
+    long as each service keeps them. It pauses after so many failed cycles in a row, 0 being never.
     """
 
-    interval_ms: int
+    schedule: ScheduleDefinition
     nodes: tuple[NodeDefinition, ...]
     edges: tuple[EdgeDefinition, ...] = ()
     overlap: OverlapPolicy = OverlapPolicy.SKIP
@@ -40,11 +46,8 @@ class FlowDefinition:
     labels: tuple[tuple[str, str], ...] = ()
     description: str = ""
     max_running: int = 0
-
-    @property
-    def runs_once(self) -> bool:
-        """Whether its schedule holds one cycle only."""
-        return self.interval_ms == 0
+    keep_for_ms: int = 0
+    pause_after_failures: int = 0
 
     def structure(self) -> FlowStructure:
         """Return its components."""
@@ -68,8 +71,13 @@ class FlowDefinition:
 
     def to_weather(self) -> dict[str, Any]:
         """Return it in Weather Syntax, without the fields that stand at their defaults; reading it gives it back."""
+        schedule = self.schedule
         weather: dict[str, Any] = {
-            "interval": format_duration(self.interval_ms),
+            **(
+                {"interval": format_duration(schedule.interval_ms)}
+                if schedule.only_interval
+                else {"schedule": schedule.to_weather()}
+            ),
             "nodes": [node.to_weather() for node in self.nodes],
             "edges": [edge.to_weather() for edge in self.edges],
         }
@@ -81,12 +89,16 @@ class FlowDefinition:
             weather["timeout"] = format_duration(self.cycle_timeout_ms)
         if self.keep_cycles != KEEP_CYCLES:
             weather["keep_cycles"] = self.keep_cycles
+        if self.keep_for_ms:
+            weather["keep_for"] = format_duration(self.keep_for_ms)
         if self.labels:
             weather["labels"] = dict(self.labels)
         if self.description:
             weather["description"] = self.description
         if self.max_running:
             weather["max_running"] = self.max_running
+        if self.pause_after_failures:
+            weather["pause_after_failures"] = self.pause_after_failures
         return weather
 
     def to_json(self) -> str:

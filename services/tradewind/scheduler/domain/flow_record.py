@@ -6,6 +6,8 @@ from enum import StrEnum
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
+from tradewind.server.schedules.schedule import Span
 
 DEFAULT_USER = "default"
 """Whose a flow is while nobody says otherwise."""
@@ -29,6 +31,16 @@ class RememberedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Who paused a flow, when and why; `next_ms` is what was planned next then, 0 for nothing."""
+
+    by: str
+    note: str
+    at_ms: int
+    next_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowRecord:
     """A flow on record. Times in milliseconds since the epoch, 0 for none.
 
@@ -48,12 +60,13 @@ class FlowRecord:
     updated_ms: int
     revision: int
     digest: str
-    interval_ms: int
+    schedule: ScheduleDefinition
     overlap: OverlapPolicy
     keep_cycles: int
     schedule_epoch: int
     anchor_ms: int
     running_cycles: int
+    pause: Pause | None = None
 
     @property
     def etag(self) -> str:
@@ -65,7 +78,8 @@ class FlowRecord:
 class FlowRegistration:
     """A definition to put on record. An empty `user_id` keeps the owner, or is "default" for a new flow.
 
-    `digest` covers definition and labels: the same digest again changes nothing.
+    `digest` covers definition and labels: the same digest again changes nothing. `first_ms` is what a new schedule of a
+    running flow plans first, 0 for one that begins with the flow: it goes on an interval from now, or sooner.
     """
 
     flow_id: str
@@ -74,9 +88,11 @@ class FlowRegistration:
     structure_json: str
     labels: tuple[tuple[str, str], ...]
     digest: str
-    interval_ms: int
+    schedule: ScheduleDefinition
     overlap: OverlapPolicy
     keep_cycles: int
+    pause_after_failures: int = 0
+    first_ms: int = 0
     request: RememberedRequest | None = None
 
 
@@ -95,8 +111,8 @@ class RegisterOutcome(StrEnum):
 class StatusChange:
     """A wish for another status. `allowed_from` are the statuses from which it may be reached.
 
-    `start_at_ms` is the first planned time, 0 for now. A flow that leaves `running` has its open runs marked as
-    stopping, with `by` and `reason`.
+    `start_at_ms` is the first planned time, 0 for now. A flow that leaves `running`, but for a pause, has its open runs
+    marked as stopping, with `by` and `reason`. `passed` are the planned times that a pause has cost.
     """
 
     flow_id: str
@@ -105,6 +121,7 @@ class StatusChange:
     start_at_ms: int = 0
     by: str = "user"
     reason: str = ""
+    passed: Span | None = None
 
 
 class StatusOutcome(StrEnum):

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tradewind.scheduler.domain.cache_definition import CacheDefinition
 from tradewind.scheduler.domain.concurrency import Concurrency
+from tradewind.scheduler.domain.fan_out import FanOut
 from tradewind.scheduler.domain.intervals import format_duration
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
 
@@ -38,6 +40,8 @@ class NodeDefinition:
     concurrency: Concurrency | None = None
     total_ms: int = 0
     heartbeat_ms: int = 0
+    cache: CacheDefinition | None = None
+    fan_out: FanOut | None = None
 
     @property
     def further_clocks(self) -> dict[str, int]:
@@ -64,6 +68,10 @@ class NodeDefinition:
             weather["priority"] = self.priority
         if self.concurrency is not None:
             weather["concurrency"] = self.concurrency.to_weather()
+        if self.cache is not None:
+            weather["cache"] = self.cache.to_weather()
+        if self.fan_out is not None:
+            weather |= self.fan_out.to_weather()
         return weather
 
 

@@ -37,6 +37,5 @@ class RunUpdate:
 
     @property
     def flow_status(self) -> FlowStatus | None:
-        """The status of a flow that runs once and is still waiting for this end, or None."""
-        ending = self.ending
-        return None if ending is None or not self.state.facts.runs_once else _FLOW_AFTER[ending]
+        """The status of a flow of whose schedule this end is the last, or None."""
+        return None if self.ending is None else _FLOW_AFTER[self.ending]

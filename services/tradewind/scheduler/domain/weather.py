@@ -12,6 +12,7 @@ from tradewind.scheduler.domain.json_text import UNREADABLE, canonical_json, rea
 from tradewind.scheduler.domain.json_values import exact_value
 from tradewind.scheduler.domain.labels import read_labels
 from tradewind.scheduler.domain.paths import join, shown
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition, read_schedule
 from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft, read_edge, read_node
 
 LARGEST_FLOW_BYTES = 3 * 1024 * 1024
@@ -19,23 +20,26 @@ MOST_NODES = 10_000
 MOST_EDGES = 100_000
 """More than fit into the largest flow, in fact."""
 MOST_KEPT_CYCLES = 10_000
+SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 86_400_000
 LONGEST_DESCRIPTION = 4096
 """In characters."""
 
 _FLOW_FIELDS = (
     "interval",
+    "schedule",
     "nodes",
     "edges",
     "overlap",
     "failure_policy",
     "timeout",
     "keep_cycles",
+    "keep_for",
     "max_running",
+    "pause_after_failures",
     "labels",
     "description",
 )
-_FIELDS_TO_COME = {"schedule": 'use "interval"'}
-_OVERLAPS_TO_COME = ("queue_one", "queue_all", "cancel_running")
+MOST_FAILURES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,11 @@ class FlowDraft:
     edges: tuple[EdgeDraft, ...]
     definition: FlowDefinition | None
     faults: FaultList
+
+    @property
+    def uses_caches(self) -> bool:
+        """Whether outputs of some of its nodes may come from caches."""
+        return any(node.cache is not None for node in self.nodes)
 
     @property
     def node_types(self) -> frozenset[str]:
@@ -99,14 +108,15 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
         faults.add("flow", f"must be an object with interval, nodes and edges, is {shown(value)}")
         return FlowDraft((), (), None, faults)
     fields = Fields(value, "", faults)
-    fields.refuse_unknown(_FLOW_FIELDS, _FIELDS_TO_COME)
-    fields.required("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')
-    interval_ms = fields.duration("interval", 0)
-    overlap = OverlapPolicy(fields.choice("overlap", list(OverlapPolicy), OverlapPolicy.SKIP, _OVERLAPS_TO_COME))
+    fields.refuse_unknown(_FLOW_FIELDS)
+    schedule = _schedule(fields, value, faults)
+    overlap = OverlapPolicy(fields.choice("overlap", list(OverlapPolicy), OverlapPolicy.SKIP))
     policy = FailurePolicy(fields.choice("failure_policy", list(FailurePolicy), FailurePolicy.SKIP_DOWNSTREAM))
     cycle_timeout_ms = fields.duration("timeout", 0) or None
     keep_cycles = fields.integer("keep_cycles", KEEP_CYCLES, 1, MOST_KEPT_CYCLES)
+    keep_for_ms = fields.duration("keep_for", 0, least_ms=SHORTEST_KEPT_MS, most_ms=LONGEST_KEPT_MS)
     max_running = fields.integer("max_running", 0, 1, MOST)
+    pause_after_failures = fields.integer("pause_after_failures", 0, 1, MOST_FAILURES)
     labels = read_labels(fields.mapping("labels"), "labels", faults)
     description = fields.text("description", LONGEST_DESCRIPTION)
     nodes_given = fields.required("nodes", "is required and must hold at least one node")
@@ -117,7 +127,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     if len(faults):
         return FlowDraft(nodes, edges, None, faults)
     definition = FlowDefinition(
-        interval_ms=interval_ms,
+        schedule=schedule,
         nodes=tuple(node.definition for node in nodes if node.definition is not None),
         edges=tuple(edge.definition for edge in edges if edge.definition is not None),
         overlap=overlap,
@@ -125,10 +135,22 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
         cycle_timeout_ms=cycle_timeout_ms,
         keep_cycles=keep_cycles,
         max_running=max_running,
+        pause_after_failures=pause_after_failures,
+        keep_for_ms=keep_for_ms,
         labels=labels,
         description=description,
     )
     return FlowDraft(nodes, edges, definition, faults)
+
+
+def _schedule(fields: Fields, value: dict[str, Any], faults: FaultList) -> ScheduleDefinition:
+    """Return what `interval` or `schedule` says; one of them is there."""
+    if value.get("schedule") is None:
+        fields.required("interval", 'is required; give seconds, or text such as "5m"; 0 runs once')
+        return ScheduleDefinition(fields.duration("interval", 0))
+    if value.get("interval") is not None:
+        faults.add("interval", "goes into schedule when there is one")
+    return read_schedule(fields.mapping("schedule"), "schedule", faults)
 
 
 def _check_counts(nodes: Any, edges: Any, faults: FaultList) -> bool:

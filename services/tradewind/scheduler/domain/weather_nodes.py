@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from tradewind.scheduler.domain.cache_definition import read_cache
 from tradewind.scheduler.domain.concurrency import read_concurrency
+from tradewind.scheduler.domain.fan_out import FAN_OUT_FIELDS, read_fan_out
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.json_text import canonical_json
@@ -22,14 +24,16 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
 
 _NODE_FIELDS = (
     *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
-    "concurrency",
+    *("concurrency", "cache"),
+    *FAN_OUT_FIELDS,
 )
 _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDraft:
-    """A node as far as it could be read; `path` is where it stands, `secrets` where its config refers to secrets."""
+    """A node as far as it could be read; `path` is where it stands, `secrets` where its config refers to secrets,
+    `cache` the name of the cache it uses, None for none."""
 
     path: str
     node_id: str | None
@@ -37,6 +41,7 @@ class NodeDraft:
     config: dict[str, Any] = field(repr=False)
     secrets: frozenset[Keys]
     definition: NodeDefinition | None
+    cache: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
     clocks = read_clocks(item, fields, path, faults)
     priority = fields.integer("priority", 0, LOWEST_PRIORITY, HIGHEST_PRIORITY)
     concurrency = read_concurrency(item, path, faults)
+    cache = read_cache(item, path, faults)
+    fan_out = read_fan_out(item, path, faults)
     retry_given = fields.mapping("retry")
     retry = None
     if isinstance(item.get("retry"), dict):
@@ -87,10 +94,12 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
             retry=retry,
             priority=priority,
             concurrency=concurrency,
+            cache=cache,
             total_ms=clocks.total_ms,
             heartbeat_ms=clocks.heartbeat_ms,
+            fan_out=fan_out,
         )
-    return NodeDraft(path, node_id, node_type, config, secrets, definition)
+    return NodeDraft(path, node_id, node_type, config, secrets, definition, cache.name if cache else None)
 
 
 def read_edge(item: dict[str, Any], path: str, faults: FaultList) -> EdgeDraft:

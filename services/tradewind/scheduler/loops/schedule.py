@@ -1,4 +1,4 @@
-"""Begins cycles when the trigger service says that flows are due, and settles the outbox."""
+"""Begins cycles when the trigger service says that flows are due or one waited for has ended; settles the outbox."""
 
 import structlog
 
@@ -8,11 +8,13 @@ from tradewind.scheduler.ports import DueStream, Outbox, Triggers
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_due import BeginDue
+from tradewind.scheduler.use_cases.begin_queued import BeginQueued
 from tradewind.scheduler.use_cases.hand_over import HandOver
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.settle_outbox import RETRY_MS, SettleOutbox
 
 _STORE_RETRY_MS = 1_000
+_QUEUED_LOOK_S = 5.0
 _OUTBOX_LOOK_S = 15.0
 _OUTBOX_AT_ONCE = 50
 
@@ -37,6 +39,33 @@ def due_loop(
         await stream.answer(answers)
 
     return OwnedStream("due triggers", triggers.due, lambda stream: stream.receive(), work, own)
+
+
+class QueuedLoop:
+    """Begins what waited when an end rings the alarm, and looks every 5 s in case nobody did."""
+
+    def __init__(
+        self, begin_queued: BeginQueued, hand_over: HandOver, own: OwnPartitions, background: Background, alarm: Alarm
+    ) -> None:
+        self._begin_queued = begin_queued
+        self._hand_over = hand_over
+        self._own = own
+        self._background = background
+        self._alarm = alarm
+        own.on_change(lambda: alarm.ring_in(0))
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        while True:
+            wait_s = _QUEUED_LOOK_S
+            try:
+                runs = await self._begin_queued(list(self._own.epochs), self._own.epochs)
+                if runs:
+                    self._background.begin(self._hand_over(runs), "handing over of cycles that waited")
+            except Exception as error:
+                _log.warning("queued_cycles_not_begun", error=repr(error))
+                wait_s = _STORE_RETRY_MS / 1000
+            await self._alarm.sleep(wait_s)
 
 
 class OutboxLoop:

@@ -1,17 +1,21 @@
 """The node task manager, over gRPC."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import grpc
+import structlog
 from google.protobuf.duration_pb2 import Duration
 
-from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, retry_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, config_pb2, node_task_pb2, retry_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.scheduler.domain.cache_definition import CacheDefinition, CacheScope
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.concurrency import Concurrency, WhenFull
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.fan_out import FanOut
+from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.node_definition import RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
@@ -26,6 +30,7 @@ from tradewind.scheduler.domain.submission import (
 from tradewind.scheduler.peers.calls import calling, milliseconds, set_milliseconds
 from tradewind.scheduler.peers.streams import EventStreamPeer
 
+_log = structlog.get_logger(__name__)
 NAME = "node task manager"
 _SUBMIT_S = 10.0
 _READ_S = 10.0
@@ -53,17 +58,30 @@ _WHEN_FULL = {
     WhenFull.CANCEL_OLDEST: node_task_pb2.WHEN_FULL_CANCEL_OLDEST,
     WhenFull.KEEP_NEWEST: node_task_pb2.WHEN_FULL_KEEP_NEWEST,
 }
+_SCOPES = {
+    CacheScope.USER: cache_pb2.CACHE_SCOPE_USER,
+    CacheScope.FLOW: cache_pb2.CACHE_SCOPE_FLOW,
+    CacheScope.GLOBAL: cache_pb2.CACHE_SCOPE_GLOBAL,
+}
 _ACCEPTED = SubmitAnswer(SubmitOutcome.ACCEPTED)
 
 
 class NodeTaskManagerPeer:
-    """Implements NodeTasks."""
+    """Implements NodeTasks and Caches."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = NodeTaskManagerServiceStub(channel)
 
     def events(self) -> EventStreamPeer:
         return EventStreamPeer(NAME, self._stub.ReceiveEvents())
+
+    async def known(self) -> Collection[str] | None:
+        try:
+            answer = await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_READ_S)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("caches could not be asked for", code=error.code().name, details=error.details())
+            return None
+        return answer.config.caches.keys()
 
     async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
         request = pb2.SubmitComponentsRequest()
@@ -180,6 +198,10 @@ def _add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> No
         run.traceparent = facts.traceparent
     if facts.deadline_ms:
         set_milliseconds(run.deadline, facts.deadline_ms)
+    if facts.keep_cycles != KEEP_CYCLES:
+        run.keep_cycles = facts.keep_cycles
+    if facts.keep_for_ms:
+        run.keep_for.CopyFrom(_duration(facts.keep_for_ms))
     set_milliseconds(run.planned_time, facts.planned_ms)
     set_milliseconds(run.begun_at, facts.start_ms)
 
@@ -203,8 +225,12 @@ def _add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None
             added.heartbeat_timeout.CopyFrom(_duration(node.heartbeat_ms))
         if node.total_ms:
             added.total_timeout.CopyFrom(_duration(node.total_ms))
+        if node.cache is not None:
+            added.cache.CopyFrom(_cache(node.cache))
         if node.retry is not None:
             added.retry.CopyFrom(_retry(node.retry))
+        if node.fan_out is not None:
+            added.fan_out.CopyFrom(_fan_out(node.fan_out))
     for edge in plan.edges:
         message.edges.add(
             source=edge.source,
@@ -218,6 +244,20 @@ def _concurrency(given: Concurrency | None) -> node_task_pb2.Concurrency | None:
     if given is None:
         return None
     return node_task_pb2.Concurrency(key=given.key, max=given.most, when_full=_WHEN_FULL[given.when_full])
+
+
+def _fan_out(given: FanOut) -> component_pb2.FanOut:
+    message = component_pb2.FanOut(handle=given.handle, max_parallel=given.max_parallel)
+    if isinstance(given.min_success, int):
+        message.min_count = given.min_success
+    elif given.min_success is not None:
+        message.min_ratio = given.min_success
+    return message
+
+
+def _cache(cache: CacheDefinition) -> cache_pb2.CacheUse:
+    ttl = _duration(cache.ttl_ms) if cache.ttl_ms else None
+    return cache_pb2.CacheUse(name=cache.name, key=cache.key, scope=_SCOPES[cache.scope], ttl=ttl)
 
 
 def _retry(retry: RetryDefinition) -> retry_pb2.RetryPolicy:

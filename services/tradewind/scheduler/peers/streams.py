@@ -131,4 +131,10 @@ def _event(event: component_pb2.Event) -> ComponentEvent:
 
 
 def _due(due: trigger_pb2.DueTrigger) -> DueFlow:
-    return DueFlow(due.trigger.partition_key, milliseconds(due, "planned_time"), due.trigger.epoch, due.token)
+    return DueFlow(
+        due.trigger.partition_key,
+        milliseconds(due, "planned_time"),
+        milliseconds(due, "delivered_at"),
+        due.trigger.epoch,
+        due.token,
+    )

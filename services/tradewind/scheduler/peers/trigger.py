@@ -3,8 +3,9 @@
 import grpc
 
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
-from tradewind.api.trigger.v1.trigger_pb2 import Trigger
+from tradewind.api.trigger.v1.trigger_pb2 import Schedule, Trigger
 from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.peers.calls import calling, reason_of, set_milliseconds
 from tradewind.scheduler.peers.streams import DueStreamPeer
 from tradewind.scheduler.ports import StaleSchedule
@@ -24,13 +25,9 @@ class TriggerPeer:
     def due(self) -> DueStreamPeer:
         return DueStreamPeer(NAME, self._stub.ReceiveDue(), self._receiver, self._credits)
 
-    async def save(self, flow_id: str, *, interval_ms: int, anchor_ms: int, schedule_epoch: int) -> None:
+    async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
         trigger = Trigger(trigger_id=flow_id, partition_key=flow_id, epoch=schedule_epoch)
-        if interval_ms:
-            set_milliseconds(trigger.schedule.interval.anchor, anchor_ms)
-            trigger.schedule.interval.interval.FromMilliseconds(interval_ms)
-        else:
-            set_milliseconds(trigger.schedule.once.at, anchor_ms)
+        _fill(trigger.schedule, schedule, first_ms)
         async with calling(NAME):
             try:
                 await self._stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger), timeout=_CALL_S)
@@ -46,6 +43,24 @@ class TriggerPeer:
             except grpc.aio.AioRpcError as error:
                 _raise_stale(error)
                 raise
+
+
+def _fill(message: Schedule, schedule: ScheduleDefinition, first_ms: int) -> None:
+    """Write a schedule from its first planned time on; where it ends is the scheduler's to say."""
+    if schedule.cron:
+        message.cron.expression, message.cron.time_zone = schedule.cron, schedule.zone
+        set_milliseconds(message.start, first_ms)
+    elif schedule.times_ms:
+        for time_ms in schedule.times_ms:
+            if time_ms >= first_ms:
+                set_milliseconds(message.times.at.add(), time_ms)
+    elif schedule.interval_ms:
+        set_milliseconds(message.interval.anchor, first_ms)
+        message.interval.interval.FromMilliseconds(schedule.interval_ms)
+    else:
+        set_milliseconds(message.once.at, first_ms)
+    if schedule.jitter_ms:
+        message.jitter.FromMilliseconds(schedule.jitter_ms)
 
 
 def _raise_stale(error: grpc.aio.AioRpcError) -> None:

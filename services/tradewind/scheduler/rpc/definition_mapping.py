@@ -4,7 +4,7 @@ from typing import Any
 
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
-from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, node_task_pb2
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
@@ -21,7 +21,23 @@ _WHEN_FULL = {
     node_task_pb2.WHEN_FULL_CANCEL_OLDEST: "cancel_oldest",
     node_task_pb2.WHEN_FULL_KEEP_NEWEST: "keep_newest",
 }
-_OVERLAP = {flow_pb2.OVERLAP_POLICY_SKIP: "skip", flow_pb2.OVERLAP_POLICY_ALLOW: "allow"}
+_SCOPES = {
+    cache_pb2.CACHE_SCOPE_USER: "user",
+    cache_pb2.CACHE_SCOPE_FLOW: "flow",
+    cache_pb2.CACHE_SCOPE_GLOBAL: "global",
+}
+_OVERLAP = {
+    flow_pb2.OVERLAP_POLICY_SKIP: "skip",
+    flow_pb2.OVERLAP_POLICY_ALLOW: "allow",
+    flow_pb2.OVERLAP_POLICY_QUEUE_ONE: "queue_one",
+    flow_pb2.OVERLAP_POLICY_QUEUE_ALL: "queue_all",
+    flow_pb2.OVERLAP_POLICY_CANCEL_RUNNING: "cancel_running",
+}
+_CATCH_UP = {
+    flow_pb2.CATCH_UP_NONE: "none",
+    flow_pb2.CATCH_UP_LATEST: "latest",
+    flow_pb2.CATCH_UP_ALL: "all",
+}
 _FAILURE_POLICY = {
     node_task_pb2.FAILURE_POLICY_SKIP_DOWNSTREAM: "skip_downstream",
     node_task_pb2.FAILURE_POLICY_FAIL_FAST: "fail_fast",
@@ -82,14 +98,33 @@ def _draft_of_spec(spec: flow_pb2.FlowSpec) -> FlowDraft:
             for edge in spec.edges
         ],
     }
-    for name in ("interval", "timeout", "keep_cycles", "max_running", "description"):
+    for name in (
+        "interval",
+        "timeout",
+        "keep_cycles",
+        "keep_for",
+        "max_running",
+        "pause_after_failures",
+        "description",
+    ):
         if given := getattr(spec, name):
             weather[name] = given
     if spec.labels:
         weather["labels"] = dict(spec.labels)
+    if spec.HasField("schedule"):
+        weather["schedule"] = _schedule(spec.schedule, faults)
     _choose(weather, "overlap", spec.overlap, _OVERLAP, "overlap", faults)
     _choose(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "failure_policy", faults)
     return read_weather(weather, earlier=faults)
+
+
+def _schedule(spec: flow_pb2.ScheduleSpec, faults: FaultList) -> dict[str, Any]:
+    names = ("interval", "cron", "zone", "jitter", "start", "end", "max_cycles", "catch_up_window")
+    schedule: dict[str, Any] = {name: given for name in names if (given := getattr(spec, name))}
+    if spec.at:
+        schedule["at"] = list(spec.at)
+    _choose(schedule, "catch_up", spec.catch_up, _CATCH_UP, "schedule.catch_up", faults)
+    return schedule
 
 
 def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, Any]:
@@ -98,13 +133,27 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
         config = read_json_text(node.config_json, f"{path}.config_json", faults)
         if config is not UNREADABLE:
             weather["config"] = config
-    for name in ("schedule_to_start", "timeout", "priority"):
+    for name in ("schedule_to_start", "timeout", "priority", "map", "max_parallel"):
         if given := getattr(node, name):
             weather[name] = given
     if node.HasField("concurrency"):
         concurrency = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
         path_of = f"{path}.concurrency.when_full"
         _choose(concurrency, "when_full", node.concurrency.when_full, _WHEN_FULL, path_of, faults)
+    if node.HasField("cache"):
+        cache = weather["cache"] = {
+            name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))
+        }
+        _choose(cache, "scope", node.cache.scope, _SCOPES, f"{path}.cache.scope", faults)
+    if node.HasField("min_success_count"):
+        weather["min_success"] = node.min_success_count
+    elif node.HasField("min_success_ratio"):
+        share = node.min_success_ratio
+        # All of them is what it is without a share.
+        if 0 < share < 1:
+            weather["min_success"] = share
+        elif share != 1:
+            faults.add(f"{path}.min_success_ratio", f"must be over 0 and at most 1, is {share:g}")
     if node.HasField("timeouts"):
         weather["timeouts"] = {field.name: value for field, value in node.timeouts.ListFields()}
     if node.HasField("retry"):

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.structure import FlowStructure
@@ -20,6 +21,13 @@ FLOW_STATUS = {
     FlowStatus.COMPLETED: flow_pb2.FLOW_STATUS_COMPLETED,
     FlowStatus.FAILED: flow_pb2.FLOW_STATUS_FAILED,
     FlowStatus.DELETING: flow_pb2.FLOW_STATUS_DELETING,
+}
+_FIRING_OUTCOME = {
+    FiringOutcome.FIRED: flow_pb2.FIRING_OUTCOME_FIRED,
+    FiringOutcome.SKIPPED: flow_pb2.FIRING_OUTCOME_SKIPPED,
+    FiringOutcome.QUEUED: flow_pb2.FIRING_OUTCOME_QUEUED,
+    FiringOutcome.MISSED: flow_pb2.FIRING_OUTCOME_MISSED,
+    FiringOutcome.DROPPED: flow_pb2.FIRING_OUTCOME_DROPPED,
 }
 STATUS_OF_FLOW = {number: status for status, number in FLOW_STATUS.items()}
 
@@ -40,8 +48,22 @@ def flow(record: FlowRecord) -> flow_pb2.Flow:
     )
     if record.next_execution_ms:
         set_ms(message.next_execution, record.next_execution_ms)
+    if record.pause is not None:
+        message.pause.by, message.pause.note = record.pause.by, record.pause.note
+        set_ms(message.pause.paused_at, record.pause.at_ms)
     set_ms(message.created_at, record.created_ms)
     set_ms(message.updated_at, record.updated_ms)
+    return message
+
+
+def firing(line: Firing) -> flow_pb2.Firing:
+    """Return what became of planned times."""
+    message = flow_pb2.Firing(outcome=_FIRING_OUTCOME[line.outcome], reason=line.reason, count=line.count)
+    if line.cycle >= 0:
+        message.cycle = line.cycle
+    set_ms(message.planned_time, line.planned_ms)
+    set_ms(message.decided_at, line.at_ms)
+    set_ms(message.last_planned_time, line.last_ms)
     return message
 
 

@@ -13,11 +13,12 @@ from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
 from tradewind.scheduler.rpc.checks import chosen, identifiers, text
 from tradewind.scheduler.rpc.definition_mapping import draft_of
 from tradewind.scheduler.rpc.run_stream import RunStream
-from tradewind.scheduler.rpc.times import ms_of, seconds_of
+from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter, ReadFlows
 from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
+from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
@@ -31,6 +32,7 @@ from tradewind.server.telemetry import current_traceparent
 Context = grpc.aio.ServicerContext[Any, Any]
 
 MOST_WATCHED = 1000
+_UPCOMING = 10
 
 
 class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
@@ -41,6 +43,7 @@ class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
         *,
         register: RegisterFlow,
         read: ReadFlows,
+        schedules: ReadSchedules,
         change: ChangeFlow,
         run: RunCycles,
         outputs: SinkOutputs,
@@ -52,6 +55,7 @@ class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
     ) -> None:
         self._register = register
         self._read = read
+        self._schedules = schedules
         self._change = change
         self._run = run
         self._outputs = outputs
@@ -111,6 +115,37 @@ class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
         by, reason = text("by", request.by, 128), text("reason", request.reason, 1024)
         flow = await self._change.stop(request.flow_id, by or "user", reason or "the flow was stopped")
         return pb2.StopFlowResponse(flow=flow_mapping.flow(flow))
+
+    async def PauseFlow(self, request: pb2.PauseFlowRequest, context: Context) -> pb2.PauseFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        by, note = text("by", request.by, 128), text("note", request.note, 1024)
+        flow = await self._change.pause(request.flow_id, by or "user", note)
+        return pb2.PauseFlowResponse(flow=flow_mapping.flow(flow))
+
+    async def ResumeFlow(self, request: pb2.ResumeFlowRequest, context: Context) -> pb2.ResumeFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        return pb2.ResumeFlowResponse(flow=flow_mapping.flow(await self._change.resume(request.flow_id)))
+
+    async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
+        identifiers(flow_id=request.flow_id)
+        before_ms = page_position(request.page_token, int) or 0
+        limit = page_size_of(request.page_size)
+        firings, following = await self._schedules.firings(request.flow_id, before_ms, limit)
+        return pb2.ListFiringsResponse(
+            firings=[flow_mapping.firing(line) for line in firings], next_page_token=page_token(following or None)
+        )
+
+    async def ListNextExecutions(
+        self, request: pb2.ListNextExecutionsRequest, context: Context
+    ) -> pb2.ListNextExecutionsResponse:
+        identifiers(flow_id=request.flow_id)
+        if not 0 <= request.count <= MAX_PAGE_SIZE:
+            raise InvalidInput([Violation("count", f"must be 0 to {MAX_PAGE_SIZE}, is {request.count}")])
+        flow, planned = await self._schedules.upcoming(request.flow_id, request.count or _UPCOMING)
+        response = pb2.ListNextExecutionsResponse(status=flow_mapping.FLOW_STATUS[flow.status])
+        for planned_ms in planned:
+            set_ms(response.planned_times.add(), planned_ms)
+        return response
 
     async def DeleteFlow(self, request: pb2.DeleteFlowRequest, context: Context) -> pb2.DeleteFlowResponse:
         identifiers(flow_id=request.flow_id)

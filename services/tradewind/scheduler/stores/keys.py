@@ -7,11 +7,13 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flow:<id>:cycle:<n>:<run>:nodes     set       node ids of a run; as the run
     flow:<id>:cycles                    zset      runs `<n>:<run>` by number; as the flow, bounded by `keep_cycles`
     flow:<id>:open                      zset      runs that have not ended, below 0 once stopping; as the flow
-    flow:<id>:planned                   zset      answers to the newest 100 planned times; as the flow
+    flow:<id>:firings                   zset      what became of the newest 1000 planned times; as the flow
+    flow:<id>:queued                    zset      at most 100 planned times that wait for a running cycle; as the flow
     flow:<id>:revisions                 hash      older definitions that open runs may need; 7 d
     flow:<id>:logs:<n>                  list      the scheduler's lines of a cycle; newest 5 cycles, 1000 lines each
     flows                               zset      ids of flows, in order
     open                                zset      runs `<id>:<n>:<run>` that have not ended, by their next check
+    queued                              zset      flows with planned times that wait
     outbox                              zset      flows whose schedule must reach the trigger service, by next try
     request:<user>:<request_id>         string    first answer to a client's request; 24 h
     tombstone:<id>                      string    schedule epoch of a deleted flow; 1 h
@@ -65,6 +67,10 @@ class Keys:
         """Return the key of a flow's runs that have not ended."""
         return f"{self.flow(flow_id)}:open"
 
+    def firings(self, flow_id: str) -> str:
+        """Return the key of what became of a flow's planned times."""
+        return f"{self.flow(flow_id)}:firings"
+
     def revisions(self, flow_id: str) -> str:
         """Return the key of a flow's older definitions."""
         return f"{self.flow(flow_id)}:revisions"
@@ -80,6 +86,10 @@ class Keys:
     def open(self, partition: int) -> str:
         """Return the key of a partition's runs that have not ended."""
         return f"{self._bases[partition]}open"
+
+    def queued(self, partition: int) -> str:
+        """Return the key of a partition's flows with planned times that wait."""
+        return f"{self._bases[partition]}queued"
 
     def outbox(self, partition: int) -> str:
         """Return the key of a partition's outbox."""

@@ -11,6 +11,7 @@ from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.server.identifiers import new_run_id
+from tradewind.server.schedules.schedule import Verdict
 from tradewind.server.telemetry import Tracing, context_from
 
 _REVISIONS_TRIED = 5
@@ -18,11 +19,17 @@ _REVISIONS_TRIED = 5
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A cycle wished for; the fields are those of BeginRequest. `traceparent` is that of who wishes."""
+    """A cycle wished for; the fields are those of BeginRequest. `traceparent` is that of who wishes.
+
+    What the flow's schedule makes of a time that was found due at `now_ms` is judged here.
+    """
 
     flow_id: str
     origin: CycleOrigin = CycleOrigin.RUN_FLOW
     planned_ms: int = 0
+    due_ms: int = 0
+    now_ms: int = 0
+    queued: bool = False
     schedule_epoch: int = 0
     inputs_json: str = ""
     request: RememberedRequest | None = None
@@ -98,6 +105,8 @@ class BeginCycles:
         begun: list[ChainState] = []
         for (place, planned, _), answer in zip(asked, answers, strict=True):
             results[place] = Begun(answer, planned)
+            if answer.stopping:
+                self._alarm.ring_in(0)
             if answer.state is not None:
                 begun.append(answer.state)
             elif answer.outcome is BeginOutcome.REVISION_CHANGED:
@@ -111,18 +120,25 @@ class BeginCycles:
 
     def _request(self, wish: Wish, planned: PlannedFlow) -> BeginRequest:
         timeout_ms = planned.shape.timeout_ms
+        verdict = (
+            planned.shape.schedule.judge(wish.due_ms, wish.now_ms) if wish.due_ms else Verdict(wish.planned_ms, None)
+        )
         return BeginRequest(
-            planned.shape,
-            wish.run_id or new_run_id(),
-            wish.origin,
-            min(self._check_in_ms, timeout_ms) if timeout_ms else self._check_in_ms,
-            wish.planned_ms,
-            wish.schedule_epoch,
-            wish.inputs_json,
-            self._trace(wish) if self._tracing.recording else wish.traceparent,
-            wish.request,
-            wish.replaces,
-            wish.at_least,
+            shape=planned.shape,
+            run_id=wish.run_id or new_run_id(),
+            origin=wish.origin,
+            check_in_ms=min(self._check_in_ms, timeout_ms) if timeout_ms else self._check_in_ms,
+            planned_ms=verdict.fire_ms or 0,
+            due_ms=wish.due_ms,
+            next_ms=verdict.next_ms or 0,
+            missed=verdict.missed,
+            queued=wish.queued,
+            schedule_epoch=wish.schedule_epoch,
+            inputs_json=wish.inputs_json,
+            traceparent=self._trace(wish) if self._tracing.recording else wish.traceparent,
+            request=wish.request,
+            replaces=wish.replaces,
+            at_least=wish.at_least,
         )
 
     def _trace(self, wish: Wish) -> str:

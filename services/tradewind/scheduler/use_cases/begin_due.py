@@ -33,7 +33,13 @@ class BeginDue:
         A trigger of a partition that has a newer owner gets no answer: its lease goes to that one.
         """
         wishes = [
-            Wish(flow.flow_id, CycleOrigin.SCHEDULE, flow.planned_ms, schedule_epoch=flow.schedule_epoch)
+            Wish(
+                flow.flow_id,
+                CycleOrigin.SCHEDULE,
+                due_ms=flow.planned_ms,
+                now_ms=flow.now_ms,
+                schedule_epoch=flow.schedule_epoch,
+            )
             for flow in due
         ]
         answers: list[DueAnswer] = []
@@ -53,7 +59,7 @@ def _answer(flow: DueFlow, begun: Begun) -> DueAnswer | None:
         return None
     if outcome in _NOT_NOW:
         return DueAnswer(flow.token)
-    if outcome is BeginOutcome.OVERLAP and not next_ms:
+    if outcome is BeginOutcome.OVERLAP:
         return DueAnswer(flow.token, retry_ms=_ONCE_RETRY_MS, error="a cycle of the flow is still running")
     if outcome is BeginOutcome.REVISION_CHANGED:
         return DueAnswer(flow.token, retry_ms=_CHANGED_RETRY_MS, error="the flow is being registered anew all the time")

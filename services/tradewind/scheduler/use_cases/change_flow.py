@@ -11,9 +11,17 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports import ChainStateRepository, FlowRecords, NodeTasks
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
-from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_found
+from tradewind.scheduler.use_cases.faults import (
+    flow_deleting,
+    flow_not_found,
+    flow_not_paused,
+    flow_not_running,
+    schedule_over,
+)
 from tradewind.scheduler.use_cases.look_after_runs import STOPS_AT_ONCE, stop_order
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+from tradewind.server.clock import Clock
+from tradewind.server.schedules.schedule import Span
 
 _READ_AT_ONCE = 500
 _STOP_AGAIN_MS = 1_000
@@ -34,6 +42,7 @@ class ChangeFlow:
         settle: SettleOutbox,
         background: Background,
         alarm: Alarm,
+        clock: Clock,
     ) -> None:
         self._flows = flows
         self._states = states
@@ -41,15 +50,44 @@ class ChangeFlow:
         self._settle = settle
         self._background = background
         self._alarm = alarm
+        self._clock = clock
         self._deletions: dict[str, asyncio.Task[bool | None]] = {}
 
     async def start(self, flow_id: str, start_at_ms: int = 0) -> FlowRecord:
-        """Let cycles begin on time, the first at `start_at_ms` (0 for now); a running flow is left as it is.
+        """Let cycles begin on time, the first at `start_at_ms` (0 for now) or when the schedule plans it after that.
 
-        Raises NotFound, FailedPrecondition for a flow that is being deleted.
+        A running flow is left as it is, a paused one is resumed. Raises NotFound; FailedPrecondition for a flow that is
+        being deleted, or whose schedule plans nothing any more.
         """
-        await self._change(StatusChange(flow_id, FlowStatus.RUNNING, _from(FlowStatus.RUNNING), start_at_ms))
+        flow = await self._found(flow_id)
+        first_ms, passed = first_planned(flow, start_at_ms, self._clock.now_ms())
+        change = StatusChange(flow_id, FlowStatus.RUNNING, _from(FlowStatus.RUNNING), first_ms, passed=passed)
+        await self._change(change)
         return await self.settled(flow_id)
+
+    async def pause(self, flow_id: str, by: str, note: str) -> FlowRecord:
+        """Let no cycle begin until the flow is resumed; what runs goes on. A paused flow is left as it is.
+
+        Raises NotFound, FailedPrecondition for a flow that is not running.
+        """
+        await self._change(StatusChange(flow_id, FlowStatus.PAUSED, _from(FlowStatus.PAUSED), by=by, reason=note))
+        return await self.settled(flow_id)
+
+    async def resume(self, flow_id: str) -> FlowRecord:
+        """Let cycles begin again, from the next planned time on; a running flow is left as it is.
+
+        Raises NotFound, FailedPrecondition for a flow that is not paused, or whose schedule plans nothing any more.
+        """
+        flow = await self._found(flow_id)
+        if flow.status not in (FlowStatus.PAUSED, FlowStatus.RUNNING):
+            raise flow_not_paused(flow)
+        return await self.start(flow_id)
+
+    async def _found(self, flow_id: str) -> FlowRecord:
+        (flow,) = await self._flows.find([flow_id])
+        if flow is None:
+            raise flow_not_found(flow_id)
+        return flow
 
     async def stop(self, flow_id: str, by: str, reason: str) -> FlowRecord:
         """Let no cycle begin and stop what runs, also what RunFlow began; it stays stopped until it is started.
@@ -87,17 +125,16 @@ class ChangeFlow:
         """Bring the trigger service in line, if it answers in time, and return the flow as it stands."""
         settling = self._background.task(self._settle.attempt(flow_id), "settling of a flow's trigger")
         await asyncio.wait([settling], timeout=_SETTLED_WITHIN_S)
-        (flow,) = await self._flows.find([flow_id])
-        if flow is None:
-            raise flow_not_found(flow_id)
-        return flow
+        return await self._found(flow_id)
 
     async def _change(self, change: StatusChange) -> Sequence[RunName]:
         answer = await self._flows.change_status(change)
         if answer.outcome is StatusOutcome.NOT_FOUND:
             raise flow_not_found(change.flow_id)
         if answer.outcome is StatusOutcome.REFUSED:
-            raise flow_deleting(change.flow_id)
+            if answer.found in (None, FlowStatus.DELETING):
+                raise flow_deleting(change.flow_id)
+            raise flow_not_running(change.flow_id, answer.found)
         if answer.outcome is StatusOutcome.CHANGED:
             _log.info("flow_status", flow_id=change.flow_id, status=change.status.value)
         return answer.stopping
@@ -108,6 +145,26 @@ class ChangeFlow:
             orders = [stop_order(state) for state in states if state is not None and state.stop is not None]
             for at in range(0, len(orders), STOPS_AT_ONCE):
                 await asyncio.gather(*(self._node_tasks.stop(order) for order in orders[at : at + STOPS_AT_ONCE]))
+
+
+def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int, Span | None]:
+    """Return the first planned time of a flow that is started or resumed (0 for now), and those that its pause cost.
+
+    Raises FailedPrecondition when nothing is planned any more.
+    """
+    schedule, pause = flow.schedule, flow.pause
+    if pause is not None and pause.next_ms and not schedule.once:
+        planned = schedule.planned(pause.next_ms)
+        first_ms = planned.after(max(now_ms, pause.next_ms) - 1)
+        if first_ms is None:
+            raise schedule_over(flow)
+        return first_ms, planned.span(pause.next_ms - 1, first_ms)
+    if schedule.begins_with_the_flow:
+        return start_at_ms, None
+    first_ms = schedule.planned(start_at_ms).after(max(start_at_ms, now_ms) - 1)
+    if first_ms is None:
+        raise schedule_over(flow)
+    return first_ms, None
 
 
 def _from(status: FlowStatus) -> tuple[FlowStatus, ...]:

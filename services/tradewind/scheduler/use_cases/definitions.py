@@ -51,7 +51,8 @@ def planned_flow(flow_id: str, user_id: str, revision: int, definition: FlowDefi
         failure_policy=definition.failure_policy,
         timeout_ms=definition.cycle_timeout_ms or 0,
         keep_cycles=definition.keep_cycles,
-        runs_once=definition.runs_once,
+        schedule=definition.schedule,
+        keep_for_ms=definition.keep_for_ms,
     )
     return PlannedFlow(
         shape,

@@ -1,5 +1,7 @@
 """What callers of the scheduler are told when it cannot be done."""
 
+from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.server.faults import Aborted, Conflict, FailedPrecondition, NotFound
 
@@ -19,6 +21,37 @@ def flow_deleting(flow_id: str) -> FailedPrecondition:
     )
 
 
+def flow_not_running(flow_id: str, status: FlowStatus) -> FailedPrecondition:
+    """Only a flow that is running can be paused."""
+    return FailedPrecondition(
+        "FLOW_NOT_RUNNING",
+        f'flow "{flow_id}" is {status.value}; only a running flow can be paused',
+        f"flows/{flow_id}",
+        {"flow_id": flow_id, "status": status.value},
+    )
+
+
+def flow_not_paused(flow: FlowRecord) -> FailedPrecondition:
+    """Only a flow that is paused can be resumed."""
+    return FailedPrecondition(
+        "FLOW_NOT_PAUSED",
+        f'flow "{flow.flow_id}" is {flow.status.value}, not paused; start it',
+        f"flows/{flow.flow_id}",
+        {"flow_id": flow.flow_id, "status": flow.status.value},
+    )
+
+
+def schedule_over(flow: FlowRecord) -> FailedPrecondition:
+    """The flow's schedule plans nothing any more."""
+    return FailedPrecondition(
+        "SCHEDULE_OVER",
+        f'the schedule of flow "{flow.flow_id}" plans nothing any more; register it with one that does, or run a cycle '
+        "by hand",
+        f"flows/{flow.flow_id}",
+        {"flow_id": flow.flow_id, "status": flow.status.value},
+    )
+
+
 def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = None) -> NotFound:
     """The flow has no such cycle, or its record has passed its retention."""
     name = flow_id if cycle is None else f"{flow_id}:{cycle}" if run is None else f"{flow_id}:{cycle}:{run}"
@@ -31,8 +64,8 @@ def overlap_skipped(flow_id: str, running: RunName | None) -> Aborted:
     metadata = {"flow_id": flow_id} | ({"cycle": str(running.cycle)} if running else {})
     return Aborted(
         "OVERLAP_SKIPPED",
-        f'{which} of flow "{flow_id}" is still running and overlap is "skip"; wait for it, or register the flow with '
-        'overlap "allow"',
+        f'{which} of flow "{flow_id}" is still running and its overlap is not "allow"; wait for it, or register the '
+        'flow with overlap "allow"',
         metadata,
     )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tradewind.scheduler.domain.chain_state import (
     ChainState,
@@ -32,10 +32,18 @@ News = dict[tuple[RunName, str], Ends]
 class FoldEvents:
     """One compare-and-set for each run, whatever the number of its events; its end is part of the same write."""
 
-    def __init__(self, states: ChainStateRepository, open_states: OpenStates, waiters: EndWaiters) -> None:
+    def __init__(
+        self,
+        states: ChainStateRepository,
+        open_states: OpenStates,
+        waiters: EndWaiters,
+        follow_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`follow_up` is called when an end lets something else begin, or has paused a flow."""
         self._states = states
         self._open_states = open_states
         self._waiters = waiters
+        self._follow_up = follow_up
 
     async def __call__(self, events: Iterable[ComponentEvent], epochs: Epochs) -> set[int]:
         """Fold events of partitions that the caller owns; return the partitions that it has lost.
@@ -82,6 +90,8 @@ class FoldEvents:
         return again
 
     def _took_place(self, state: ChainState, result: UpdateResult) -> None:
+        if result.follow_up:
+            self._follow_up()
         if not result.end_ms:
             self._open_states.keep((written(state, result.version, 0),))
             return

@@ -1,7 +1,7 @@
 """Looks after open runs: what was not submitted is, what was missed is noticed, what takes too long is stopped."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -47,6 +47,7 @@ class LookAfterRuns:
         waiters: EndWaiters,
         clock: Clock,
         compare_ms: int,
+        follow_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_runs = open_runs
         self._states = states
@@ -58,6 +59,7 @@ class LookAfterRuns:
         self._waiters = waiters
         self._clock = clock
         self._compare_ms = compare_ms
+        self._follow_up = follow_up
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
         """Look after runs that are due for it, at most 500; each is due again when there is reason to look again.
@@ -158,6 +160,8 @@ class LookAfterRuns:
         if not result.ok:
             self._open_states.drop(update.state.name)
             return None
+        if result.follow_up:
+            self._follow_up()
         state = written(update.state, result.version, result.end_ms)
         self._open_states.keep((state,))
         return state

@@ -16,10 +16,11 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
-from tradewind.scheduler.ports import FlowRecords, NodeTypes
+from tradewind.scheduler.ports import Caches, FlowRecords, NodeTypes
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.faults import flow_deleting, flow_not_found, request_id_reused
+from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 
@@ -41,17 +42,26 @@ class RegisterFlow:
     """Judges definitions by themselves and by what live workers offer, and puts good ones on record."""
 
     def __init__(
-        self, flows: FlowRecords, node_types: NodeTypes, definitions: Definitions, change_flow: ChangeFlow
+        self,
+        flows: FlowRecords,
+        node_types: NodeTypes,
+        caches: Caches,
+        definitions: Definitions,
+        change_flow: ChangeFlow,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._flows = flows
         self._node_types = node_types
+        self._caches = caches
         self._definitions = definitions
         self._change_flow = change_flow
 
     async def analyze(self, draft: FlowDraft) -> FlowAnalysis:
         """Return what a draft amounts to, every fault of it as data."""
         catalogue = await self._node_types.catalogue(draft.node_types) if draft.node_types else None
-        analysis = analyze(draft, catalogue)
+        caches = await self._caches.known() if draft.uses_caches else None
+        analysis = analyze(draft, catalogue, caches)
         if catalogue is None and draft.node_types:
             return replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
         return analysis
@@ -68,7 +78,8 @@ class RegisterFlow:
         analysis = await self.analyze(draft)
         if own or analysis.definition is None:
             raise InvalidInput([*own, *analysis.violations])
-        registration = _registration(flow_id, analysis, analysis.definition, labels, user_id, request_id)
+        first_ms = _first_planned(analysis.definition, self._clock.now_ms())
+        registration = _registration(flow_id, analysis, analysis.definition, labels, user_id, request_id, first_ms)
         outcome, _ = await self._flows.register(registration)
         if outcome is RegisterOutcome.DELETING:
             raise flow_deleting(flow_id)
@@ -82,6 +93,19 @@ class RegisterFlow:
         if changed and flow.status is FlowStatus.RUNNING:
             flow = await self._change_flow.settled(flow_id)
         return Registered(flow, changed, analysis.warnings)
+
+
+def _first_planned(definition: FlowDefinition, now_ms: int) -> int:
+    """Return what a schedule with a grid of its own plans next, 0 for one that begins with the flow.
+
+    Raises InvalidInput when it plans nothing any more.
+    """
+    if definition.schedule.begins_with_the_flow:
+        return 0
+    first_ms = definition.schedule.planned(0).after(now_ms - 1)
+    if first_ms is None:
+        raise InvalidInput([Violation("schedule", "plans nothing any more: all its times have passed")])
+    return first_ms
 
 
 def _own_faults(
@@ -114,6 +138,7 @@ def _registration(
     labels: Mapping[str, str],
     user_id: str,
     request_id: str,
+    first_ms: int,
 ) -> FlowRegistration:
     config_json = definition.to_json()
     merged = dict(definition.labels) | dict(labels)
@@ -129,7 +154,9 @@ def _registration(
         structure_json=canonical_json(analysis.structure.to_dict()),
         labels=tuple(sorted(merged.items())),
         digest=digest,
-        interval_ms=definition.interval_ms,
+        schedule=definition.schedule,
+        first_ms=first_ms,
+        pause_after_failures=definition.pause_after_failures,
         overlap=definition.overlap,
         keep_cycles=definition.keep_cycles,
         request=request,

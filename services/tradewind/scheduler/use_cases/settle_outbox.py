@@ -73,8 +73,8 @@ class SettleOutbox:
         if flow.status is FlowStatus.RUNNING:
             await self._triggers.save(
                 flow.flow_id,
-                interval_ms=flow.interval_ms,
-                anchor_ms=flow.anchor_ms,
+                schedule=flow.schedule,
+                first_ms=flow.anchor_ms,
                 schedule_epoch=flow.schedule_epoch,
             )
         else:

@@ -24,73 +24,74 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_retry__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/batch.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a.tradewind/api/node_task_manager/v1/retry.proto\"\xc8\x02\n\x0bTaskOptions\x12\x34\n\x11schedule_to_start\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0estart_to_close\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0erequire_worker\x18\x03 \x01(\x08\x12>\n\x05retry\x18\x04 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.RetryPolicy\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x34\n\x11heartbeat_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa6\x01\n\x11SubmitTaskRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"u\n\x12SubmitTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"K\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"M\n\x0fGetTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x90\x01\n\x10ListTasksRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x44\n\x08statuses\x18\x02 \x03(\x0e\x32\x32.tradewind.api.node_task_manager.v1.NodeTaskStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"i\n\x11ListTasksResponse\x12;\n\x05tasks\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"P\n\x12\x43\x61ncelTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"M\n\x10WatchTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"O\n\x11WatchTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x86\x01\n\rBatchProgress\x12\r\n\x05total\x18\x01 \x01(\x05\x12\x0e\n\x06queued\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x11\n\tcompleted\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\x12\x11\n\tcancelled\x18\x06 \x01(\x05\x12\x0f\n\x07percent\x18\x07 \x01(\x01\"\xe2\x02\n\x05\x42\x61tch\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tnode_type\x18\x03 \x01(\t\x12?\n\x06status\x18\x04 \x01(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x43\n\x08progress\x18\x05 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.BatchProgress\x12:\n\x04stop\x18\x06 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x30\n\x0csubmitted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x94\x01\n\tBatchHead\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x05\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"j\n\x12SubmitBatchRequest\x12;\n\x04head\x18\x01 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.BatchHead\x12\x17\n\x0fparameters_json\x18\x02 \x03(\t\"t\n\x13SubmitBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"4\n\x0fGetBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\\\n\x10GetBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x8f\x01\n\x12ListBatchesRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x41\n\x08statuses\x18\x02 \x03(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"j\n\x13ListBatchesResponse\x12:\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x95\x01\n\x17ListBatchResultsRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x14\n\x0comit_outputs\x18\x05 \x01(\x08\x12\x1a\n\x12include_parameters\x18\x06 \x01(\x08\"p\n\x18ListBatchResultsResponse\x12;\n\x05items\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"S\n\x12\x43\x61ncelBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"O\n\x13\x43\x61ncelBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"6\n\x11WatchBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"N\n\x12WatchBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"r\n\x13ListTaskLogsRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x14\n\x0c\x61\x66ter_log_id\x18\x05 \x01(\t\"Q\n\x14ListTaskLogsResponse\x12\x39\n\x04logs\x18\x01 \x03(\x0b\x32+.tradewind.api.node_task_manager.v1.NodeLog*\xc9\x01\n\x0b\x42\x61tchStatus\x12\x1c\n\x18\x42\x41TCH_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13\x42\x41TCH_STATUS_QUEUED\x10\x01\x12\x18\n\x14\x42\x41TCH_STATUS_RUNNING\x10\x02\x12\x1a\n\x16\x42\x41TCH_STATUS_COMPLETED\x10\x03\x12\x18\n\x14\x42\x41TCH_STATUS_PARTIAL\x10\x04\x12\x17\n\x13\x42\x41TCH_STATUS_FAILED\x10\x05\x12\x1a\n\x16\x42\x41TCH_STATUS_CANCELLED\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/batch.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a.tradewind/api/node_task_manager/v1/cache.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a.tradewind/api/node_task_manager/v1/retry.proto\"\x85\x03\n\x0bTaskOptions\x12\x34\n\x11schedule_to_start\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0estart_to_close\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0erequire_worker\x18\x03 \x01(\x08\x12>\n\x05retry\x18\x04 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.RetryPolicy\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x34\n\x11heartbeat_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12;\n\x05\x63\x61\x63he\x18\x11 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.CacheUse\"\xa6\x01\n\x11SubmitTaskRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"u\n\x12SubmitTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"K\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"M\n\x0fGetTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x90\x01\n\x10ListTasksRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x44\n\x08statuses\x18\x02 \x03(\x0e\x32\x32.tradewind.api.node_task_manager.v1.NodeTaskStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"i\n\x11ListTasksResponse\x12;\n\x05tasks\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"P\n\x12\x43\x61ncelTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"M\n\x10WatchTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_outputs\x18\x03 \x01(\x08\"O\n\x11WatchTaskResponse\x12:\n\x04task\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\"\x96\x01\n\rBatchProgress\x12\r\n\x05total\x18\x01 \x01(\x05\x12\x0e\n\x06queued\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x11\n\tcompleted\x18\x04 \x01(\x05\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x05\x12\x11\n\tcancelled\x18\x06 \x01(\x05\x12\x0f\n\x07percent\x18\x07 \x01(\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x11 \x01(\x05\"\xe2\x02\n\x05\x42\x61tch\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tnode_type\x18\x03 \x01(\t\x12?\n\x06status\x18\x04 \x01(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x43\n\x08progress\x18\x05 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.BatchProgress\x12:\n\x04stop\x18\x06 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x30\n\x0csubmitted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x94\x01\n\tBatchHead\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\x05\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12@\n\x07options\x18\x05 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.TaskOptions\"j\n\x12SubmitBatchRequest\x12;\n\x04head\x18\x01 \x01(\x0b\x32-.tradewind.api.node_task_manager.v1.BatchHead\x12\x17\n\x0fparameters_json\x18\x02 \x03(\t\"t\n\x13SubmitBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x10\n\x08warnings\x18\x03 \x03(\t\"4\n\x0fGetBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"\\\n\x10GetBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x8f\x01\n\x12ListBatchesRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x41\n\x08statuses\x18\x02 \x03(\x0e\x32/.tradewind.api.node_task_manager.v1.BatchStatus\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"j\n\x13ListBatchesResponse\x12:\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x95\x01\n\x17ListBatchResultsRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x14\n\x0comit_outputs\x18\x05 \x01(\x08\x12\x1a\n\x12include_parameters\x18\x06 \x01(\x08\"p\n\x18ListBatchResultsResponse\x12;\n\x05items\x18\x01 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"S\n\x12\x43\x61ncelBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\n\n\x02\x62y\x18\x04 \x01(\t\"O\n\x13\x43\x61ncelBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"6\n\x11WatchBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\"N\n\x12WatchBatchResponse\x12\x38\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32).tradewind.api.node_task_manager.v1.Batch\"r\n\x13ListTaskLogsRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x14\n\x0c\x61\x66ter_log_id\x18\x05 \x01(\t\"Q\n\x14ListTaskLogsResponse\x12\x39\n\x04logs\x18\x01 \x03(\x0b\x32+.tradewind.api.node_task_manager.v1.NodeLog*\xc9\x01\n\x0b\x42\x61tchStatus\x12\x1c\n\x18\x42\x41TCH_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13\x42\x41TCH_STATUS_QUEUED\x10\x01\x12\x18\n\x14\x42\x41TCH_STATUS_RUNNING\x10\x02\x12\x1a\n\x16\x42\x41TCH_STATUS_COMPLETED\x10\x03\x12\x18\n\x14\x42\x41TCH_STATUS_PARTIAL\x10\x04\x12\x17\n\x13\x42\x41TCH_STATUS_FAILED\x10\x05\x12\x1a\n\x16\x42\x41TCH_STATUS_CANCELLED\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.node_task_manager.v1.batch_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BATCHSTATUS']._serialized_start=3646
-  _globals['_BATCHSTATUS']._serialized_end=3847
-  _globals['_TASKOPTIONS']._serialized_start=252
-  _globals['_TASKOPTIONS']._serialized_end=580
-  _globals['_SUBMITTASKREQUEST']._serialized_start=583
-  _globals['_SUBMITTASKREQUEST']._serialized_end=749
-  _globals['_SUBMITTASKRESPONSE']._serialized_start=751
-  _globals['_SUBMITTASKRESPONSE']._serialized_end=868
-  _globals['_GETTASKREQUEST']._serialized_start=870
-  _globals['_GETTASKREQUEST']._serialized_end=945
-  _globals['_GETTASKRESPONSE']._serialized_start=947
-  _globals['_GETTASKRESPONSE']._serialized_end=1024
-  _globals['_LISTTASKSREQUEST']._serialized_start=1027
-  _globals['_LISTTASKSREQUEST']._serialized_end=1171
-  _globals['_LISTTASKSRESPONSE']._serialized_start=1173
-  _globals['_LISTTASKSRESPONSE']._serialized_end=1278
-  _globals['_CANCELTASKREQUEST']._serialized_start=1280
-  _globals['_CANCELTASKREQUEST']._serialized_end=1361
-  _globals['_CANCELTASKRESPONSE']._serialized_start=1363
-  _globals['_CANCELTASKRESPONSE']._serialized_end=1443
-  _globals['_WATCHTASKREQUEST']._serialized_start=1445
-  _globals['_WATCHTASKREQUEST']._serialized_end=1522
-  _globals['_WATCHTASKRESPONSE']._serialized_start=1524
-  _globals['_WATCHTASKRESPONSE']._serialized_end=1603
-  _globals['_BATCHPROGRESS']._serialized_start=1606
-  _globals['_BATCHPROGRESS']._serialized_end=1740
-  _globals['_BATCH']._serialized_start=1743
-  _globals['_BATCH']._serialized_end=2097
-  _globals['_BATCHHEAD']._serialized_start=2100
-  _globals['_BATCHHEAD']._serialized_end=2248
-  _globals['_SUBMITBATCHREQUEST']._serialized_start=2250
-  _globals['_SUBMITBATCHREQUEST']._serialized_end=2356
-  _globals['_SUBMITBATCHRESPONSE']._serialized_start=2358
-  _globals['_SUBMITBATCHRESPONSE']._serialized_end=2474
-  _globals['_GETBATCHREQUEST']._serialized_start=2476
-  _globals['_GETBATCHREQUEST']._serialized_end=2528
-  _globals['_GETBATCHRESPONSE']._serialized_start=2530
-  _globals['_GETBATCHRESPONSE']._serialized_end=2622
-  _globals['_LISTBATCHESREQUEST']._serialized_start=2625
-  _globals['_LISTBATCHESREQUEST']._serialized_end=2768
-  _globals['_LISTBATCHESRESPONSE']._serialized_start=2770
-  _globals['_LISTBATCHESRESPONSE']._serialized_end=2876
-  _globals['_LISTBATCHRESULTSREQUEST']._serialized_start=2879
-  _globals['_LISTBATCHRESULTSREQUEST']._serialized_end=3028
-  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_start=3030
-  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_end=3142
-  _globals['_CANCELBATCHREQUEST']._serialized_start=3144
-  _globals['_CANCELBATCHREQUEST']._serialized_end=3227
-  _globals['_CANCELBATCHRESPONSE']._serialized_start=3229
-  _globals['_CANCELBATCHRESPONSE']._serialized_end=3308
-  _globals['_WATCHBATCHREQUEST']._serialized_start=3310
-  _globals['_WATCHBATCHREQUEST']._serialized_end=3364
-  _globals['_WATCHBATCHRESPONSE']._serialized_start=3366
-  _globals['_WATCHBATCHRESPONSE']._serialized_end=3444
-  _globals['_LISTTASKLOGSREQUEST']._serialized_start=3446
-  _globals['_LISTTASKLOGSREQUEST']._serialized_end=3560
-  _globals['_LISTTASKLOGSRESPONSE']._serialized_start=3562
-  _globals['_LISTTASKLOGSRESPONSE']._serialized_end=3643
+  _globals['_BATCHSTATUS']._serialized_start=3771
+  _globals['_BATCHSTATUS']._serialized_end=3972
+  _globals['_TASKOPTIONS']._serialized_start=300
+  _globals['_TASKOPTIONS']._serialized_end=689
+  _globals['_SUBMITTASKREQUEST']._serialized_start=692
+  _globals['_SUBMITTASKREQUEST']._serialized_end=858
+  _globals['_SUBMITTASKRESPONSE']._serialized_start=860
+  _globals['_SUBMITTASKRESPONSE']._serialized_end=977
+  _globals['_GETTASKREQUEST']._serialized_start=979
+  _globals['_GETTASKREQUEST']._serialized_end=1054
+  _globals['_GETTASKRESPONSE']._serialized_start=1056
+  _globals['_GETTASKRESPONSE']._serialized_end=1133
+  _globals['_LISTTASKSREQUEST']._serialized_start=1136
+  _globals['_LISTTASKSREQUEST']._serialized_end=1280
+  _globals['_LISTTASKSRESPONSE']._serialized_start=1282
+  _globals['_LISTTASKSRESPONSE']._serialized_end=1387
+  _globals['_CANCELTASKREQUEST']._serialized_start=1389
+  _globals['_CANCELTASKREQUEST']._serialized_end=1470
+  _globals['_CANCELTASKRESPONSE']._serialized_start=1472
+  _globals['_CANCELTASKRESPONSE']._serialized_end=1552
+  _globals['_WATCHTASKREQUEST']._serialized_start=1554
+  _globals['_WATCHTASKREQUEST']._serialized_end=1631
+  _globals['_WATCHTASKRESPONSE']._serialized_start=1633
+  _globals['_WATCHTASKRESPONSE']._serialized_end=1712
+  _globals['_BATCHPROGRESS']._serialized_start=1715
+  _globals['_BATCHPROGRESS']._serialized_end=1865
+  _globals['_BATCH']._serialized_start=1868
+  _globals['_BATCH']._serialized_end=2222
+  _globals['_BATCHHEAD']._serialized_start=2225
+  _globals['_BATCHHEAD']._serialized_end=2373
+  _globals['_SUBMITBATCHREQUEST']._serialized_start=2375
+  _globals['_SUBMITBATCHREQUEST']._serialized_end=2481
+  _globals['_SUBMITBATCHRESPONSE']._serialized_start=2483
+  _globals['_SUBMITBATCHRESPONSE']._serialized_end=2599
+  _globals['_GETBATCHREQUEST']._serialized_start=2601
+  _globals['_GETBATCHREQUEST']._serialized_end=2653
+  _globals['_GETBATCHRESPONSE']._serialized_start=2655
+  _globals['_GETBATCHRESPONSE']._serialized_end=2747
+  _globals['_LISTBATCHESREQUEST']._serialized_start=2750
+  _globals['_LISTBATCHESREQUEST']._serialized_end=2893
+  _globals['_LISTBATCHESRESPONSE']._serialized_start=2895
+  _globals['_LISTBATCHESRESPONSE']._serialized_end=3001
+  _globals['_LISTBATCHRESULTSREQUEST']._serialized_start=3004
+  _globals['_LISTBATCHRESULTSREQUEST']._serialized_end=3153
+  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_start=3155
+  _globals['_LISTBATCHRESULTSRESPONSE']._serialized_end=3267
+  _globals['_CANCELBATCHREQUEST']._serialized_start=3269
+  _globals['_CANCELBATCHREQUEST']._serialized_end=3352
+  _globals['_CANCELBATCHRESPONSE']._serialized_start=3354
+  _globals['_CANCELBATCHRESPONSE']._serialized_end=3433
+  _globals['_WATCHBATCHREQUEST']._serialized_start=3435
+  _globals['_WATCHBATCHREQUEST']._serialized_end=3489
+  _globals['_WATCHBATCHRESPONSE']._serialized_start=3491
+  _globals['_WATCHBATCHRESPONSE']._serialized_end=3569
+  _globals['_LISTTASKLOGSREQUEST']._serialized_start=3571
+  _globals['_LISTTASKLOGSREQUEST']._serialized_end=3685
+  _globals['_LISTTASKLOGSRESPONSE']._serialized_start=3687
+  _globals['_LISTTASKLOGSRESPONSE']._serialized_end=3768
 # @@protoc_insertion_point(module_scope)

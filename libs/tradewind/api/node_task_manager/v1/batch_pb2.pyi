@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as _retry_pb2
 import builtins as _builtins
@@ -76,6 +77,7 @@ class TaskOptions(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     HEARTBEAT_TIMEOUT_FIELD_NUMBER: _builtins.int
     TOTAL_TIMEOUT_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     require_worker: _builtins.bool
     """Refuse with NODE_TYPE_NOT_FOUND when no live worker offers the node type, in place of waiting for one."""
     priority: _builtins.int
@@ -100,6 +102,12 @@ class TaskOptions(_message.Message):
     def total_timeout(self) -> _duration_pb2.Duration:
         """Longest time from its submission to its end, waits and further attempts included; none when unset or 0."""
 
+    @_builtins.property
+    def cache(self) -> _cache_pb2.CacheUse:
+        """Where its outputs may come from; as the worker says when unset. Without a flow there is no scope FLOW, and items of a batch
+        have no key.
+        """
+
     def __init__(
         self,
         *,
@@ -110,10 +118,11 @@ class TaskOptions(_message.Message):
         priority: _builtins.int = ...,
         heartbeat_timeout: _duration_pb2.Duration | None = ...,
         total_timeout: _duration_pb2.Duration | None = ...,
+        cache: _cache_pb2.CacheUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_timeout", b"heartbeat_timeout", "priority", b"priority", "require_worker", b"require_worker", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "heartbeat_timeout", b"heartbeat_timeout", "priority", b"priority", "require_worker", b"require_worker", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -440,6 +449,7 @@ class BatchProgress(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     CANCELLED_FIELD_NUMBER: _builtins.int
     PERCENT_FIELD_NUMBER: _builtins.int
+    CACHED_FIELD_NUMBER: _builtins.int
     total: _builtins.int
     """Items in all, as declared."""
     queued: _builtins.int
@@ -454,6 +464,8 @@ class BatchProgress(_message.Message):
     """Items that were stopped, or never ran because of a stop."""
     percent: _builtins.float
     """Share of items that have ended, 0 to 100, rounded down to two decimals."""
+    cached: _builtins.int
+    """Of those completed: items that did not run, since their outputs were in a cache."""
     def __init__(
         self,
         *,
@@ -464,10 +476,11 @@ class BatchProgress(_message.Message):
         failed: _builtins.int = ...,
         cancelled: _builtins.int = ...,
         percent: _builtins.float = ...,
+        cached: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "completed", b"completed", "failed", b"failed", "percent", b"percent", "queued", b"queued", "running", b"running", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "cancelled", b"cancelled", "completed", b"completed", "failed", b"failed", "percent", b"percent", "queued", b"queued", "running", b"running", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as _retry_pb2
 import builtins as _builtins
@@ -104,6 +105,8 @@ class PlanNode(_message.Message):
     TOTAL_TIMEOUT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
+    FAN_OUT_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node."""
     node_type: _builtins.str
@@ -140,6 +143,14 @@ class PlanNode(_message.Message):
     def concurrency(self) -> _node_task_pb2.Concurrency:
         """Bounds how many run at once under a key; none when unset."""
 
+    @_builtins.property
+    def cache(self) -> _cache_pb2.CacheUse:
+        """Where its outputs may come from; as the worker says when unset. A cache that the configuration does not know is not used."""
+
+    @_builtins.property
+    def fan_out(self) -> Global___FanOut:
+        """Runs it once for each item of a list; not when unset."""
+
     def __init__(
         self,
         *,
@@ -154,14 +165,55 @@ class PlanNode(_message.Message):
         total_timeout: _duration_pb2.Duration | None = ...,
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
+        cache: _cache_pb2.CacheUse | None = ...,
+        fan_out: Global___FanOut | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "fan_out", b"fan_out", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "config_json", b"config_json", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "fan_out", b"fan_out", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanNode: _TypeAlias = PlanNode  # noqa: Y015
+
+@_typing.final
+class FanOut(_message.Message):
+    """Runs a node once for each item of the list that arrives at one of its inputs; all else of the node, its clocks, retries and
+    limits, is that of each item. By each output handle it emits the list of what its items emitted, in order, with null for those
+    that did not; by `errors` the first 100 items that did not complete, when there are any or an edge leads from there.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: _builtins.int
+    MAX_PARALLEL_FIELD_NUMBER: _builtins.int
+    MIN_COUNT_FIELD_NUMBER: _builtins.int
+    MIN_RATIO_FIELD_NUMBER: _builtins.int
+    handle: _builtins.str
+    """The input handle, into which exactly one edge must lead. At most 10 000 items."""
+    max_parallel: _builtins.int
+    """So many items stand ready or run at once, 1 to 10 000; 100 when 0."""
+    min_count: _builtins.int
+    """A number of items, 0 or more."""
+    min_ratio: _builtins.float
+    """A share of the items, over 0 up to 1; rounded up to whole items."""
+    def __init__(
+        self,
+        *,
+        handle: _builtins.str = ...,
+        max_parallel: _builtins.int = ...,
+        min_count: _builtins.int = ...,
+        min_ratio: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["min_count", b"min_count", "min_ratio", b"min_ratio", "min_success", b"min_success"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "max_parallel", b"max_parallel", "min_count", b"min_count", "min_ratio", b"min_ratio", "min_success", b"min_success"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_min_success: _TypeAlias = _typing.Literal["min_count", "min_ratio"]  # noqa: Y015
+    _WhichOneofArgType_min_success: _TypeAlias = _typing.Literal["min_success", b"min_success"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_min_success) -> _WhichOneofReturnType_min_success | None: ...
+
+Global___FanOut: _TypeAlias = FanOut  # noqa: Y015
 
 @_typing.final
 class PlanEdge(_message.Message):
@@ -282,6 +334,8 @@ class RunSubmission(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     PLANNED_TIME_FIELD_NUMBER: _builtins.int
     BEGUN_AT_FIELD_NUMBER: _builtins.int
+    KEEP_CYCLES_FIELD_NUMBER: _builtins.int
+    KEEP_FOR_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -296,6 +350,8 @@ class RunSubmission(_message.Message):
     """JSON object, merged into the inputs of entry nodes; empty for none."""
     traceparent: _builtins.str
     """W3C trace context of the cycle's span; empty for none."""
+    keep_cycles: _builtins.int
+    """How many ended runs the flow keeps, by their numbers, once this one has ended; 100 when 0. Those of the last minute stay."""
     @_builtins.property
     def components(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComponentSubmission]:
         """All components of the run."""
@@ -312,6 +368,10 @@ class RunSubmission(_message.Message):
     def begun_at(self) -> _timestamp_pb2.Timestamp:
         """When the cycle began, by the scheduler's store. A run begun before its flow was purged is refused with FLOW_DELETING."""
 
+    @_builtins.property
+    def keep_for(self) -> _duration_pb2.Duration:
+        """How long this run is kept when it has ended, at least a minute; 24 h when unset."""
+
     def __init__(
         self,
         *,
@@ -326,10 +386,12 @@ class RunSubmission(_message.Message):
         deadline: _timestamp_pb2.Timestamp | None = ...,
         planned_time: _timestamp_pb2.Timestamp | None = ...,
         begun_at: _timestamp_pb2.Timestamp | None = ...,
+        keep_cycles: _builtins.int = ...,
+        keep_for: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "deadline", b"deadline", "planned_time", b"planned_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "deadline", b"deadline", "keep_for", b"keep_for", "planned_time", b"planned_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "components", b"components", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "components", b"components", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "keep_cycles", b"keep_cycles", "keep_for", b"keep_for", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,10 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/tradewind/api/node_task_manager/v1/config.proto\x12\"tradewind.api.node_task_manager.v1\x1a google/protobuf/field_mask.proto\"\xb2\x04\n\x0cSystemConfig\x12\x13\n\x0bmax_running\x18\x01 \x01(\x05\x12\x1c\n\x14max_running_per_user\x18\x02 \x01(\x05\x12\x1c\n\x14max_running_per_flow\x18\x03 \x01(\x05\x12n\n\x19max_running_per_node_type\x18\x04 \x03(\x0b\x32K.tradewind.api.node_task_manager.v1.SystemConfig.MaxRunningPerNodeTypeEntry\x12\x1c\n\x14max_concurrent_tasks\x18\x05 \x01(\x05\x12W\n\x0cuser_weights\x18\x06 \x03(\x0b\x32\x41.tradewind.api.node_task_manager.v1.SystemConfig.UserWeightsEntry\x12J\n\x05rates\x18\x07 \x03(\x0b\x32;.tradewind.api.node_task_manager.v1.SystemConfig.RatesEntry\x1a<\n\x1aMaxRunningPerNodeTypeEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a\x32\n\x10UserWeightsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a,\n\nRatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x12\n\x10GetConfigRequest\"c\n\x11GetConfigResponse\x12@\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.SystemConfig\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"\x96\x01\n\x13UpdateConfigRequest\x12@\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.SystemConfig\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\"f\n\x14UpdateConfigResponse\x12@\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.SystemConfig\x12\x0c\n\x04\x65tag\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/tradewind/api/node_task_manager/v1/config.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a.tradewind/api/node_task_manager/v1/cache.proto\"\xbc\x06\n\x0cSystemConfig\x12\x13\n\x0bmax_running\x18\x01 \x01(\x05\x12\x1c\n\x14max_running_per_user\x18\x02 \x01(\x05\x12\x1c\n\x14max_running_per_flow\x18\x03 \x01(\x05\x12n\n\x19max_running_per_node_type\x18\x04 \x03(\x0b\x32K.tradewind.api.node_task_manager.v1.SystemConfig.MaxRunningPerNodeTypeEntry\x12\x1c\n\x14max_concurrent_tasks\x18\x05 \x01(\x05\x12W\n\x0cuser_weights\x18\x06 \x03(\x0b\x32\x41.tradewind.api.node_task_manager.v1.SystemConfig.UserWeightsEntry\x12J\n\x05rates\x18\x07 \x03(\x0b\x32;.tradewind.api.node_task_manager.v1.SystemConfig.RatesEntry\x12\x19\n\x0c\x65nable_cache\x18\x11 \x01(\x08H\x00\x88\x01\x01\x12,\n\tcache_ttl\x18\x12 \x01(\x0b\x32\x19.google.protobuf.Duration\x12L\n\x06\x63\x61\x63hes\x18\x13 \x03(\x0b\x32<.tradewind.api.node_task_manager.v1.SystemConfig.CachesEntry\x1a<\n\x1aMaxRunningPerNodeTypeEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a\x32\n\x10UserWeightsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a,\n\nRatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a`\n\x0b\x43\x61\x63hesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12@\n\x05value\x18\x02 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.CacheSettings:\x02\x38\x01\x42\x0f\n\r_enable_cache\"\x12\n\x10GetConfigRequest\"c\n\x11GetConfigResponse\x12@\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.SystemConfig\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"\x96\x01\n\x13UpdateConfigRequest\x12@\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.SystemConfig\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\"f\n\x14UpdateConfigResponse\x12@\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.SystemConfig\x12\x0c\n\x04\x65tag\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,20 +40,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SYSTEMCONFIG_USERWEIGHTSENTRY']._serialized_options = b'8\001'
   _globals['_SYSTEMCONFIG_RATESENTRY']._loaded_options = None
   _globals['_SYSTEMCONFIG_RATESENTRY']._serialized_options = b'8\001'
-  _globals['_SYSTEMCONFIG']._serialized_start=122
-  _globals['_SYSTEMCONFIG']._serialized_end=684
-  _globals['_SYSTEMCONFIG_MAXRUNNINGPERNODETYPEENTRY']._serialized_start=526
-  _globals['_SYSTEMCONFIG_MAXRUNNINGPERNODETYPEENTRY']._serialized_end=586
-  _globals['_SYSTEMCONFIG_USERWEIGHTSENTRY']._serialized_start=588
-  _globals['_SYSTEMCONFIG_USERWEIGHTSENTRY']._serialized_end=638
-  _globals['_SYSTEMCONFIG_RATESENTRY']._serialized_start=640
-  _globals['_SYSTEMCONFIG_RATESENTRY']._serialized_end=684
-  _globals['_GETCONFIGREQUEST']._serialized_start=686
-  _globals['_GETCONFIGREQUEST']._serialized_end=704
-  _globals['_GETCONFIGRESPONSE']._serialized_start=706
-  _globals['_GETCONFIGRESPONSE']._serialized_end=805
-  _globals['_UPDATECONFIGREQUEST']._serialized_start=808
-  _globals['_UPDATECONFIGREQUEST']._serialized_end=958
-  _globals['_UPDATECONFIGRESPONSE']._serialized_start=960
-  _globals['_UPDATECONFIGRESPONSE']._serialized_end=1062
+  _globals['_SYSTEMCONFIG_CACHESENTRY']._loaded_options = None
+  _globals['_SYSTEMCONFIG_CACHESENTRY']._serialized_options = b'8\001'
+  _globals['_SYSTEMCONFIG']._serialized_start=202
+  _globals['_SYSTEMCONFIG']._serialized_end=1030
+  _globals['_SYSTEMCONFIG_MAXRUNNINGPERNODETYPEENTRY']._serialized_start=757
+  _globals['_SYSTEMCONFIG_MAXRUNNINGPERNODETYPEENTRY']._serialized_end=817
+  _globals['_SYSTEMCONFIG_USERWEIGHTSENTRY']._serialized_start=819
+  _globals['_SYSTEMCONFIG_USERWEIGHTSENTRY']._serialized_end=869
+  _globals['_SYSTEMCONFIG_RATESENTRY']._serialized_start=871
+  _globals['_SYSTEMCONFIG_RATESENTRY']._serialized_end=915
+  _globals['_SYSTEMCONFIG_CACHESENTRY']._serialized_start=917
+  _globals['_SYSTEMCONFIG_CACHESENTRY']._serialized_end=1013
+  _globals['_GETCONFIGREQUEST']._serialized_start=1032
+  _globals['_GETCONFIGREQUEST']._serialized_end=1050
+  _globals['_GETCONFIGRESPONSE']._serialized_start=1052
+  _globals['_GETCONFIGRESPONSE']._serialized_end=1151
+  _globals['_UPDATECONFIGREQUEST']._serialized_start=1154
+  _globals['_UPDATECONFIGREQUEST']._serialized_end=1304
+  _globals['_UPDATECONFIGRESPONSE']._serialized_start=1306
+  _globals['_UPDATECONFIGRESPONSE']._serialized_end=1408
 # @@protoc_insertion_point(module_scope)

@@ -5,9 +5,11 @@ The system's configuration: what bounds all of it, set while it runs."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -85,6 +87,27 @@ class SystemConfig(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class CachesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _cache_pb2.CacheSettings: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _cache_pb2.CacheSettings | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     MAX_RUNNING_FIELD_NUMBER: _builtins.int
     MAX_RUNNING_PER_USER_FIELD_NUMBER: _builtins.int
     MAX_RUNNING_PER_FLOW_FIELD_NUMBER: _builtins.int
@@ -92,6 +115,9 @@ class SystemConfig(_message.Message):
     MAX_CONCURRENT_TASKS_FIELD_NUMBER: _builtins.int
     USER_WEIGHTS_FIELD_NUMBER: _builtins.int
     RATES_FIELD_NUMBER: _builtins.int
+    ENABLE_CACHE_FIELD_NUMBER: _builtins.int
+    CACHE_TTL_FIELD_NUMBER: _builtins.int
+    CACHES_FIELD_NUMBER: _builtins.int
     max_running: _builtins.int
     """Node tasks that run at once; at least the number of shards, over which it is split."""
     max_running_per_user: _builtins.int
@@ -100,6 +126,8 @@ class SystemConfig(_message.Message):
     """Node tasks of one flow that run at once, whatever the flow itself says."""
     max_concurrent_tasks: _builtins.int
     """Ad-hoc tasks and tasks of batches of one user that run at once; nodes of flows do not count."""
+    enable_cache: _builtins.bool
+    """Whether caches are used; true when unset."""
     @_builtins.property
     def max_running_per_node_type(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Node tasks of a node type that run at once, by type; split over shards like max_running. At most 200 types."""
@@ -114,6 +142,14 @@ class SystemConfig(_message.Message):
         unit is s, m, h or d. Split over shards like max_running. At most 200 types.
         """
 
+    @_builtins.property
+    def cache_ttl(self) -> _duration_pb2.Duration:
+        """How long results are good for in a cache that does not say so itself, 1 s to 366 days; 1 h when unset."""
+
+    @_builtins.property
+    def caches(self) -> _containers.MessageMap[_builtins.str, _cache_pb2.CacheSettings]:
+        """Caches by name, an identifier; at most 200. `screening` (1 h) and `analysis` (2 h) are always there."""
+
     def __init__(
         self,
         *,
@@ -124,12 +160,17 @@ class SystemConfig(_message.Message):
         max_concurrent_tasks: _builtins.int = ...,
         user_weights: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         rates: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        enable_cache: _builtins.bool | None = ...,
+        cache_ttl: _duration_pb2.Duration | None = ...,
+        caches: _abc.Mapping[_builtins.str, _cache_pb2.CacheSettings] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_enable_cache", b"_enable_cache", "cache_ttl", b"cache_ttl", "enable_cache", b"enable_cache"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_concurrent_tasks", b"max_concurrent_tasks", "max_running", b"max_running", "max_running_per_flow", b"max_running_per_flow", "max_running_per_node_type", b"max_running_per_node_type", "max_running_per_user", b"max_running_per_user", "rates", b"rates", "user_weights", b"user_weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enable_cache", b"_enable_cache", "cache_ttl", b"cache_ttl", "caches", b"caches", "enable_cache", b"enable_cache", "max_concurrent_tasks", b"max_concurrent_tasks", "max_running", b"max_running", "max_running_per_flow", b"max_running_per_flow", "max_running_per_node_type", b"max_running_per_node_type", "max_running_per_user", b"max_running_per_user", "rates", b"rates", "user_weights", b"user_weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__enable_cache: _TypeAlias = _typing.Literal["enable_cache"]  # noqa: Y015
+    _WhichOneofArgType__enable_cache: _TypeAlias = _typing.Literal["_enable_cache", b"_enable_cache"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__enable_cache) -> _WhichOneofReturnType__enable_cache | None: ...
 
 Global___SystemConfig: _TypeAlias = SystemConfig  # noqa: Y015
 

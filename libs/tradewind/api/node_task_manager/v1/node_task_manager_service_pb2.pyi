@@ -469,6 +469,7 @@ class ListNodeTasksRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     NODE_IDS_FIELD_NUMBER: _builtins.int
+    ITEMS_OF_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -485,6 +486,10 @@ class ListNodeTasksRequest(_message.Message):
     """At most this many, 50 when 0, at most 1000."""
     page_token: _builtins.str
     """From the response before."""
+    items_of: _builtins.str
+    """Instead of the nodes of the run the items of this node, in order, when not empty. Those that have not begun are registered;
+    there are none before its list is split.
+    """
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these nodes, when not empty."""
@@ -501,10 +506,11 @@ class ListNodeTasksRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        items_of: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "flow_id", b"flow_id", "include_outputs", b"include_outputs", "include_signals", b"include_signals", "node_ids", b"node_ids", "page_size", b"page_size", "page_token", b"page_token", "run", b"run", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "flow_id", b"flow_id", "include_outputs", b"include_outputs", "include_signals", b"include_signals", "items_of", b"items_of", "node_ids", b"node_ids", "page_size", b"page_size", "page_token", b"page_token", "run", b"run", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -842,6 +848,7 @@ class ClaimNodeTasksRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     NODE_TYPES_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    OFFERS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """The worker."""
     incarnation: _builtins.str
@@ -852,6 +859,10 @@ class ClaimNodeTasksRequest(_message.Message):
     def node_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Node types it offers."""
 
+    @_builtins.property
+    def offers(self) -> _containers.RepeatedCompositeFieldContainer[_work_pb2.OfferedType]:
+        """What else there is to say of some of them."""
+
     def __init__(
         self,
         *,
@@ -859,10 +870,11 @@ class ClaimNodeTasksRequest(_message.Message):
         incarnation: _builtins.str = ...,
         node_types: _abc.Iterable[_builtins.str] | None = ...,
         limit: _builtins.int = ...,
+        offers: _abc.Iterable[_work_pb2.OfferedType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "limit", b"limit", "node_types", b"node_types", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "limit", b"limit", "node_types", b"node_types", "offers", b"offers", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from tradewind.api.node_task_manager.v1 import batch_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_batch__pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2
@@ -201,6 +202,16 @@ class NodeTaskManagerServiceStub:
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2.UpdateConfigRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2.UpdateConfigResponse.FromString,
                 _registered_method=True)
+        self.GetCacheStats = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/GetCacheStats',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.GetCacheStatsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.GetCacheStatsResponse.FromString,
+                _registered_method=True)
+        self.ClearCache = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ClearCache',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.ClearCacheRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.ClearCacheResponse.FromString,
+                _registered_method=True)
         self.ListDeadLetters = channel.unary_unary(
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListDeadLetters',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2.ListDeadLettersRequest.SerializeToString,
@@ -265,8 +276,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListNodeTasks(self, request, context):
-        """Node tasks of a run, in the order of the flow, paged, with the signals between them. Errors: INVALID_ARGUMENT
-        INVALID_INPUT.
+        """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -280,8 +291,8 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TerminateNodeTask(self, request, context):
-        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal.
-        Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
+        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
+        node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -458,6 +469,22 @@ class NodeTaskManagerServiceServicer:
     def UpdateConfig(self, request, context):
         """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
         VERSION_CONFLICT when it has changed since the etag was read.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCacheStats(self, request, context):
+        """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
+        STORE_UNAVAILABLE when they cannot be reached.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClearCache(self, request, context):
+        """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
+        that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -643,6 +670,16 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.UpdateConfig,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2.UpdateConfigRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2.UpdateConfigResponse.SerializeToString,
+            ),
+            'GetCacheStats': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCacheStats,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.GetCacheStatsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.GetCacheStatsResponse.SerializeToString,
+            ),
+            'ClearCache': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClearCache,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.ClearCacheRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.ClearCacheResponse.SerializeToString,
             ),
             'ListDeadLetters': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDeadLetters,
@@ -1521,6 +1558,60 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/UpdateConfig',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2.UpdateConfigRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2.UpdateConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCacheStats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/GetCacheStats',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.GetCacheStatsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.GetCacheStatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClearCache(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ClearCache',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.ClearCacheRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2.ClearCacheResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ Getting it done: queues, leases, signals and results of node tasks."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from tradewind.api.node_task_manager.v1 import batch_pb2 as _batch_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as _config_pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as _dead_letter_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as _node_task_manager_service_pb2
@@ -44,14 +45,14 @@ class NodeTaskManagerServiceStub:
     again for the rest. A node task without a record emitted nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     ListNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeTasksRequest, _node_task_manager_service_pb2.ListNodeTasksResponse]
-    """Node tasks of a run, in the order of the flow, paged, with the signals between them. Errors: INVALID_ARGUMENT
-    INVALID_INPUT.
+    """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
     """
     ListWorkerTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListWorkerTasksRequest, _node_task_manager_service_pb2.ListWorkerTasksResponse]
     """Node tasks leased to a worker."""
     TerminateNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]
-    """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal.
-    Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
+    """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
+    node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
     """
     ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
     """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
@@ -126,6 +127,14 @@ class NodeTaskManagerServiceStub:
     UpdateConfig: _aio.UnaryUnaryMultiCallable[_config_pb2.UpdateConfigRequest, _config_pb2.UpdateConfigResponse]
     """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
     VERSION_CONFLICT when it has changed since the etag was read.
+    """
+    GetCacheStats: _aio.UnaryUnaryMultiCallable[_cache_pb2.GetCacheStatsRequest, _cache_pb2.GetCacheStatsResponse]
+    """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
+    STORE_UNAVAILABLE when they cannot be reached.
+    """
+    ClearCache: _aio.UnaryUnaryMultiCallable[_cache_pb2.ClearCacheRequest, _cache_pb2.ClearCacheResponse]
+    """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
+    that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
     """
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_dead_letter_pb2.ListDeadLettersRequest, _dead_letter_pb2.ListDeadLettersResponse]
     """Node tasks that were given up: they lost their worker too often, or failed for good though they may be tried more than once.
@@ -205,8 +214,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.ListNodeTasksRequest,
         context: _aio.ServicerContext[_node_task_manager_service_pb2.ListNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.ListNodeTasksResponse]],
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.ListNodeTasksResponse]:
-        """Node tasks of a run, in the order of the flow, paged, with the signals between them. Errors: INVALID_ARGUMENT
-        INVALID_INPUT.
+        """Node tasks of a run, in the order of the flow, paged, with the signals between them; or the items of a mapped node of it.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TASK_NOT_FOUND when items_of names no mapped node of the run.
         """
 
     @_abc_1.abstractmethod
@@ -223,8 +232,8 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_task_manager_service_pb2.TerminateNodeTaskRequest,
         context: _aio.ServicerContext[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]],
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]:
-        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal.
-        Errors: NOT_FOUND NODE_TASK_NOT_FOUND.
+        """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
+        node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
         """
 
     @_abc_1.abstractmethod
@@ -437,6 +446,26 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_config_pb2.UpdateConfigResponse]:
         """Changes the system's configuration, in all replicas within moments. Errors: INVALID_ARGUMENT INVALID_INPUT, ABORTED
         VERSION_CONFLICT when it has changed since the etag was read.
+        """
+
+    @_abc_1.abstractmethod
+    def GetCacheStats(
+        self,
+        request: _cache_pb2.GetCacheStatsRequest,
+        context: _aio.ServicerContext[_cache_pb2.GetCacheStatsRequest, _abc.Awaitable[_cache_pb2.GetCacheStatsResponse]],
+    ) -> _abc.Awaitable[_cache_pb2.GetCacheStatsResponse]:
+        """How much caches are used. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache that the configuration does not know, UNAVAILABLE
+        STORE_UNAVAILABLE when they cannot be reached.
+        """
+
+    @_abc_1.abstractmethod
+    def ClearCache(
+        self,
+        request: _cache_pb2.ClearCacheRequest,
+        context: _aio.ServicerContext[_cache_pb2.ClearCacheRequest, _abc.Awaitable[_cache_pb2.ClearCacheResponse]],
+    ) -> _abc.Awaitable[_cache_pb2.ClearCacheResponse]:
+        """Empties a cache, for everybody; node tasks that run now do not fill it. Errors: INVALID_ARGUMENT INVALID_INPUT for a cache
+        that the configuration does not know, UNAVAILABLE STORE_UNAVAILABLE when it cannot be reached.
         """
 
     @_abc_1.abstractmethod

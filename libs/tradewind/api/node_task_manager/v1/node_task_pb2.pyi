@@ -227,7 +227,7 @@ class NodeTaskError(_message.Message):
     FINAL_REASON_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """One of NODE_ERROR, INVALID_OUTPUT, OUTPUT_TOO_LARGE, INPUT_TOO_LARGE, INPUT_MISSING, SECRET_MISSING, START_TIMEOUT,
-    TIMEOUT, TOTAL_TIMEOUT, HEARTBEAT_TIMEOUT, WORKER_LOST, PROCESS_DIED, UNKNOWN_NODE_TYPE.
+    TIMEOUT, TOTAL_TIMEOUT, HEARTBEAT_TIMEOUT, WORKER_LOST, PROCESS_DIED, UNKNOWN_NODE_TYPE, ITEMS_FAILED.
     """
     message: _builtins.str
     """For people, at most 4 KiB."""
@@ -351,8 +351,14 @@ class NodeTask(_message.Message):
     RETRY_AT_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     HISTORY_FIELD_NUMBER: _builtins.int
+    CURRENT_STEP_FIELD_NUMBER: _builtins.int
+    CACHED_IN_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    ITEM_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
-    """`<flow_id>:<cycle>:<run>:<node_id>`; `task:<id>` of an ad-hoc task, `batch:<batch_id>:<index>` of an item of a batch."""
+    """`<flow_id>:<cycle>:<run>:<node_id>`, with `:<item>` for an item of a mapped node; `task:<id>` of an ad-hoc task,
+    `batch:<batch_id>:<index>` of an item of a batch.
+    """
     flow_id: _builtins.str
     """The flow; empty for an ad-hoc task or an item."""
     cycle: _builtins.int
@@ -387,6 +393,12 @@ class NodeTask(_message.Message):
     """How many of its attempts failed."""
     max_attempts: _builtins.int
     """How many may be made, as its flow says; lost workers do not count."""
+    current_step: _builtins.str
+    """What the node said it is doing, with its progress; at most 256 bytes."""
+    cached_in: _builtins.str
+    """The cache that its outputs came from; empty when it ran."""
+    item: _builtins.int
+    """Place of the item, from 0, that it is of such a node; unset for any other."""
     @_builtins.property
     def error(self) -> Global___NodeTaskError:
         """Why it failed; unset otherwise."""
@@ -441,6 +453,12 @@ class NodeTask(_message.Message):
         ListDeadLetters.
         """
 
+    @_builtins.property
+    def items(self) -> Global___ItemCounts:
+        """How its items stand, once its list is split; only of a node that runs once for each item of a list. It is no worker's: it
+        runs for as long as its items do.
+        """
+
     def __init__(
         self,
         *,
@@ -475,14 +493,62 @@ class NodeTask(_message.Message):
         retry_at: _timestamp_pb2.Timestamp | None = ...,
         last_error: Global___NodeTaskError | None = ...,
         history: _abc.Iterable[Global___PastAttempt] | None = ...,
+        current_step: _builtins.str = ...,
+        cached_in: _builtins.str = ...,
+        items: Global___ItemCounts | None = ...,
+        item: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ended_at", b"ended_at", "error", b"error", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "ready_at", b"ready_at", "registered_at", b"registered_at", "retry_at", b"retry_at", "started_at", b"started_at", "stop", b"stop", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "ended_at", b"ended_at", "error", b"error", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "ready_at", b"ready_at", "registered_at", b"registered_at", "retry_at", b"retry_at", "started_at", b"started_at", "stop", b"stop", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "cached_in", b"cached_in", "component_id", b"component_id", "config_json", b"config_json", "current_step", b"current_step", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
+    _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__item) -> _WhichOneofReturnType__item | None: ...
+
+Global___NodeTask: _TypeAlias = NodeTask  # noqa: Y015
+
+@_typing.final
+class ItemCounts(_message.Message):
+    """How the items of a mapped node stand."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOTAL_FIELD_NUMBER: _builtins.int
+    NEED_FIELD_NUMBER: _builtins.int
+    BEGUN_FIELD_NUMBER: _builtins.int
+    COMPLETED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    """Items of the list."""
+    need: _builtins.int
+    """How many must complete."""
+    begun: _builtins.int
+    """How many have become ready; the others have no record yet."""
+    completed: _builtins.int
+    """Those that completed."""
+    failed: _builtins.int
+    """Those that failed."""
+    cancelled: _builtins.int
+    """Those that were stopped or skipped."""
+    def __init__(
+        self,
+        *,
+        total: _builtins.int = ...,
+        need: _builtins.int = ...,
+        begun: _builtins.int = ...,
+        completed: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        cancelled: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "cancelled", b"cancelled", "completed", b"completed", "failed", b"failed", "need", b"need", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___NodeTask: _TypeAlias = NodeTask  # noqa: Y015
+Global___ItemCounts: _TypeAlias = ItemCounts  # noqa: Y015
 
 @_typing.final
 class PastAttempt(_message.Message):
@@ -632,7 +698,7 @@ class NodeLog(_message.Message):
     run: _builtins.int
     """The run of the cycle."""
     node_id: _builtins.str
-    """The node."""
+    """The node; `<node>:<item>` for an item of a mapped node."""
     level: _builtins.str
     """DEBUG, INFO, WARNING, ERROR or CRITICAL."""
     source: _builtins.str

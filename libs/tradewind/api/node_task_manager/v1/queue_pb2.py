@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/queue.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x01\n\nQueueDepth\x12\x11\n\tnode_type\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06queued\x18\x03 \x01(\x05\x12\x0f\n\x07running\x18\x04 \x01(\x05\x12\x32\n\x0e\x66irst_ready_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\":\n\x14GetQueueStatsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\"\x8e\x03\n\x15GetQueueStatsResponse\x12>\n\x06queues\x18\x01 \x03(\x0b\x32..tradewind.api.node_task_manager.v1.QueueDepth\x12\x0e\n\x06queued\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x32\n\x0e\x66irst_ready_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tcompleted\x18\x05 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x06 \x01(\x03\x12\x12\n\nterminated\x18\x07 \x01(\x03\x12\x0f\n\x07skipped\x18\x08 \x01(\x03\x12\x63\n\x0e\x66\x61iled_by_code\x18\t \x03(\x0b\x32K.tradewind.api.node_task_manager.v1.GetQueueStatsResponse.FailedByCodeEntry\x1a\x33\n\x11\x46\x61iledByCodeEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.tradewind/api/node_task_manager/v1/queue.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x01\n\nQueueDepth\x12\x11\n\tnode_type\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x0e\n\x06queued\x18\x03 \x01(\x05\x12\x0f\n\x07running\x18\x04 \x01(\x05\x12\x32\n\x0e\x66irst_ready_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\":\n\x14GetQueueStatsRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x11\n\tnode_type\x18\x02 \x01(\t\"\xd9\x03\n\x15GetQueueStatsResponse\x12>\n\x06queues\x18\x01 \x03(\x0b\x32..tradewind.api.node_task_manager.v1.QueueDepth\x12\x0e\n\x06queued\x18\x02 \x01(\x05\x12\x0f\n\x07running\x18\x03 \x01(\x05\x12\x32\n\x0e\x66irst_ready_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tcompleted\x18\x05 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x06 \x01(\x03\x12\x12\n\nterminated\x18\x07 \x01(\x03\x12\x0f\n\x07skipped\x18\x08 \x01(\x03\x12\x63\n\x0e\x66\x61iled_by_code\x18\t \x03(\x0b\x32K.tradewind.api.node_task_manager.v1.GetQueueStatsResponse.FailedByCodeEntry\x12\x14\n\x0c\x63leaned_runs\x18\x0c \x01(\x03\x12\x1a\n\x12\x63leaned_node_tasks\x18\r \x01(\x03\x12\x17\n\x0f\x63leaned_entries\x18\x0e \x01(\x03\x1a\x33\n\x11\x46\x61iledByCodeEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,7 +39,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETQUEUESTATSREQUEST']._serialized_start=255
   _globals['_GETQUEUESTATSREQUEST']._serialized_end=313
   _globals['_GETQUEUESTATSRESPONSE']._serialized_start=316
-  _globals['_GETQUEUESTATSRESPONSE']._serialized_end=714
-  _globals['_GETQUEUESTATSRESPONSE_FAILEDBYCODEENTRY']._serialized_start=663
-  _globals['_GETQUEUESTATSRESPONSE_FAILEDBYCODEENTRY']._serialized_end=714
+  _globals['_GETQUEUESTATSRESPONSE']._serialized_end=789
+  _globals['_GETQUEUESTATSRESPONSE_FAILEDBYCODEENTRY']._serialized_start=738
+  _globals['_GETQUEUESTATSRESPONSE_FAILEDBYCODEENTRY']._serialized_end=789
 # @@protoc_insertion_point(module_scope)

@@ -120,6 +120,9 @@ class GetQueueStatsResponse(_message.Message):
     TERMINATED_FIELD_NUMBER: _builtins.int
     SKIPPED_FIELD_NUMBER: _builtins.int
     FAILED_BY_CODE_FIELD_NUMBER: _builtins.int
+    CLEANED_RUNS_FIELD_NUMBER: _builtins.int
+    CLEANED_NODE_TASKS_FIELD_NUMBER: _builtins.int
+    CLEANED_ENTRIES_FIELD_NUMBER: _builtins.int
     queued: _builtins.int
     """All that are queued, of the request's user and node type."""
     running: _builtins.int
@@ -132,6 +135,12 @@ class GetQueueStatsResponse(_message.Message):
     """Terminated so far, whoever's."""
     skipped: _builtins.int
     """Skipped so far, whoever's."""
+    cleaned_runs: _builtins.int
+    """Ended runs of flows that cleaning has removed so far, beyond what their flows keep."""
+    cleaned_node_tasks: _builtins.int
+    """Node tasks that were removed with them."""
+    cleaned_entries: _builtins.int
+    """Entries that cleaning has removed from indexes because their records were gone."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueDepth]:
         """By node type and user; those with neither queued nor running node tasks are absent. At most 10 000."""
@@ -156,10 +165,13 @@ class GetQueueStatsResponse(_message.Message):
         terminated: _builtins.int = ...,
         skipped: _builtins.int = ...,
         failed_by_code: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        cleaned_runs: _builtins.int = ...,
+        cleaned_node_tasks: _builtins.int = ...,
+        cleaned_entries: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["first_ready_at", b"first_ready_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "failed", b"failed", "failed_by_code", b"failed_by_code", "first_ready_at", b"first_ready_at", "queued", b"queued", "queues", b"queues", "running", b"running", "skipped", b"skipped", "terminated", b"terminated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleaned_entries", b"cleaned_entries", "cleaned_node_tasks", b"cleaned_node_tasks", "cleaned_runs", b"cleaned_runs", "completed", b"completed", "failed", b"failed", "failed_by_code", b"failed_by_code", "first_ready_at", b"first_ready_at", "queued", b"queued", "queues", b"queues", "running", b"running", "skipped", b"skipped", "terminated", b"terminated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,38 +24,41 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-tradewind/api/node_task_manager/v1/work.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\",\n\x05Input\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x13\n\x0bvalues_json\x18\x02 \x03(\t\"\xb0\x03\n\x12NodeTaskAssignment\x12\r\n\x05token\x18\x01 \x01(\t\x12\x14\n\x0cnode_task_id\x18\x02 \x01(\t\x12\x0f\n\x07\x66low_id\x18\x03 \x01(\t\x12\r\n\x05\x63ycle\x18\x04 \x01(\x05\x12\x0b\n\x03run\x18\x05 \x01(\x05\x12\x0e\n\x06run_id\x18\x06 \x01(\t\x12\x14\n\x0c\x63omponent_id\x18\x07 \x01(\t\x12\x0f\n\x07node_id\x18\x08 \x01(\t\x12\x11\n\tnode_type\x18\t \x01(\t\x12\x0f\n\x07\x61ttempt\x18\n \x01(\x05\x12\x13\n\x0b\x63onfig_json\x18\x0b \x01(\t\x12\x39\n\x06inputs\x18\x0c \x03(\x0b\x32).tradewind.api.node_task_manager.v1.Input\x12\x17\n\x0frun_inputs_json\x18\r \x01(\t\x12,\n\x08\x64\x65\x61\x64line\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0btraceparent\x18\x0f \x01(\t\x12\x0f\n\x07user_id\x18\x10 \x01(\t\x12\x30\n\x0cplanned_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8d\x01\n\x12NodeTaskCompletion\x12\r\n\x05token\x18\x01 \x01(\t\x12;\n\x07outputs\x18\x02 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Output\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xea\x01\n\x0fNodeTaskFailure\x12\r\n\x05token\x18\x01 \x01(\t\x12@\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.NodeTaskError\x12\x12\n\nterminated\x18\x03 \x01(\x08\x12+\n\x08\x64uration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bretry_after\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rnon_retryable\x18\x06 \x01(\x08\"D\n\x10NodeTaskProgress\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08progress\x18\x02 \x01(\x05\x12\x0f\n\x07message\x18\x03 \x01(\t\"l\n\x0bNodeTaskLog\x12\r\n\x05token\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8a\x01\n\x13NodeTaskTermination\x12\r\n\x05token\x18\x01 \x01(\t\x12:\n\x04stop\x18\x02 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12(\n\x05grace\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"*\n\tLeaseLoss\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"p\n\x0bWorkerHello\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x12\n\nnode_types\x18\x03 \x03(\t\x12\x10\n\x08\x63\x61pacity\x18\x04 \x01(\x05\x12\x13\n\x0bheld_tokens\x18\x05 \x03(\t\"}\n\rWorkerWelcome\x12\x0f\n\x07session\x18\x01 \x01(\x03\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0erenew_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xea\x03\n\x0bWorkRequest\x12>\n\x05hello\x18\x01 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.WorkerHello\x12K\n\x0b\x63ompletions\x18\x02 \x03(\x0b\x32\x36.tradewind.api.node_task_manager.v1.NodeTaskCompletion\x12\x45\n\x08\x66\x61ilures\x18\x03 \x03(\x0b\x32\x33.tradewind.api.node_task_manager.v1.NodeTaskFailure\x12\x13\n\x0bheld_tokens\x18\x04 \x03(\t\x12\r\n\x05renew\x18\x05 \x01(\x08\x12\x18\n\x10give_back_tokens\x18\x06 \x03(\t\x12\x46\n\x08progress\x18\x07 \x03(\x0b\x32\x34.tradewind.api.node_task_manager.v1.NodeTaskProgress\x12=\n\x04logs\x18\x08 \x03(\x0b\x32/.tradewind.api.node_task_manager.v1.NodeTaskLog\x12\x10\n\x08\x63\x61pacity\x18\t \x01(\x05\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\x10\n\x08sequence\x18\x0b \x01(\x03\x12\x0c\n\x04pong\x18\x0c \x01(\x03\"\xfd\x02\n\x0cWorkResponse\x12\x42\n\x07welcome\x18\x01 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.WorkerWelcome\x12K\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32\x36.tradewind.api.node_task_manager.v1.NodeTaskAssignment\x12M\n\x0cterminations\x18\x03 \x03(\x0b\x32\x37.tradewind.api.node_task_manager.v1.NodeTaskTermination\x12=\n\x06losses\x18\x04 \x03(\x0b\x32-.tradewind.api.node_task_manager.v1.LeaseLoss\x12\x1d\n\x15\x61\x63knowledged_sequence\x18\x05 \x01(\x03\x12\x0c\n\x04ping\x18\x06 \x01(\x03\x12\x11\n\treconnect\x18\x07 \x01(\x08\x12\x0e\n\x06resync\x18\x08 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-tradewind/api/node_task_manager/v1/work.proto\x12\"tradewind.api.node_task_manager.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a.tradewind/api/node_task_manager/v1/cache.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\",\n\x05Input\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x13\n\x0bvalues_json\x18\x02 \x03(\t\"\xcc\x03\n\x12NodeTaskAssignment\x12\r\n\x05token\x18\x01 \x01(\t\x12\x14\n\x0cnode_task_id\x18\x02 \x01(\t\x12\x0f\n\x07\x66low_id\x18\x03 \x01(\t\x12\r\n\x05\x63ycle\x18\x04 \x01(\x05\x12\x0b\n\x03run\x18\x05 \x01(\x05\x12\x0e\n\x06run_id\x18\x06 \x01(\t\x12\x14\n\x0c\x63omponent_id\x18\x07 \x01(\t\x12\x0f\n\x07node_id\x18\x08 \x01(\t\x12\x11\n\tnode_type\x18\t \x01(\t\x12\x0f\n\x07\x61ttempt\x18\n \x01(\x05\x12\x13\n\x0b\x63onfig_json\x18\x0b \x01(\t\x12\x39\n\x06inputs\x18\x0c \x03(\x0b\x32).tradewind.api.node_task_manager.v1.Input\x12\x17\n\x0frun_inputs_json\x18\r \x01(\t\x12,\n\x08\x64\x65\x61\x64line\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0btraceparent\x18\x0f \x01(\t\x12\x0f\n\x07user_id\x18\x10 \x01(\t\x12\x30\n\x0cplanned_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\x04item\x18\x32 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_item\"\x8d\x01\n\x12NodeTaskCompletion\x12\r\n\x05token\x18\x01 \x01(\t\x12;\n\x07outputs\x18\x02 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Output\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xea\x01\n\x0fNodeTaskFailure\x12\r\n\x05token\x18\x01 \x01(\t\x12@\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.NodeTaskError\x12\x12\n\nterminated\x18\x03 \x01(\x08\x12+\n\x08\x64uration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bretry_after\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rnon_retryable\x18\x06 \x01(\x08\"Z\n\x10NodeTaskProgress\x12\r\n\x05token\x18\x01 \x01(\t\x12\x10\n\x08progress\x18\x02 \x01(\x05\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x14\n\x0c\x63urrent_step\x18\x04 \x01(\t\"l\n\x0bNodeTaskLog\x12\r\n\x05token\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8a\x01\n\x13NodeTaskTermination\x12\r\n\x05token\x18\x01 \x01(\t\x12:\n\x04stop\x18\x02 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12(\n\x05grace\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"*\n\tLeaseLoss\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"n\n\x0bOfferedType\x12\x11\n\tnode_type\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12;\n\x05\x63\x61\x63he\x18\x03 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.CacheUse\"\xb1\x01\n\x0bWorkerHello\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x12\n\nnode_types\x18\x03 \x03(\t\x12\x10\n\x08\x63\x61pacity\x18\x04 \x01(\x05\x12\x13\n\x0bheld_tokens\x18\x05 \x03(\t\x12?\n\x06offers\x18\x0f \x03(\x0b\x32/.tradewind.api.node_task_manager.v1.OfferedType\"}\n\rWorkerWelcome\x12\x0f\n\x07session\x18\x01 \x01(\x03\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0erenew_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xea\x03\n\x0bWorkRequest\x12>\n\x05hello\x18\x01 \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.WorkerHello\x12K\n\x0b\x63ompletions\x18\x02 \x03(\x0b\x32\x36.tradewind.api.node_task_manager.v1.NodeTaskCompletion\x12\x45\n\x08\x66\x61ilures\x18\x03 \x03(\x0b\x32\x33.tradewind.api.node_task_manager.v1.NodeTaskFailure\x12\x13\n\x0bheld_tokens\x18\x04 \x03(\t\x12\r\n\x05renew\x18\x05 \x01(\x08\x12\x18\n\x10give_back_tokens\x18\x06 \x03(\t\x12\x46\n\x08progress\x18\x07 \x03(\x0b\x32\x34.tradewind.api.node_task_manager.v1.NodeTaskProgress\x12=\n\x04logs\x18\x08 \x03(\x0b\x32/.tradewind.api.node_task_manager.v1.NodeTaskLog\x12\x10\n\x08\x63\x61pacity\x18\t \x01(\x05\x12\x10\n\x08\x64raining\x18\n \x01(\x08\x12\x10\n\x08sequence\x18\x0b \x01(\x03\x12\x0c\n\x04pong\x18\x0c \x01(\x03\"\xfd\x02\n\x0cWorkResponse\x12\x42\n\x07welcome\x18\x01 \x01(\x0b\x32\x31.tradewind.api.node_task_manager.v1.WorkerWelcome\x12K\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32\x36.tradewind.api.node_task_manager.v1.NodeTaskAssignment\x12M\n\x0cterminations\x18\x03 \x03(\x0b\x32\x37.tradewind.api.node_task_manager.v1.NodeTaskTermination\x12=\n\x06losses\x18\x04 \x03(\x0b\x32-.tradewind.api.node_task_manager.v1.LeaseLoss\x12\x1d\n\x15\x61\x63knowledged_sequence\x18\x05 \x01(\x03\x12\x0c\n\x04ping\x18\x06 \x01(\x03\x12\x11\n\treconnect\x18\x07 \x01(\x08\x12\x0e\n\x06resync\x18\x08 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.node_task_manager.v1.work_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INPUT']._serialized_start=202
-  _globals['_INPUT']._serialized_end=246
-  _globals['_NODETASKASSIGNMENT']._serialized_start=249
-  _globals['_NODETASKASSIGNMENT']._serialized_end=681
-  _globals['_NODETASKCOMPLETION']._serialized_start=684
-  _globals['_NODETASKCOMPLETION']._serialized_end=825
-  _globals['_NODETASKFAILURE']._serialized_start=828
-  _globals['_NODETASKFAILURE']._serialized_end=1062
-  _globals['_NODETASKPROGRESS']._serialized_start=1064
-  _globals['_NODETASKPROGRESS']._serialized_end=1132
-  _globals['_NODETASKLOG']._serialized_start=1134
-  _globals['_NODETASKLOG']._serialized_end=1242
-  _globals['_NODETASKTERMINATION']._serialized_start=1245
-  _globals['_NODETASKTERMINATION']._serialized_end=1383
-  _globals['_LEASELOSS']._serialized_start=1385
-  _globals['_LEASELOSS']._serialized_end=1427
-  _globals['_WORKERHELLO']._serialized_start=1429
-  _globals['_WORKERHELLO']._serialized_end=1541
-  _globals['_WORKERWELCOME']._serialized_start=1543
-  _globals['_WORKERWELCOME']._serialized_end=1668
-  _globals['_WORKREQUEST']._serialized_start=1671
-  _globals['_WORKREQUEST']._serialized_end=2161
-  _globals['_WORKRESPONSE']._serialized_start=2164
-  _globals['_WORKRESPONSE']._serialized_end=2545
+  _globals['_INPUT']._serialized_start=250
+  _globals['_INPUT']._serialized_end=294
+  _globals['_NODETASKASSIGNMENT']._serialized_start=297
+  _globals['_NODETASKASSIGNMENT']._serialized_end=757
+  _globals['_NODETASKCOMPLETION']._serialized_start=760
+  _globals['_NODETASKCOMPLETION']._serialized_end=901
+  _globals['_NODETASKFAILURE']._serialized_start=904
+  _globals['_NODETASKFAILURE']._serialized_end=1138
+  _globals['_NODETASKPROGRESS']._serialized_start=1140
+  _globals['_NODETASKPROGRESS']._serialized_end=1230
+  _globals['_NODETASKLOG']._serialized_start=1232
+  _globals['_NODETASKLOG']._serialized_end=1340
+  _globals['_NODETASKTERMINATION']._serialized_start=1343
+  _globals['_NODETASKTERMINATION']._serialized_end=1481
+  _globals['_LEASELOSS']._serialized_start=1483
+  _globals['_LEASELOSS']._serialized_end=1525
+  _globals['_OFFEREDTYPE']._serialized_start=1527
+  _globals['_OFFEREDTYPE']._serialized_end=1637
+  _globals['_WORKERHELLO']._serialized_start=1640
+  _globals['_WORKERHELLO']._serialized_end=1817
+  _globals['_WORKERWELCOME']._serialized_start=1819
+  _globals['_WORKERWELCOME']._serialized_end=1944
+  _globals['_WORKREQUEST']._serialized_start=1947
+  _globals['_WORKREQUEST']._serialized_end=2437
+  _globals['_WORKRESPONSE']._serialized_start=2440
+  _globals['_WORKRESPONSE']._serialized_end=2821
 # @@protoc_insertion_point(module_scope)

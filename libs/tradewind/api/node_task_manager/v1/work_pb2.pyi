@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 import builtins as _builtins
 import sys
@@ -74,11 +75,12 @@ class NodeTaskAssignment(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     PLANNED_TIME_FIELD_NUMBER: _builtins.int
+    ITEM_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """Fencing token of this attempt; named in all that the worker says of it."""
     node_task_id: _builtins.str
-    """`<flow_id>:<cycle>:<run>:<node_id>`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt, so it serves as
-    an idempotency key.
+    """`<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `task:<id>` or `batch:<batch_id>:<index>`; the same for every attempt, so it
+    serves as an idempotency key.
     """
     flow_id: _builtins.str
     """The flow; empty for an ad-hoc task or an item of a batch."""
@@ -104,6 +106,8 @@ class NodeTaskAssignment(_message.Message):
     """W3C trace context to continue; empty for none."""
     user_id: _builtins.str
     """Whose it is."""
+    item: _builtins.int
+    """Place of the item, from 0, that it is of a node that runs once for each item of a list; unset for any other."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Input]:
         """Values by input handle; handles all of whose edges are dead are absent."""
@@ -136,12 +140,15 @@ class NodeTaskAssignment(_message.Message):
         traceparent: _builtins.str = ...,
         user_id: _builtins.str = ...,
         planned_time: _timestamp_pb2.Timestamp | None = ...,
+        item: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "planned_time", b"planned_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "deadline", b"deadline", "item", b"item", "planned_time", b"planned_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "item", b"item", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
+    _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__item) -> _WhichOneofReturnType__item | None: ...
 
 Global___NodeTaskAssignment: _TypeAlias = NodeTaskAssignment  # noqa: Y015
 
@@ -240,22 +247,26 @@ class NodeTaskProgress(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    CURRENT_STEP_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """From the assignment."""
     progress: _builtins.int
     """0 to 100; a lower one than before is ignored."""
     message: _builtins.str
     """For people, at most 1 KiB."""
+    current_step: _builtins.str
+    """What it is doing now, at most 256 bytes."""
     def __init__(
         self,
         *,
         token: _builtins.str = ...,
         progress: _builtins.int = ...,
         message: _builtins.str = ...,
+        current_step: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "progress", b"progress", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_step", b"current_step", "message", b"message", "progress", b"progress", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -358,6 +369,38 @@ class LeaseLoss(_message.Message):
 Global___LeaseLoss: _TypeAlias = LeaseLoss  # noqa: Y015
 
 @_typing.final
+class OfferedType(_message.Message):
+    """What a worker says of a node type beside its name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_TYPE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
+    node_type: _builtins.str
+    """One of those it offers."""
+    version: _builtins.str
+    """Changes when its outputs do: results of other versions are not taken from a cache. At most 128 characters."""
+    @_builtins.property
+    def cache(self) -> _cache_pb2.CacheUse:
+        """Where outputs of nodes may come from that do not say it themselves."""
+
+    def __init__(
+        self,
+        *,
+        node_type: _builtins.str = ...,
+        version: _builtins.str = ...,
+        cache: _cache_pb2.CacheUse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "node_type", b"node_type", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OfferedType: _TypeAlias = OfferedType  # noqa: Y015
+
+@_typing.final
 class WorkerHello(_message.Message):
     """Opens a Work stream."""
 
@@ -368,6 +411,7 @@ class WorkerHello(_message.Message):
     NODE_TYPES_FIELD_NUMBER: _builtins.int
     CAPACITY_FIELD_NUMBER: _builtins.int
     HELD_TOKENS_FIELD_NUMBER: _builtins.int
+    OFFERS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """The worker's id."""
     incarnation: _builtins.str
@@ -382,6 +426,10 @@ class WorkerHello(_message.Message):
     def held_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tokens it holds from a stream before; it keeps those whose lease still stands."""
 
+    @_builtins.property
+    def offers(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedType]:
+        """What else there is to say of some of the node types."""
+
     def __init__(
         self,
         *,
@@ -390,10 +438,11 @@ class WorkerHello(_message.Message):
         node_types: _abc.Iterable[_builtins.str] | None = ...,
         capacity: _builtins.int = ...,
         held_tokens: _abc.Iterable[_builtins.str] | None = ...,
+        offers: _abc.Iterable[Global___OfferedType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "held_tokens", b"held_tokens", "incarnation", b"incarnation", "node_types", b"node_types", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "held_tokens", b"held_tokens", "incarnation", b"incarnation", "node_types", b"node_types", "offers", b"offers", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,10 +24,11 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tradewind/api/scheduler/v1/flow.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\"\xa8\x01\n\tRetrySpec\x12\x15\n\x08\x61ttempts\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07initial\x18\x02 \x01(\t\x12\x13\n\x06\x66\x61\x63tor\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x0f\n\x07maximum\x18\x04 \x01(\t\x12\x13\n\x06jitter\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x15\n\rnon_retryable\x18\x06 \x03(\tB\x0b\n\t_attemptsB\t\n\x07_factorB\t\n\x07_jitter\"c\n\x0cTimeoutsSpec\x12\x19\n\x11schedule_to_start\x18\x01 \x01(\t\x12\x16\n\x0estart_to_close\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\t\x12\x11\n\theartbeat\x18\x04 \x01(\t\"\xea\x02\n\x08NodeSpec\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x03 \x01(\t\x12\x39\n\x06run_if\x18\x04 \x01(\x0e\x32).tradewind.api.node_task_manager.v1.RunIf\x12\x19\n\x11schedule_to_start\x18\x05 \x01(\t\x12\x0f\n\x07timeout\x18\x06 \x01(\t\x12\x34\n\x05retry\x18\x07 \x01(\x0b\x32%.tradewind.api.scheduler.v1.RetrySpec\x12:\n\x08timeouts\x18\x08 \x01(\x0b\x32(.tradewind.api.scheduler.v1.TimeoutsSpec\x12\x10\n\x08priority\x18\n \x01(\x05\x12\x44\n\x0b\x63oncurrency\x18\x0b \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.Concurrency\"X\n\x08\x45\x64geSpec\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x15\n\rsource_handle\x18\x02 \x01(\t\x12\x0e\n\x06target\x18\x03 \x01(\t\x12\x15\n\rtarget_handle\x18\x04 \x01(\t\"\xce\x03\n\x08\x46lowSpec\x12\x10\n\x08interval\x18\x01 \x01(\t\x12\x33\n\x05nodes\x18\x02 \x03(\x0b\x32$.tradewind.api.scheduler.v1.NodeSpec\x12\x33\n\x05\x65\x64ges\x18\x03 \x03(\x0b\x32$.tradewind.api.scheduler.v1.EdgeSpec\x12:\n\x07overlap\x18\x04 \x01(\x0e\x32).tradewind.api.scheduler.v1.OverlapPolicy\x12I\n\x0e\x66\x61ilure_policy\x18\x05 \x01(\x0e\x32\x31.tradewind.api.node_task_manager.v1.FailurePolicy\x12\x0f\n\x07timeout\x18\x06 \x01(\t\x12\x13\n\x0bkeep_cycles\x18\x07 \x01(\x05\x12@\n\x06labels\x18\x08 \x03(\x0b\x32\x30.tradewind.api.scheduler.v1.FlowSpec.LabelsEntry\x12\x13\n\x0b\x64\x65scription\x18\t \x01(\t\x12\x13\n\x0bmax_running\x18\n \x01(\x05\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x7f\n\x12\x43omponentStructure\x12\r\n\x05nodes\x18\x01 \x03(\t\x12\x13\n\x0b\x65ntry_nodes\x18\x02 \x03(\t\x12\x12\n\nnode_count\x18\x03 \x01(\x05\x12\x0e\n\x06is_dag\x18\x04 \x01(\x08\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x12\n\ncycle_path\x18\x06 \x03(\t\"\xda\x01\n\rFlowStructure\x12\x17\n\x0f\x63omponent_count\x18\x01 \x01(\x05\x12M\n\ncomponents\x18\x02 \x03(\x0b\x32\x39.tradewind.api.scheduler.v1.FlowStructure.ComponentsEntry\x1a\x61\n\x0f\x43omponentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12=\n\x05value\x18\x02 \x01(\x0b\x32..tradewind.api.scheduler.v1.ComponentStructure:\x02\x38\x01\"*\n\tViolation\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x80\x04\n\x04\x46low\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x36\n\x06status\x18\x03 \x01(\x0e\x32&.tradewind.api.scheduler.v1.FlowStatus\x12\x13\n\x0b\x63onfig_json\x18\x04 \x01(\t\x12<\n\tstructure\x18\x05 \x01(\x0b\x32).tradewind.api.scheduler.v1.FlowStructure\x12\x12\n\nlast_cycle\x18\x06 \x01(\x05\x12\x32\n\x0enext_execution\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\n \x01(\x05\x12<\n\x06labels\x18\x0b \x03(\x0b\x32,.tradewind.api.scheduler.v1.Flow.LabelsEntry\x12\x16\n\x0erunning_cycles\x18\x0c \x01(\x05\x12\x0c\n\x04\x65tag\x18\r \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x92\x01\n\x0e\x46lowDefinition\x12\x34\n\x04spec\x18\x01 \x01(\x0b\x32$.tradewind.api.scheduler.v1.FlowSpecH\x00\x12*\n\x07weather\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x16\n\x0cweather_json\x18\x03 \x01(\tH\x00\x42\x06\n\x04\x66orm*\xdc\x01\n\nFlowStatus\x12\x1b\n\x17\x46LOW_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46LOW_STATUS_REGISTERED\x10\x01\x12\x17\n\x13\x46LOW_STATUS_RUNNING\x10\x02\x12\x16\n\x12\x46LOW_STATUS_PAUSED\x10\x03\x12\x17\n\x13\x46LOW_STATUS_STOPPED\x10\x04\x12\x19\n\x15\x46LOW_STATUS_COMPLETED\x10\x05\x12\x16\n\x12\x46LOW_STATUS_FAILED\x10\x06\x12\x18\n\x14\x46LOW_STATUS_DELETING\x10\x07*b\n\rOverlapPolicy\x12\x1e\n\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x01\x12\x18\n\x14OVERLAP_POLICY_ALLOW\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tradewind/api/scheduler/v1/flow.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a.tradewind/api/node_task_manager/v1/cache.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\"\xd8\x01\n\x0cScheduleSpec\x12\x10\n\x08interval\x18\x01 \x01(\t\x12\x0c\n\x04\x63ron\x18\x02 \x01(\t\x12\x0c\n\x04zone\x18\x03 \x01(\t\x12\n\n\x02\x61t\x18\x04 \x03(\t\x12\x0e\n\x06jitter\x18\x05 \x01(\t\x12\r\n\x05start\x18\x06 \x01(\t\x12\x0b\n\x03\x65nd\x18\x07 \x01(\t\x12\x12\n\nmax_cycles\x18\x08 \x01(\x05\x12\x35\n\x08\x63\x61tch_up\x18\t \x01(\x0e\x32#.tradewind.api.scheduler.v1.CatchUp\x12\x17\n\x0f\x63\x61tch_up_window\x18\n \x01(\t\"\xa8\x01\n\tRetrySpec\x12\x15\n\x08\x61ttempts\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07initial\x18\x02 \x01(\t\x12\x13\n\x06\x66\x61\x63tor\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x0f\n\x07maximum\x18\x04 \x01(\t\x12\x13\n\x06jitter\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x15\n\rnon_retryable\x18\x06 \x03(\tB\x0b\n\t_attemptsB\t\n\x07_factorB\t\n\x07_jitter\"c\n\x0cTimeoutsSpec\x12\x19\n\x11schedule_to_start\x18\x01 \x01(\t\x12\x16\n\x0estart_to_close\x18\x02 \x01(\t\x12\r\n\x05total\x18\x03 \x01(\t\x12\x11\n\theartbeat\x18\x04 \x01(\t\"r\n\tCacheSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12=\n\x05scope\x18\x03 \x01(\x0e\x32..tradewind.api.node_task_manager.v1.CacheScope\x12\x0b\n\x03ttl\x18\x04 \x01(\t\"\x8c\x04\n\x08NodeSpec\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x03 \x01(\t\x12\x39\n\x06run_if\x18\x04 \x01(\x0e\x32).tradewind.api.node_task_manager.v1.RunIf\x12\x19\n\x11schedule_to_start\x18\x05 \x01(\t\x12\x0f\n\x07timeout\x18\x06 \x01(\t\x12\x34\n\x05retry\x18\x07 \x01(\x0b\x32%.tradewind.api.scheduler.v1.RetrySpec\x12:\n\x08timeouts\x18\x08 \x01(\x0b\x32(.tradewind.api.scheduler.v1.TimeoutsSpec\x12\x10\n\x08priority\x18\n \x01(\x05\x12\x44\n\x0b\x63oncurrency\x18\x0b \x01(\x0b\x32/.tradewind.api.node_task_manager.v1.Concurrency\x12\x34\n\x05\x63\x61\x63he\x18\x15 \x01(\x0b\x32%.tradewind.api.scheduler.v1.CacheSpec\x12\x0b\n\x03map\x18\x1e \x01(\t\x12\x14\n\x0cmax_parallel\x18\x1f \x01(\x05\x12\x1b\n\x11min_success_count\x18  \x01(\x05H\x00\x12\x1b\n\x11min_success_ratio\x18! \x01(\x01H\x00\x42\r\n\x0bmin_success\"X\n\x08\x45\x64geSpec\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x15\n\rsource_handle\x18\x02 \x01(\t\x12\x0e\n\x06target\x18\x03 \x01(\t\x12\x15\n\rtarget_handle\x18\x04 \x01(\t\"\xba\x04\n\x08\x46lowSpec\x12\x10\n\x08interval\x18\x01 \x01(\t\x12\x33\n\x05nodes\x18\x02 \x03(\x0b\x32$.tradewind.api.scheduler.v1.NodeSpec\x12\x33\n\x05\x65\x64ges\x18\x03 \x03(\x0b\x32$.tradewind.api.scheduler.v1.EdgeSpec\x12:\n\x07overlap\x18\x04 \x01(\x0e\x32).tradewind.api.scheduler.v1.OverlapPolicy\x12I\n\x0e\x66\x61ilure_policy\x18\x05 \x01(\x0e\x32\x31.tradewind.api.node_task_manager.v1.FailurePolicy\x12\x0f\n\x07timeout\x18\x06 \x01(\t\x12\x13\n\x0bkeep_cycles\x18\x07 \x01(\x05\x12@\n\x06labels\x18\x08 \x03(\x0b\x32\x30.tradewind.api.scheduler.v1.FlowSpec.LabelsEntry\x12\x13\n\x0b\x64\x65scription\x18\t \x01(\t\x12\x13\n\x0bmax_running\x18\n \x01(\x05\x12\x10\n\x08keep_for\x18\x0e \x01(\t\x12:\n\x08schedule\x18\x1e \x01(\x0b\x32(.tradewind.api.scheduler.v1.ScheduleSpec\x12\x1c\n\x14pause_after_failures\x18\x1f \x01(\x05\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x7f\n\x12\x43omponentStructure\x12\r\n\x05nodes\x18\x01 \x03(\t\x12\x13\n\x0b\x65ntry_nodes\x18\x02 \x03(\t\x12\x12\n\nnode_count\x18\x03 \x01(\x05\x12\x0e\n\x06is_dag\x18\x04 \x01(\x08\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x12\n\ncycle_path\x18\x06 \x03(\t\"\xda\x01\n\rFlowStructure\x12\x17\n\x0f\x63omponent_count\x18\x01 \x01(\x05\x12M\n\ncomponents\x18\x02 \x03(\x0b\x32\x39.tradewind.api.scheduler.v1.FlowStructure.ComponentsEntry\x1a\x61\n\x0f\x43omponentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12=\n\x05value\x18\x02 \x01(\x0b\x32..tradewind.api.scheduler.v1.ComponentStructure:\x02\x38\x01\"*\n\tViolation\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xb2\x04\n\x04\x46low\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x36\n\x06status\x18\x03 \x01(\x0e\x32&.tradewind.api.scheduler.v1.FlowStatus\x12\x13\n\x0b\x63onfig_json\x18\x04 \x01(\t\x12<\n\tstructure\x18\x05 \x01(\x0b\x32).tradewind.api.scheduler.v1.FlowStructure\x12\x12\n\nlast_cycle\x18\x06 \x01(\x05\x12\x32\n\x0enext_execution\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\n \x01(\x05\x12<\n\x06labels\x18\x0b \x03(\x0b\x32,.tradewind.api.scheduler.v1.Flow.LabelsEntry\x12\x16\n\x0erunning_cycles\x18\x0c \x01(\x05\x12\x0c\n\x04\x65tag\x18\r \x01(\t\x12\x30\n\x05pause\x18\x1e \x01(\x0b\x32!.tradewind.api.scheduler.v1.Pause\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"P\n\x05Pause\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\x12-\n\tpaused_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9a\x02\n\x06\x46iring\x12\x30\n\x0cplanned_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12:\n\x07outcome\x18\x02 \x01(\x0e\x32).tradewind.api.scheduler.v1.FiringOutcome\x12\x12\n\x05\x63ycle\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12.\n\ndecided_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63ount\x18\x06 \x01(\x05\x12\x35\n\x11last_planned_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x08\n\x06_cycle\"\x92\x01\n\x0e\x46lowDefinition\x12\x34\n\x04spec\x18\x01 \x01(\x0b\x32$.tradewind.api.scheduler.v1.FlowSpecH\x00\x12*\n\x07weather\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x16\n\x0cweather_json\x18\x03 \x01(\tH\x00\x42\x06\n\x04\x66orm*\xdc\x01\n\nFlowStatus\x12\x1b\n\x17\x46LOW_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46LOW_STATUS_REGISTERED\x10\x01\x12\x17\n\x13\x46LOW_STATUS_RUNNING\x10\x02\x12\x16\n\x12\x46LOW_STATUS_PAUSED\x10\x03\x12\x17\n\x13\x46LOW_STATUS_STOPPED\x10\x04\x12\x19\n\x15\x46LOW_STATUS_COMPLETED\x10\x05\x12\x16\n\x12\x46LOW_STATUS_FAILED\x10\x06\x12\x18\n\x14\x46LOW_STATUS_DELETING\x10\x07*\xc1\x01\n\rOverlapPolicy\x12\x1e\n\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x01\x12\x18\n\x14OVERLAP_POLICY_ALLOW\x10\x02\x12\x1c\n\x18OVERLAP_POLICY_QUEUE_ONE\x10\x03\x12\x1c\n\x18OVERLAP_POLICY_QUEUE_ALL\x10\x04\x12!\n\x1dOVERLAP_POLICY_CANCEL_RUNNING\x10\x05*]\n\x07\x43\x61tchUp\x12\x18\n\x14\x43\x41TCH_UP_UNSPECIFIED\x10\x00\x12\x11\n\rCATCH_UP_NONE\x10\x01\x12\x13\n\x0f\x43\x41TCH_UP_LATEST\x10\x02\x12\x10\n\x0c\x43\x41TCH_UP_ALL\x10\x03*\xb7\x01\n\rFiringOutcome\x12\x1e\n\x1a\x46IRING_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46IRING_OUTCOME_FIRED\x10\x01\x12\x1a\n\x16\x46IRING_OUTCOME_SKIPPED\x10\x02\x12\x19\n\x15\x46IRING_OUTCOME_QUEUED\x10\x03\x12\x19\n\x15\x46IRING_OUTCOME_MISSED\x10\x04\x12\x1a\n\x16\x46IRING_OUTCOME_DROPPED\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,34 +41,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FLOWSTRUCTURE_COMPONENTSENTRY']._serialized_options = b'8\001'
   _globals['_FLOW_LABELSENTRY']._loaded_options = None
   _globals['_FLOW_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_FLOWSTATUS']._serialized_start=2435
-  _globals['_FLOWSTATUS']._serialized_end=2655
-  _globals['_OVERLAPPOLICY']._serialized_start=2657
-  _globals['_OVERLAPPOLICY']._serialized_end=2755
-  _globals['_RETRYSPEC']._serialized_start=185
-  _globals['_RETRYSPEC']._serialized_end=353
-  _globals['_TIMEOUTSSPEC']._serialized_start=355
-  _globals['_TIMEOUTSSPEC']._serialized_end=454
-  _globals['_NODESPEC']._serialized_start=457
-  _globals['_NODESPEC']._serialized_end=819
-  _globals['_EDGESPEC']._serialized_start=821
-  _globals['_EDGESPEC']._serialized_end=909
-  _globals['_FLOWSPEC']._serialized_start=912
-  _globals['_FLOWSPEC']._serialized_end=1374
-  _globals['_FLOWSPEC_LABELSENTRY']._serialized_start=1329
-  _globals['_FLOWSPEC_LABELSENTRY']._serialized_end=1374
-  _globals['_COMPONENTSTRUCTURE']._serialized_start=1376
-  _globals['_COMPONENTSTRUCTURE']._serialized_end=1503
-  _globals['_FLOWSTRUCTURE']._serialized_start=1506
-  _globals['_FLOWSTRUCTURE']._serialized_end=1724
-  _globals['_FLOWSTRUCTURE_COMPONENTSENTRY']._serialized_start=1627
-  _globals['_FLOWSTRUCTURE_COMPONENTSENTRY']._serialized_end=1724
-  _globals['_VIOLATION']._serialized_start=1726
-  _globals['_VIOLATION']._serialized_end=1768
-  _globals['_FLOW']._serialized_start=1771
-  _globals['_FLOW']._serialized_end=2283
-  _globals['_FLOW_LABELSENTRY']._serialized_start=1329
-  _globals['_FLOW_LABELSENTRY']._serialized_end=1374
-  _globals['_FLOWDEFINITION']._serialized_start=2286
-  _globals['_FLOWDEFINITION']._serialized_end=2432
+  _globals['_FLOWSTATUS']._serialized_start=3505
+  _globals['_FLOWSTATUS']._serialized_end=3725
+  _globals['_OVERLAPPOLICY']._serialized_start=3728
+  _globals['_OVERLAPPOLICY']._serialized_end=3921
+  _globals['_CATCHUP']._serialized_start=3923
+  _globals['_CATCHUP']._serialized_end=4016
+  _globals['_FIRINGOUTCOME']._serialized_start=4019
+  _globals['_FIRINGOUTCOME']._serialized_end=4202
+  _globals['_SCHEDULESPEC']._serialized_start=233
+  _globals['_SCHEDULESPEC']._serialized_end=449
+  _globals['_RETRYSPEC']._serialized_start=452
+  _globals['_RETRYSPEC']._serialized_end=620
+  _globals['_TIMEOUTSSPEC']._serialized_start=622
+  _globals['_TIMEOUTSSPEC']._serialized_end=721
+  _globals['_CACHESPEC']._serialized_start=723
+  _globals['_CACHESPEC']._serialized_end=837
+  _globals['_NODESPEC']._serialized_start=840
+  _globals['_NODESPEC']._serialized_end=1364
+  _globals['_EDGESPEC']._serialized_start=1366
+  _globals['_EDGESPEC']._serialized_end=1454
+  _globals['_FLOWSPEC']._serialized_start=1457
+  _globals['_FLOWSPEC']._serialized_end=2027
+  _globals['_FLOWSPEC_LABELSENTRY']._serialized_start=1982
+  _globals['_FLOWSPEC_LABELSENTRY']._serialized_end=2027
+  _globals['_COMPONENTSTRUCTURE']._serialized_start=2029
+  _globals['_COMPONENTSTRUCTURE']._serialized_end=2156
+  _globals['_FLOWSTRUCTURE']._serialized_start=2159
+  _globals['_FLOWSTRUCTURE']._serialized_end=2377
+  _globals['_FLOWSTRUCTURE_COMPONENTSENTRY']._serialized_start=2280
+  _globals['_FLOWSTRUCTURE_COMPONENTSENTRY']._serialized_end=2377
+  _globals['_VIOLATION']._serialized_start=2379
+  _globals['_VIOLATION']._serialized_end=2421
+  _globals['_FLOW']._serialized_start=2424
+  _globals['_FLOW']._serialized_end=2986
+  _globals['_FLOW_LABELSENTRY']._serialized_start=1982
+  _globals['_FLOW_LABELSENTRY']._serialized_end=2027
+  _globals['_PAUSE']._serialized_start=2988
+  _globals['_PAUSE']._serialized_end=3068
+  _globals['_FIRING']._serialized_start=3071
+  _globals['_FIRING']._serialized_end=3353
+  _globals['_FLOWDEFINITION']._serialized_start=3356
+  _globals['_FLOWDEFINITION']._serialized_end=3502
 # @@protoc_insertion_point(module_scope)

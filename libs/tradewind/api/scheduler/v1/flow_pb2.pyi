@@ -10,6 +10,7 @@ from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 import builtins as _builtins
 import sys
@@ -78,6 +79,12 @@ class _OverlapPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Overlap
     """The due one does not begin. The default."""
     OVERLAP_POLICY_ALLOW: _OverlapPolicy.ValueType  # 2
     """Both run."""
+    OVERLAP_POLICY_QUEUE_ONE: _OverlapPolicy.ValueType  # 3
+    """The due one waits for the end of the one that runs; while one waits, later ones are dropped."""
+    OVERLAP_POLICY_QUEUE_ALL: _OverlapPolicy.ValueType  # 4
+    """They wait in their order, at most 100 of them."""
+    OVERLAP_POLICY_CANCEL_RUNNING: _OverlapPolicy.ValueType  # 5
+    """The one that runs is asked to stop, and the due one begins when it has ended."""
 
 class OverlapPolicy(_OverlapPolicy, metaclass=_OverlapPolicyEnumTypeWrapper):
     """What happens when a cycle is due while one runs."""
@@ -88,7 +95,140 @@ OVERLAP_POLICY_SKIP: OverlapPolicy.ValueType  # 1
 """The due one does not begin. The default."""
 OVERLAP_POLICY_ALLOW: OverlapPolicy.ValueType  # 2
 """Both run."""
+OVERLAP_POLICY_QUEUE_ONE: OverlapPolicy.ValueType  # 3
+"""The due one waits for the end of the one that runs; while one waits, later ones are dropped."""
+OVERLAP_POLICY_QUEUE_ALL: OverlapPolicy.ValueType  # 4
+"""They wait in their order, at most 100 of them."""
+OVERLAP_POLICY_CANCEL_RUNNING: OverlapPolicy.ValueType  # 5
+"""The one that runs is asked to stop, and the due one begins when it has ended."""
 Global___OverlapPolicy: _TypeAlias = OverlapPolicy  # noqa: Y015
+
+class _CatchUp:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CatchUpEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CatchUp.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CATCH_UP_UNSPECIFIED: _CatchUp.ValueType  # 0
+    """As LATEST."""
+    CATCH_UP_NONE: _CatchUp.ValueType  # 1
+    """None that is more than 10 s late."""
+    CATCH_UP_LATEST: _CatchUp.ValueType  # 2
+    """The latest of them. The default."""
+    CATCH_UP_ALL: _CatchUp.ValueType  # 3
+    """All of them, one after the other."""
+
+class CatchUp(_CatchUp, metaclass=_CatchUpEnumTypeWrapper):
+    """Which of the planned times that passed, while nothing could begin, fire late."""
+
+CATCH_UP_UNSPECIFIED: CatchUp.ValueType  # 0
+"""As LATEST."""
+CATCH_UP_NONE: CatchUp.ValueType  # 1
+"""None that is more than 10 s late."""
+CATCH_UP_LATEST: CatchUp.ValueType  # 2
+"""The latest of them. The default."""
+CATCH_UP_ALL: CatchUp.ValueType  # 3
+"""All of them, one after the other."""
+Global___CatchUp: _TypeAlias = CatchUp  # noqa: Y015
+
+class _FiringOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FiringOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FiringOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FIRING_OUTCOME_UNSPECIFIED: _FiringOutcome.ValueType  # 0
+    """Never stored."""
+    FIRING_OUTCOME_FIRED: _FiringOutcome.ValueType  # 1
+    """A cycle began."""
+    FIRING_OUTCOME_SKIPPED: _FiringOutcome.ValueType  # 2
+    """None began, as one was running, or the flow was paused."""
+    FIRING_OUTCOME_QUEUED: _FiringOutcome.ValueType  # 3
+    """One begins when the one that runs has ended."""
+    FIRING_OUTCOME_MISSED: _FiringOutcome.ValueType  # 4
+    """It was found due too late."""
+    FIRING_OUTCOME_DROPPED: _FiringOutcome.ValueType  # 5
+    """It was queued, or would have been, and gave way."""
+
+class FiringOutcome(_FiringOutcome, metaclass=_FiringOutcomeEnumTypeWrapper):
+    """What became of a planned time."""
+
+FIRING_OUTCOME_UNSPECIFIED: FiringOutcome.ValueType  # 0
+"""Never stored."""
+FIRING_OUTCOME_FIRED: FiringOutcome.ValueType  # 1
+"""A cycle began."""
+FIRING_OUTCOME_SKIPPED: FiringOutcome.ValueType  # 2
+"""None began, as one was running, or the flow was paused."""
+FIRING_OUTCOME_QUEUED: FiringOutcome.ValueType  # 3
+"""One begins when the one that runs has ended."""
+FIRING_OUTCOME_MISSED: FiringOutcome.ValueType  # 4
+"""It was found due too late."""
+FIRING_OUTCOME_DROPPED: FiringOutcome.ValueType  # 5
+"""It was queued, or would have been, and gave way."""
+Global___FiringOutcome: _TypeAlias = FiringOutcome  # noqa: Y015
+
+@_typing.final
+class ScheduleSpec(_message.Message):
+    """When cycles are planned: exactly one of interval, cron and at is set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    CRON_FIELD_NUMBER: _builtins.int
+    ZONE_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    JITTER_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    MAX_CYCLES_FIELD_NUMBER: _builtins.int
+    CATCH_UP_FIELD_NUMBER: _builtins.int
+    CATCH_UP_WINDOW_FIELD_NUMBER: _builtins.int
+    interval: _builtins.str
+    """As text, such as "500ms" or "5m": on a grid from `start`, or from when the flow is started."""
+    cron: _builtins.str
+    """Minute, hour, day, month and weekday, such as "30 9 * * 1-5", or these with seconds in front. Where clocks are put
+    forward, a time of day that does not exist is planned for the moment of the change; where they are put back, one that
+    comes twice is planned the first time only.
+    """
+    zone: _builtins.str
+    """IANA time zone of cron, such as "Europe/Berlin"; UTC when empty."""
+    jitter: _builtins.str
+    """As text: each firing comes up to so much later than planned, the same for the same planned time."""
+    start: _builtins.str
+    """Nothing is planned before this time."""
+    end: _builtins.str
+    """Nothing is planned at or after this time."""
+    max_cycles: _builtins.int
+    """So many cycles begin at most, counted from the start of the flow; no limit when 0."""
+    catch_up: Global___CatchUp.ValueType
+    """Which planned times that passed fire late."""
+    catch_up_window: _builtins.str
+    """As text: nothing fires that is later than this; "1h" when empty."""
+    @_builtins.property
+    def at(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Single times, at most 1000, such as "2026-11-21T09:30:00Z"."""
+
+    def __init__(
+        self,
+        *,
+        interval: _builtins.str = ...,
+        cron: _builtins.str = ...,
+        zone: _builtins.str = ...,
+        at: _abc.Iterable[_builtins.str] | None = ...,
+        jitter: _builtins.str = ...,
+        start: _builtins.str = ...,
+        end: _builtins.str = ...,
+        max_cycles: _builtins.int = ...,
+        catch_up: Global___CatchUp.ValueType = ...,
+        catch_up_window: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "catch_up", b"catch_up", "catch_up_window", b"catch_up_window", "cron", b"cron", "end", b"end", "interval", b"interval", "jitter", b"jitter", "max_cycles", b"max_cycles", "start", b"start", "zone", b"zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScheduleSpec: _TypeAlias = ScheduleSpec  # noqa: Y015
 
 @_typing.final
 class RetrySpec(_message.Message):
@@ -182,6 +322,40 @@ class TimeoutsSpec(_message.Message):
 Global___TimeoutsSpec: _TypeAlias = TimeoutsSpec  # noqa: Y015
 
 @_typing.final
+class CacheSpec(_message.Message):
+    """Says that a node's outputs may come from a cache, as CacheUse of the node task manager."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    TTL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The cache. Required."""
+    key: _builtins.str
+    """Stands for config and inputs; at most 256 characters; empty for none."""
+    scope: _cache_pb2.CacheScope.ValueType
+    """Who shares the outputs; those of the same user when unset."""
+    ttl: _builtins.str
+    """How long they are good for at most, as text such as "10m", 1 s to 366 days; as the cache says when empty."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        key: _builtins.str = ...,
+        scope: _cache_pb2.CacheScope.ValueType = ...,
+        ttl: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "name", b"name", "scope", b"scope", "ttl", b"ttl"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CacheSpec: _TypeAlias = CacheSpec  # noqa: Y015
+
+@_typing.final
 class NodeSpec(_message.Message):
     """A node of a flow."""
 
@@ -197,6 +371,11 @@ class NodeSpec(_message.Message):
     TIMEOUTS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
+    MAP_FIELD_NUMBER: _builtins.int
+    MAX_PARALLEL_FIELD_NUMBER: _builtins.int
+    MIN_SUCCESS_COUNT_FIELD_NUMBER: _builtins.int
+    MIN_SUCCESS_RATIO_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Unique in the flow, [A-Za-z0-9][A-Za-z0-9._-]{0,127}."""
     type: _builtins.str
@@ -211,6 +390,16 @@ class NodeSpec(_message.Message):
     """Longest time of one attempt, as text such as "30s"; 5 min when empty, none when "0"."""
     priority: _builtins.int
     """-5 to 5: the higher goes first among ready nodes of one user and type; one step is worth a minute of waiting."""
+    map: _builtins.str
+    """Input handle at which a list arrives: the node runs once for each of its items, at most 10 000, and emits lists of what
+    these emit. Exactly one edge must lead into it. Empty for a node that runs once.
+    """
+    max_parallel: _builtins.int
+    """With map: so many items run at once, 1 to 10 000; 100 when 0."""
+    min_success_count: _builtins.int
+    """A number of items, 0 or more."""
+    min_success_ratio: _builtins.float
+    """A share of the items, over 0 up to 1; rounded up to whole items."""
     @_builtins.property
     def retry(self) -> Global___RetrySpec:
         """What follows when an attempt fails; no further attempt when unset."""
@@ -222,6 +411,10 @@ class NodeSpec(_message.Message):
     @_builtins.property
     def concurrency(self) -> _node_task_pb2.Concurrency:
         """Bounds how many run at once under a key; none when unset."""
+
+    @_builtins.property
+    def cache(self) -> Global___CacheSpec:
+        """Where its outputs may come from; as its worker says when unset."""
 
     def __init__(
         self,
@@ -236,12 +429,19 @@ class NodeSpec(_message.Message):
         timeouts: Global___TimeoutsSpec | None = ...,
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
+        cache: Global___CacheSpec | None = ...,
+        map: _builtins.str = ...,
+        max_parallel: _builtins.int = ...,
+        min_success_count: _builtins.int = ...,
+        min_success_ratio: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "min_success", b"min_success", "min_success_count", b"min_success_count", "min_success_ratio", b"min_success_ratio", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "map", b"map", "max_parallel", b"max_parallel", "min_success", b"min_success", "min_success_count", b"min_success_count", "min_success_ratio", b"min_success_ratio", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_min_success: _TypeAlias = _typing.Literal["min_success_count", "min_success_ratio"]  # noqa: Y015
+    _WhichOneofArgType_min_success: _TypeAlias = _typing.Literal["min_success", b"min_success"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_min_success) -> _WhichOneofReturnType_min_success | None: ...
 
 Global___NodeSpec: _TypeAlias = NodeSpec  # noqa: Y015
 
@@ -315,8 +515,11 @@ class FlowSpec(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     MAX_RUNNING_FIELD_NUMBER: _builtins.int
+    KEEP_FOR_FIELD_NUMBER: _builtins.int
+    SCHEDULE_FIELD_NUMBER: _builtins.int
+    PAUSE_AFTER_FAILURES_FIELD_NUMBER: _builtins.int
     interval: _builtins.str
-    """Seconds, or text such as "500ms", "5s", "5m", "1h", "1d"; "0" runs once. Required."""
+    """Seconds, or text such as "500ms", "5s", "5m", "1h", "1d"; "0" runs once. Required unless there is a schedule."""
     overlap: Global___OverlapPolicy.ValueType
     """What happens when a cycle is due while one runs."""
     failure_policy: _node_task_pb2.FailurePolicy.ValueType
@@ -324,11 +527,17 @@ class FlowSpec(_message.Message):
     timeout: _builtins.str
     """Longest time of a cycle, as text; none when empty."""
     keep_cycles: _builtins.int
-    """How many ended cycles stay on record; 100 when 0."""
+    """How many ended cycles stay on record, those of the last minute in any case; 100 when 0, at most 10 000."""
     description: _builtins.str
     """For people."""
     max_running: _builtins.int
     """Nodes of the flow that run at once, of all its cycles together; no limit when 0."""
+    keep_for: _builtins.str
+    """How long ended cycles stay on record, with their node tasks, as text from "1m" to "7d"; 7 d and their node tasks 24 h
+    when empty.
+    """
+    pause_after_failures: _builtins.int
+    """The flow is paused after so many failed cycles in a row; never when 0."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSpec]:
         """At most 10 000."""
@@ -340,6 +549,10 @@ class FlowSpec(_message.Message):
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Free labels, at most 32."""
+
+    @_builtins.property
+    def schedule(self) -> Global___ScheduleSpec:
+        """Says more than an interval does, in its place."""
 
     def __init__(
         self,
@@ -354,10 +567,13 @@ class FlowSpec(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         description: _builtins.str = ...,
         max_running: _builtins.int = ...,
+        keep_for: _builtins.str = ...,
+        schedule: Global___ScheduleSpec | None = ...,
+        pause_after_failures: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["schedule", b"schedule"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "edges", b"edges", "failure_policy", b"failure_policy", "interval", b"interval", "keep_cycles", b"keep_cycles", "labels", b"labels", "max_running", b"max_running", "nodes", b"nodes", "overlap", b"overlap", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "edges", b"edges", "failure_policy", b"failure_policy", "interval", b"interval", "keep_cycles", b"keep_cycles", "keep_for", b"keep_for", "labels", b"labels", "max_running", b"max_running", "nodes", b"nodes", "overlap", b"overlap", "pause_after_failures", b"pause_after_failures", "schedule", b"schedule", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -525,6 +741,7 @@ class Flow(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     RUNNING_CYCLES_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    PAUSE_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Its id."""
     user_id: _builtins.str
@@ -561,6 +778,10 @@ class Flow(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Free labels."""
 
+    @_builtins.property
+    def pause(self) -> Global___Pause:
+        """Set while it is paused."""
+
     def __init__(
         self,
         *,
@@ -577,14 +798,101 @@ class Flow(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         running_cycles: _builtins.int = ...,
         etag: _builtins.str = ...,
+        pause: Global___Pause | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "next_execution", b"next_execution", "structure", b"structure", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "next_execution", b"next_execution", "pause", b"pause", "structure", b"structure", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_json", b"config_json", "created_at", b"created_at", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "revision", b"revision", "running_cycles", b"running_cycles", "status", b"status", "structure", b"structure", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_json", b"config_json", "created_at", b"created_at", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "pause", b"pause", "revision", b"revision", "running_cycles", b"running_cycles", "status", b"status", "structure", b"structure", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Flow: _TypeAlias = Flow  # noqa: Y015
+
+@_typing.final
+class Pause(_message.Message):
+    """Who paused a flow, and why."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BY_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    PAUSED_AT_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """Who; "system" when too many cycles had failed."""
+    note: _builtins.str
+    """Why."""
+    @_builtins.property
+    def paused_at(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        by: _builtins.str = ...,
+        note: _builtins.str = ...,
+        paused_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["paused_at", b"paused_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "note", b"note", "paused_at", b"paused_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Pause: _TypeAlias = Pause  # noqa: Y015
+
+@_typing.final
+class Firing(_message.Message):
+    """A planned time of a flow and what became of it, or several in a row that fared alike."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLANNED_TIME_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    CYCLE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DECIDED_AT_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    LAST_PLANNED_TIME_FIELD_NUMBER: _builtins.int
+    outcome: Global___FiringOutcome.ValueType
+    """What became of it."""
+    cycle: _builtins.int
+    """The cycle that began; unset when none did."""
+    reason: _builtins.str
+    """Why, unless it fired."""
+    count: _builtins.int
+    """How many planned times this stands for; 10 000 stands for more, too."""
+    @_builtins.property
+    def planned_time(self) -> _timestamp_pb2.Timestamp:
+        """The planned time, or the first of them."""
+
+    @_builtins.property
+    def decided_at(self) -> _timestamp_pb2.Timestamp:
+        """When that was decided."""
+
+    @_builtins.property
+    def last_planned_time(self) -> _timestamp_pb2.Timestamp:
+        """The last of them."""
+
+    def __init__(
+        self,
+        *,
+        planned_time: _timestamp_pb2.Timestamp | None = ...,
+        outcome: Global___FiringOutcome.ValueType = ...,
+        cycle: _builtins.int | None = ...,
+        reason: _builtins.str = ...,
+        decided_at: _timestamp_pb2.Timestamp | None = ...,
+        count: _builtins.int = ...,
+        last_planned_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "cycle", b"cycle", "decided_at", b"decided_at", "last_planned_time", b"last_planned_time", "planned_time", b"planned_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "count", b"count", "cycle", b"cycle", "decided_at", b"decided_at", "last_planned_time", b"last_planned_time", "outcome", b"outcome", "planned_time", b"planned_time", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cycle: _TypeAlias = _typing.Literal["cycle"]  # noqa: Y015
+    _WhichOneofArgType__cycle: _TypeAlias = _typing.Literal["_cycle", b"_cycle"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cycle) -> _WhichOneofReturnType__cycle | None: ...
+
+Global___Firing: _TypeAlias = Firing  # noqa: Y015
 
 @_typing.final
 class FlowDefinition(_message.Message):

@@ -443,6 +443,218 @@ class StopFlowResponse(_message.Message):
 Global___StopFlowResponse: _TypeAlias = StopFlowResponse  # noqa: Y015
 
 @_typing.final
+class PauseFlowRequest(_message.Message):
+    """Asks to pause a flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_ID_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    flow_id: _builtins.str
+    """Which."""
+    note: _builtins.str
+    """Why, at most 1 KiB."""
+    by: _builtins.str
+    """Who asks; "user" when empty."""
+    def __init__(
+        self,
+        *,
+        flow_id: _builtins.str = ...,
+        note: _builtins.str = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "flow_id", b"flow_id", "note", b"note"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseFlowRequest: _TypeAlias = PauseFlowRequest  # noqa: Y015
+
+@_typing.final
+class PauseFlowResponse(_message.Message):
+    """The paused flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _flow_pb2.Flow:
+        """As stored."""
+
+    def __init__(
+        self,
+        *,
+        flow: _flow_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseFlowResponse: _TypeAlias = PauseFlowResponse  # noqa: Y015
+
+@_typing.final
+class ResumeFlowRequest(_message.Message):
+    """Asks to resume a flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_ID_FIELD_NUMBER: _builtins.int
+    flow_id: _builtins.str
+    """Which."""
+    def __init__(
+        self,
+        *,
+        flow_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow_id", b"flow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeFlowRequest: _TypeAlias = ResumeFlowRequest  # noqa: Y015
+
+@_typing.final
+class ResumeFlowResponse(_message.Message):
+    """The resumed flow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _flow_pb2.Flow:
+        """As stored."""
+
+    def __init__(
+        self,
+        *,
+        flow: _flow_pb2.Flow | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeFlowResponse: _TypeAlias = ResumeFlowResponse  # noqa: Y015
+
+@_typing.final
+class ListFiringsRequest(_message.Message):
+    """Asks what became of planned times."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    flow_id: _builtins.str
+    """Of which flow."""
+    page_size: _builtins.int
+    """At most this many, 50 when 0, at most 1000."""
+    page_token: _builtins.str
+    """From the response before."""
+    def __init__(
+        self,
+        *,
+        flow_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow_id", b"flow_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFiringsRequest: _TypeAlias = ListFiringsRequest  # noqa: Y015
+
+@_typing.final
+class ListFiringsResponse(_message.Message):
+    """A page of what became of planned times."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRINGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def firings(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Firing]:
+        """The latest planned time first."""
+
+    def __init__(
+        self,
+        *,
+        firings: _abc.Iterable[_flow_pb2.Firing] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["firings", b"firings", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFiringsResponse: _TypeAlias = ListFiringsResponse  # noqa: Y015
+
+@_typing.final
+class ListNextExecutionsRequest(_message.Message):
+    """Asks for the next planned times."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_ID_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    flow_id: _builtins.str
+    """Of which flow."""
+    count: _builtins.int
+    """How many, 10 when 0, at most 1000."""
+    def __init__(
+        self,
+        *,
+        flow_id: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "flow_id", b"flow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListNextExecutionsRequest: _TypeAlias = ListNextExecutionsRequest  # noqa: Y015
+
+@_typing.final
+class ListNextExecutionsResponse(_message.Message):
+    """The next planned times."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLANNED_TIMES_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    status: _flow_pb2.FlowStatus.ValueType
+    """Where the flow stands: unless it is running, these are what it would plan if it were started now."""
+    @_builtins.property
+    def planned_times(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+        """In order; fewer than asked for when the schedule ends."""
+
+    def __init__(
+        self,
+        *,
+        planned_times: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
+        status: _flow_pb2.FlowStatus.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["planned_times", b"planned_times", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListNextExecutionsResponse: _TypeAlias = ListNextExecutionsResponse  # noqa: Y015
+
+@_typing.final
 class DeleteFlowRequest(_message.Message):
     """Asks to delete a flow."""
 

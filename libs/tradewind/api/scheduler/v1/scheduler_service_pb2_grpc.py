@@ -65,6 +65,26 @@ class SchedulerServiceStub:
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StopFlowRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StopFlowResponse.FromString,
                 _registered_method=True)
+        self.PauseFlow = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/PauseFlow',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseFlowRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseFlowResponse.FromString,
+                _registered_method=True)
+        self.ResumeFlow = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ResumeFlow',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeFlowRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeFlowResponse.FromString,
+                _registered_method=True)
+        self.ListFirings = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ListFirings',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsResponse.FromString,
+                _registered_method=True)
+        self.ListNextExecutions = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ListNextExecutions',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsResponse.FromString,
+                _registered_method=True)
         self.DeleteFlow = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/DeleteFlow',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.DeleteFlowRequest.SerializeToString,
@@ -157,6 +177,38 @@ class SchedulerServiceServicer:
     def StopFlow(self, request, context):
         """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
         stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseFlow(self, request, context):
+        """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeFlow(self, request, context):
+        """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFirings(self, request, context):
+        """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNextExecutions(self, request, context):
+        """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -263,6 +315,26 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.StopFlow,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StopFlowRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StopFlowResponse.SerializeToString,
+            ),
+            'PauseFlow': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseFlow,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseFlowRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseFlowResponse.SerializeToString,
+            ),
+            'ResumeFlow': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeFlow,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeFlowRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeFlowResponse.SerializeToString,
+            ),
+            'ListFirings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFirings,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsResponse.SerializeToString,
+            ),
+            'ListNextExecutions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNextExecutions,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsResponse.SerializeToString,
             ),
             'DeleteFlow': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteFlow,
@@ -473,6 +545,114 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/StopFlow',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StopFlowRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StopFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseFlow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/PauseFlow',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseFlowRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.PauseFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeFlow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ResumeFlow',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeFlowRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ResumeFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFirings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ListFirings',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNextExecutions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ListNextExecutions',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,22 @@ class SchedulerServiceStub:
     """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
     stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
     """
+    PauseFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.PauseFlowRequest, _scheduler_service_pb2.PauseFlowResponse]
+    """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+    """
+    ResumeFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ResumeFlowRequest, _scheduler_service_pb2.ResumeFlowResponse]
+    """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+    """
+    ListFirings: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListFiringsRequest, _scheduler_service_pb2.ListFiringsResponse]
+    """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
+    ListNextExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]
+    """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
     DeleteFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.DeleteFlowRequest, _scheduler_service_pb2.DeleteFlowResponse]
     """Stops a flow and removes everything of it; what takes longer goes on by itself. Deleting one that is being deleted is
     fine. Errors: NOT_FOUND FLOW_NOT_FOUND.
@@ -121,6 +137,46 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_scheduler_service_pb2.StopFlowResponse]:
         """Lets no cycle begin, asks running nodes to stop and skips waiting ones; it stays stopped until started. Stopping a
         stopped flow changes nothing. Errors: NOT_FOUND FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_DELETING.
+        """
+
+    @_abc_1.abstractmethod
+    def PauseFlow(
+        self,
+        request: _scheduler_service_pb2.PauseFlowRequest,
+        context: _aio.ServicerContext[_scheduler_service_pb2.PauseFlowRequest, _abc.Awaitable[_scheduler_service_pb2.PauseFlowResponse]],
+    ) -> _abc.Awaitable[_scheduler_service_pb2.PauseFlowResponse]:
+        """Lets no cycle begin until ResumeFlow; what runs goes on. Pausing a paused flow changes nothing. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_RUNNING or FLOW_DELETING.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeFlow(
+        self,
+        request: _scheduler_service_pb2.ResumeFlowRequest,
+        context: _aio.ServicerContext[_scheduler_service_pb2.ResumeFlowRequest, _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]],
+    ) -> _abc.Awaitable[_scheduler_service_pb2.ResumeFlowResponse]:
+        """Lets cycles begin again from the next planned time on; those that passed meanwhile are noted as skipped. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, FAILED_PRECONDITION FLOW_NOT_PAUSED or SCHEDULE_OVER.
+        """
+
+    @_abc_1.abstractmethod
+    def ListFirings(
+        self,
+        request: _scheduler_service_pb2.ListFiringsRequest,
+        context: _aio.ServicerContext[_scheduler_service_pb2.ListFiringsRequest, _abc.Awaitable[_scheduler_service_pb2.ListFiringsResponse]],
+    ) -> _abc.Awaitable[_scheduler_service_pb2.ListFiringsResponse]:
+        """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def ListNextExecutions(
+        self,
+        request: _scheduler_service_pb2.ListNextExecutionsRequest,
+        context: _aio.ServicerContext[_scheduler_service_pb2.ListNextExecutionsRequest, _abc.Awaitable[_scheduler_service_pb2.ListNextExecutionsResponse]],
+    ) -> _abc.Awaitable[_scheduler_service_pb2.ListNextExecutionsResponse]:
+        """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod

@@ -20,14 +20,6 @@ local function list_run(user, run) call('ZADD', list_of(user, run), stamp, run) 
 -- A run that has ended leaves the list of its user when its records expire.
 local function expire_listed(comp) put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention) end
 
-local function unlist_expired(most)
-  for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, most)) do
-    local user, run = string.match(name, '^([^:]+):(.+)$')
-    call('ZREM', list_of(user, run), run)
-    take('ended_runs', name)
-  end
-end
-
 local function write_changed()
   for comp, more in pairs(running) do
     if more ~= 0 then call('HINCRBY', comp.key, 'running', more) end

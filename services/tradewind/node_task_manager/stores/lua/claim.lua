@@ -124,7 +124,11 @@ local function assign(record, comp, vacancy)
   set(record, 'nonce', nonce)
   set(record, 'worker_id', vacancy.worker_id)
   local close_at, deadline = begin_clocks(record, entry)
-  if attempt > 1 then note(record, 'progress', 0) end
+  if attempt > 1 then
+    note(record, 'progress', 0)
+    note(record, 'message', '')
+    note(record, 'step', '')
+  end
   if entry.retry then count_attempt(comp) end
   put('inflight', record.id, deadline)
   put('worker_tasks:' .. vacancy.worker_id, record.id, deadline)

@@ -1,7 +1,7 @@
 -- Ends attempts: stores outputs or errors, delivers signals, releases or skips successors, and gives what is ready to
 -- vacancies. An attempt that does not hold its lease changes nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, outcomes {task_id, attempt, nonce, kind,
--- outputs, error, wish {after_ms, none}}. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
+-- outputs, error, wish {after_ms, none}, cache (where the outputs come from, or "")}. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
 --!include claim
 local function lost(record, outcome)
   if not record then return 'no such node task' end
@@ -22,7 +22,9 @@ for i, outcome in ipairs(args.outcomes) do
   local record = task(outcome.task_id)
   local refused = lost(record, outcome)
   local comp = not refused and component_of(record)
-  if not comp then
+  if comp and node(comp.plan, record.index).map and mapped(record) then
+    effects.results[i] = 'the node runs once for each item of a list; only its items are given to workers'
+  elseif not comp then
     effects.results[i] = refused or 'the run is gone'
   else
     effects.results[i] = ''
@@ -36,6 +38,11 @@ for i, outcome in ipairs(args.outcomes) do
     elseif outcome.kind == 'completed' then
       record.outputs = outcome.outputs
       for _, output in ipairs(outcome.outputs) do note(record, 'out:' .. output[1], output[2]) end
+      if outcome.cache ~= '' then
+        note(record, 'cached', outcome.cache)
+        set(record, 'worker_id', '')
+        set(comp, 'cached', (comp.cached or tonumber(call('HGET', comp.key, 'cached') or 0)) + 1)
+      end
       finish(record, comp, 'completed')
     else
       finish(record, comp, 'terminated',

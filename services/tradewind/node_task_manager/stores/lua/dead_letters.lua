@@ -23,5 +23,6 @@ local function write_dead_letters()
     call('ZREMRANGEBYSCORE', base .. key, '-inf', time - limits.run_retention)
     call('ZREMRANGEBYRANK', base .. key, 0, -1 - DEAD_LETTERS)
     call('PEXPIRE', base .. key, limits.run_retention)
+    call('ZADD', base .. 'to_clean', 'NX', time + limits.retention, key)
   end
 end

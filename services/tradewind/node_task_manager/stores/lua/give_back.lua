@@ -3,7 +3,7 @@
 local GIVE_BACKS = 500
 
 local function fail(record, comp, code, message)
-  note(record, 'error', cmsgpack.pack({code = code, message = message}))
+  set(record, 'error', cmsgpack.pack({code = code, message = message}))
   set(record, 'nonce', '')
   count_failure(code)
   finish(record, comp, 'failed')

@@ -10,6 +10,7 @@ local session = call('INCR', key)
 local same = call('GETSET', process, args.incarnation) == args.incarnation
 call('PEXPIRE', key, limits.run_retention)
 call('PEXPIRE', process, limits.run_retention)
+put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
 local kept, lost = set_of(args.kept), {}
 for _, held in ipairs(args.held) do
   local record = task(held.task_id)

@@ -26,14 +26,28 @@ local function drop(id, comp)
   if not record then return end
   if record.status == 'pending' then dequeue(record, comp) end
   if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
-  if record.status == 'running' then
+  if record.status == 'running' and record.worker_id then
     release_lease(record)
     tell_to_stop(record, mark)
+  elseif record.status == 'running' then
+    fan_out().withdraw(record)
   end
   take('node_tasks_list', id)
   call('UNLINK', record.key)
   records[id] = false
   removed = removed + 1
+end
+
+-- Removes the items of a mapped node from place `first` on; returns the place at which to go on, nil when all are gone.
+local function drop_items(id, comp, first)
+  local record = task(id)
+  local counts = record and fan_out().counts(record)
+  for place = first, counts and counts.begun - 1 or -1 do
+    if budget <= 0 then return place end
+    budget = budget - 1
+    drop(id .. ':' .. string.format('%.0f', place), comp)
+  end
+  call('UNLINK', base .. 'items:' .. id)
 end
 
 -- A run of several components stays until the last of them is removed.
@@ -48,17 +62,26 @@ end
 -- Removes a component as far as the budget goes, `purged` being the place of the next node; true when all of it is gone.
 local function drop_component(run, id)
   local key = base .. 'component:' .. run .. ':' .. id
-  local v = call('HMGET', key, 'nodes', 'user_id', 'plan', 'parts', 'purged')
+  local v = call('HMGET', key, 'nodes', 'user_id', 'plan', 'parts', 'purged', 'maps', 'purged_items')
   if v[1] then
     local comp, ids, before = {run = run, user_id = v[2], plan = v[3]}, nil, nil
+    local maps, first = {}, tonumber(v[7]) or 0
+    for _, index in ipairs(v[6] and cmsgpack.unpack(v[6]) or {}) do maps[index] = true end
     for place = tonumber(v[5]) or 0, tonumber(v[1]) - 1 do
       if budget <= 0 then
-        call('HSET', key, 'status', 'purged', 'purged', place)
+        call('HSET', key, 'status', 'purged', 'purged', place, 'purged_items', 0)
         return false
       end
       budget = budget - 1
       if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
-      drop(task_of(run, ids[place - before]), comp)
+      local task_id = task_of(run, ids[place - before])
+      local left = maps[place] and drop_items(task_id, comp, first)
+      if left then
+        call('HSET', key, 'status', 'purged', 'purged', place, 'purged_items', left)
+        return false
+      end
+      first = 0
+      drop(task_id, comp)
     end
     drop_run(base .. 'run:' .. run, v[4])
     removed = removed + 1
@@ -79,7 +102,7 @@ if done then
   for _, cycle in ipairs(call('ZRANGE', logs, 0, -1)) do
     call('UNLINK', base .. 'logs:' .. args.flow_id .. ':' .. cycle)
   end
-  call('UNLINK', logs)
+  call('UNLINK', logs, base .. 'kept_runs:' .. args.flow_id)
 end
 reopen()
 write_queues(queues)

@@ -1,8 +1,7 @@
--- Ends what ran out: leases, attempts past their time, stops that were not obeyed, waits for a worker; and forgets in the
--- list of node tasks what was created longer ago than ended ones are kept.
+-- Ends what ran out: leases, attempts past their time, stops that were not obeyed, waits for a worker.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies. Returns Effects; results name the node tasks.
 --!include give_back
-local AT_ONCE, FORGOTTEN = 250, 5000
+local AT_ONCE = 250
 
 -- The error of the clock that ended an attempt, nil when that was the lease.
 local function which_ran_out(record, entry)
@@ -63,8 +62,4 @@ for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', tim
   end
 end
 budget = budget - #effects.results
-local list = base .. 'node_tasks_list'
-local old = call('ZCOUNT', list, '-inf', time - limits.retention)
-if old > 0 then call('ZREMRANGEBYRANK', list, 0, math.min(old, FORGOTTEN) - 1) end
-unlist_expired(AT_ONCE)
 return cmsgpack.pack(conclude())

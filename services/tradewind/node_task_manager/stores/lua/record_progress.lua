@@ -1,6 +1,6 @@
 -- Keeps what running node tasks say of themselves: progress, which is a sign of life as well, and log lines. Those without
 -- a lease are passed over.
--- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message}, lines {task_id,
+-- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message, step}, lines {task_id,
 -- nonce, level, source, message, at}. Returns the number of entries kept.
 --!include clocks
 local kept = 0
@@ -16,7 +16,7 @@ for _, entry in ipairs(args.progress) do
     local before = call('HMGET', record.key, 'progress', 'beat')
     if before[2] then heard_of(record, tonumber(before[2])) end
     if tonumber(before[1] or 0) <= entry.progress then
-      call('HSET', record.key, 'progress', entry.progress, 'message', entry.message)
+      call('HSET', record.key, 'progress', entry.progress, 'message', entry.message, 'step', entry.step)
       if string.find(entry.task_id, '^task:[^:]+$') then call('PUBLISH', base .. 'wake', 'r:' .. entry.task_id) end
     end
   end

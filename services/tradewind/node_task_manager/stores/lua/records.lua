@@ -11,11 +11,13 @@ local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
 -- What every change needs of a node task is read at once, the rest by `more`.
 local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
-  'history'}
+  'history', 'postponed'}
 
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
-local function run_of(task) return string.match(task, '^task:[^:]+$') or (string.match(task, '^(.+):[^:]+$')) end
+local function run_of(task)
+  return string.match(task, '^([^:]+:[^:]+:[^:]+):') or string.match(task, '^task:[^:]+$') or (string.match(task, '^(.+):[^:]+$'))
+end
 
 -- The record of a node task, or false. Numbers it lacks are nil, texts false.
 local function task(id)
@@ -49,12 +51,12 @@ local function component(run, id)
   local comp = components[key]
   if comp == nil then
     local v = call('HMGET', key, 'status', 'run_id', 'user_id', 'plan', 'nodes', 'policy', 'partition', 'stop', 'traceparent',
-      'planned', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'parts', 'early')
+      'planned', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'parts', 'early', 'maps')
     comp = v[1] and v[1] ~= 'purged' and {id = id, run = run, key = key, changes = {}, n = 0, status = v[1], run_id = v[2],
       user_id = v[3], plan = v[4], nodes = tonumber(v[5]), policy = v[6], partition = tonumber(v[7]), stop = v[8],
       traceparent = v[9], planned = tonumber(v[10]), completed = tonumber(v[11]) or 0, failed = tonumber(v[12]) or 0,
       terminated = tonumber(v[13]) or 0, skipped = tonumber(v[14]) or 0, sinks = tonumber(v[15]) or 0, parts = v[16],
-      early = v[17]}
+      early = v[17], maps = v[18]}
     if comp then comp.open = comp.nodes - comp.completed - comp.failed - comp.terminated - comp.skipped end
     components[key] = comp
   end
@@ -154,13 +156,15 @@ end
 
 -- Keys of what has ended, to get their time to live once all is written.
 local expiring = {}
+-- What is to be done before records are written, if anything.
+local before_writing
 
 -- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
 local totals = {}
 local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
   SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
   TOTAL_TIMEOUT = true, WORKER_LOST = true,
-  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true}
+  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true}
 
 local function count_failure(code)
   local name = 'failed:' .. (CODES[code] and code or 'OTHER')
@@ -168,6 +172,7 @@ local function count_failure(code)
 end
 
 local function write_all()
+  if before_writing then before_writing() end
   for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
   for _, record in pairs(records) do if record and (record.n > 0 or record.signalled) then write_record(record) end end
   for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_record(comp) end end

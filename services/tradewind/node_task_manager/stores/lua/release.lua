@@ -1,6 +1,8 @@
 --!include slots
 -- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
 local work, finished, queues = {}, {}, {}
+-- What a node that runs once for each item of a list needs besides; see fan_out.
+local fan_out, mapped
 local TURN = 1000000
 
 -- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next.
@@ -32,6 +34,7 @@ end
 
 local function enqueue(record, comp)
   local entry = node(comp.plan, record.index)
+  if entry.map and mapped(record) then return fan_out().offer(record, comp) end
   changed(comp, record.status == 'running' and -1 or 0)
   record.status = 'pending'
   note(record, 'ready_at', stamp)
@@ -105,15 +108,14 @@ end
 -- Takes out what waits, be it in a queue or for its next attempt.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
+  if entry.map and mapped(record) then return fan_out().withdraw(record) end
   if not withdraw(record, entry, comp) then
     local items = queue_of(entry.type, comp.user_id).removed
     items[#items + 1] = record.id
   end
   take('start_deadlines', record.id)
-  if entry.retry then
-    take('delayed', record.id)
-    set(record, 'retry_at', 0)
-  end
+  take('delayed', record.id)
+  set(record, 'retry_at', 0)
 end
 
 -- Users whose queue was emptied leave the ring of its type; then those that have node tasks now join half a turn
@@ -158,6 +160,8 @@ local function tell_to_stop(record, mark)
 end
 
 local function request_stop(record, mark)
+  -- One that runs without a worker is a mapped node's.
+  if not record.worker_id then return fan_out().stop(record, mark) end
   if record.stop then return end
   set(record, 'stop', mark)
   put('inflight', record.id, time + limits.stop_grace)
@@ -189,7 +193,9 @@ local function expire_run(comp)
     call('ZADD', index, 'XX', time + limits.retention, comp.run .. ':' .. id)
     local part = id == comp.id and comp or component(comp.run, id)
     if part then later('expire', part, 0, 0) end
+    for _, index in ipairs(part and part.maps and cmsgpack.unpack(part.maps) or {}) do later('expire_items', part, index, 0) end
   end
+  put('to_clean', 'run:' .. comp.run, time + limits.settle)
 end
 
 -- What a component's only sink has just emitted goes along with the event, when it is small.
@@ -208,8 +214,9 @@ local function finish(record, comp, status, reason)
   record.ended = true
   note(record, 'ended_at', stamp)
   if reason then note(record, 'reason', reason) end
-  comp[status] = comp[status] + 1
   totals[status] = (totals[status] or 0) + 1
+  if entry.map and fan_out().ended(record, comp, entry, status, reason) then return end
+  comp[status] = comp[status] + 1
   comp.open = comp.open - 1
   comp.counted = true
   if entry.outputs == 0 then

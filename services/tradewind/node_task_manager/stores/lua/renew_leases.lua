@@ -8,6 +8,7 @@ local RESENT = 500
 local lost, named = {}, {}
 local session, process = base .. 'worker_session:' .. args.worker_id, base .. 'worker_incarnation:' .. args.worker_id
 local current = args.session == 0 or call('GET', session) == tostring(args.session)
+put('to_clean', 'worker:' .. args.worker_id, time + limits.silent)
 if current then
   for _, held in ipairs(args.held) do
     local record = task(held.task_id)
@@ -26,7 +27,9 @@ if current and args.session ~= 0 and args.named then
   for _, id in ipairs(args.named) do named[id] = true end
   for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. args.worker_id, 0, -1)) do
     local record = not named[id] and task(id)
-    if record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
+    if record == false and not named[id] then
+      take('worker_tasks:' .. args.worker_id, id)
+    elseif record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
       and tonumber(more(record).started_at) + limits.unnamed <= time then
       local comp = component_of(record)
       if comp then

@@ -2,7 +2,6 @@
 --!include dead_letters
 -- Failed attempts that are followed by another: a node task waits in `delayed` until it is due, then it is queued.
 local DUE_AT_ONCE = 250
-local delaying = {}
 
 -- How long a node task waits after so many failures; as domain/retry.py has it.
 local function delay_of(policy, id, failures)
@@ -37,7 +36,7 @@ local function fail_attempt(record, comp, error, wish)
     local wait = math.max(1, wish and wish.after_ms or delay_of(policy, record.id, record.failures))
     local final = why_final(record, comp, policy, error, wish, wait)
     if not final then
-      note(record, 'error', cmsgpack.pack(error))
+      set(record, 'error', cmsgpack.pack(error))
       set(record, 'settled', record.nonce)
       set(record, 'nonce', '')
       changed(comp, record.status == 'running' and -1 or 0)
@@ -49,7 +48,7 @@ local function fail_attempt(record, comp, error, wish)
     error.final = final
     bury(record, comp)
   end
-  note(record, 'error', cmsgpack.pack(error))
+  set(record, 'error', cmsgpack.pack(error))
   count_failure(error.code)
   finish(record, comp, 'failed')
 end
@@ -70,7 +69,8 @@ local function wake_delayed()
     budget = budget - 1
     take('delayed', due[at])
     local record = task(due[at])
-    local comp = record and record.status == 'pending' and component_of(record)
+    local open = record and (record.status == 'pending' or record.status == 'running' and not record.worker_id)
+    local comp = open and component_of(record)
     -- What this script has taken out is still in the set, and may be delayed anew.
     if comp and tonumber(more(record).retry_at) == tonumber(due[at + 1]) then
       set(record, 'retry_at', 0)
@@ -83,7 +83,7 @@ end
 local function write_delayed()
   local first
   for _, record in ipairs(delaying) do
-    if record.status == 'pending' and record.retry_at > time then
+    if not TERMINAL[record.status] and record.retry_at > time then
       put('delayed', record.id, record.retry_at)
       first = math.min(first or record.retry_at, record.retry_at)
     end

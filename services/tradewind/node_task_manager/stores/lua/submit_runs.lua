@@ -1,7 +1,7 @@
 -- Creates runs: their components, and node tasks for their entry nodes; the rest comes to be as signals arrive.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, runs {run, flow_id, cycle, run_id, user_id,
 -- components {[id, digest]}, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent,
--- planned_ms, begun_ms, node_type}.
+-- planned_ms, begun_ms, node_type, keep_cycles, keep_for_ms (0: as the limits say)}.
 -- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
 --!include claim
 local backlog, results, known_plans, opened, indexes = {}, {}, {}, {}, {}
@@ -106,6 +106,7 @@ local function begin(run)
   call('HSET', key, 'run_id', run.run_id, 'components', cmsgpack.pack(ids), 'open', #ids)
   inputs_of_runs[run.run] = run.inputs_json ~= '' and run.inputs_json
   if run.inputs_json ~= '' then call('HSET', key, 'inputs', run.inputs_json) end
+  if run.keep_cycles + run.keep_for_ms > 0 then call('HSET', key, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
   if run.partition == NO_PARTITION then
     list_run(run.user_id, run.run)
   else

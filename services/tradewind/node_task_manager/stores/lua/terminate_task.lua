@@ -8,6 +8,11 @@ if not comp then
   return cmsgpack.pack(effects)
 end
 local record = task(args.task_id)
+if not record and item_of(args.task_id) then
+  -- An item that has not begun.
+  effects.results[1] = 'unknown'
+  return cmsgpack.pack(effects)
+end
 if not record then
   record = create(comp, args.task_id, node(comp.plan, args.index), args.index)
   set(comp, 'early', 1)

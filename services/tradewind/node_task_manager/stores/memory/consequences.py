@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.concurrency import WhenFull
+from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import (
     KNOWN_CODES,
@@ -46,8 +47,9 @@ class Turn:
     due_in: int = -1
     tokens: list[int] = field(default_factory=list)
     """In how many ms types whose rate keeps node tasks waiting may have one begin."""
-    work: deque[tuple[tuple[str, str], str | None]] = field(default_factory=deque)
-    """Ended node tasks whose signals are to be delivered, and (None) components to be stopped."""
+    fan_outs: list[FanOutOffer] = field(default_factory=list)
+    work: deque[tuple[tuple[str, str], str | Callable[[], None] | None]] = field(default_factory=deque)
+    """Ended node tasks whose signals are to be delivered, (None) components to be stopped, and what else is to do."""
     owed: Counter[str] = field(default_factory=Counter)
     """Limits of node tasks that other limits held back: there is room for another one under them."""
 
@@ -61,6 +63,7 @@ class Turn:
             0,
             tuple(self.results),
             self.due_in,
+            tuple(self.fan_outs),
         )
 
 
@@ -72,14 +75,16 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         MemoryEvents.__init__(self)
         self._totals: Counter[str] = Counter()
         self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
+        self._ends: dict[str, int] = {}
+        """Runs of flows that have ended, by when cleaning is to look at them."""
         self._sessions: dict[str, int] = {}
         self._numbers = itertools.count(1)
 
-    def _create(self, owner: tuple[str, str], place: int) -> NodeTask:
+    def _create(self, owner: tuple[str, str], place: int, task_id: str = "") -> NodeTask:
         component = self._components[owner]
         plan = self._plans[component.plan]
         task = NodeTask(
-            task_id=component.run.task_id(plan.nodes[place].node_id),
+            task_id=task_id or component.run.task_id(plan.nodes[place].node_id),
             status=NodeTaskStatus.REGISTERED,
             component_id=component.component_id,
             index=place,
@@ -217,6 +222,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
                 touched.append(owner)
             if task_id is None:
                 self._stop_nodes(owner, turn)
+            elif callable(task_id):
+                task_id()
             elif self._components[owner].stop is None:
                 source = self._tasks[task_id]
                 for at in self._plan(source).outputs[source.index]:
@@ -224,12 +231,16 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         for owner in touched:
             self._announce(owner, turn)
 
-    def _close(self, task: NodeTask, status: NodeTaskStatus, reason: str) -> None:
-        owner = self._owner(task)
+    def _end(self, task: NodeTask, status: NodeTaskStatus, reason: str) -> None:
+        """Write down that a node task has ended."""
         self._tasks[task.task_id] = replace(task, status=status, ended_at=self._clock(), reason=reason or task.reason)
         self._totals[status] += 1
         if task.error is not None and status is NodeTaskStatus.FAILED:
             self._totals[f"failed:{task.error.code if task.error.code in KNOWN_CODES else 'OTHER'}"] += 1
+
+    def _close(self, task: NodeTask, status: NodeTaskStatus, reason: str) -> None:
+        owner = self._owner(task)
+        self._end(task, status, reason)
         component = self._components[owner]
         sink = not self._plan(task).outputs[task.index]
         match status:
@@ -297,6 +308,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         self._components[owner] = component
         if component.run.ad_hoc:
             return
+        if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
+            self._ends[owner[0]] = self._clock() + self._limits.settle_ms
         partition = self._runs[owner[0]].submission.partition
         turn.partitions.append(partition)
         self.append(
@@ -416,7 +429,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
     def _assign(self, task: NodeTask, worker_id: str, turn: Turn) -> None:
         node = self._node(task)
         self._queues.waits.pop(task.task_id, None)
-        task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0)
+        task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
         task = self._lease(self._take_slots(task), worker_id)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))

@@ -13,14 +13,16 @@ from tradewind.node_task_manager.domain.component import (
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
-from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Termination, Vacancy
+from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
+from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
-from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences, Turn
+from tradewind.node_task_manager.stores.memory.consequences import Turn
+from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
 from tradewind.node_task_manager.stores.memory.records import Run
 
 
-class MemoryShard(MemoryConsequences):
+class MemoryShard(MemoryFanOut, MemoryCleaning):
     """A NodeTaskStore, NodeTaskReader, QueueReader, PlanStore and EventLog; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
@@ -99,6 +101,10 @@ class MemoryShard(MemoryConsequences):
                 outputs=outputs,
                 emitted=tuple(handle for handle, _ in outputs),
             )
+            if outcome.kind is OutcomeKind.COMPLETED and outcome.cache:
+                task = replace(task, cached=outcome.cache, worker_id="")
+                component = self._components[self._owner(task)]
+                self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
             if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
                 self._fail_attempt(task, outcome.error, outcome.wish, turn)
             else:
@@ -114,6 +120,8 @@ class MemoryShard(MemoryConsequences):
         if task.status.terminal:
             return "" if task.nonce == outcome.nonce else f"the node task is {task.status}"
         if task.attempt < outcome.attempt and task.status is not NodeTaskStatus.REGISTERED:
+            if self._is_mapped(task):
+                return "the node runs once for each item of a list; only its items are given to workers"
             return None
         if task.nonce != outcome.nonce or task.status is not NodeTaskStatus.RUNNING:
             if outcome.kind is OutcomeKind.FAILED and self._private[task.task_id].settled == outcome.nonce:
@@ -201,6 +209,42 @@ class MemoryShard(MemoryConsequences):
         self._conclude(vacancies, turn)
         return turn.effects()
 
+    async def postpone(self, postponed: Sequence[Postponed]) -> Effects:
+        turn = Turn()
+        for given in postponed:
+            task = self._tasks.get(given.task_id)
+            if task is None or task.status is not NodeTaskStatus.RUNNING or task.nonce != given.nonce:
+                turn.results.append("lost")
+            elif task.stop:
+                turn.results.append("lost")
+                self._finish(replace(self._release(task), nonce=""), NodeTaskStatus.TERMINATED, task.stop.reason, turn)
+            else:
+                turn.results.append("")
+                at = self._clock() + max(1, given.wait_ms)
+                if total_at := self._private[task.task_id].total_at:
+                    at = max(self._clock() + 1, min(at, total_at))
+                self._delayed[task.task_id] = at
+                self._tasks[task.task_id] = replace(
+                    self._release(task), status=NodeTaskStatus.PENDING, nonce="", retry_at=at, postponed=at
+                )
+        self._conclude((), turn)
+        return turn.effects()
+
+    async def hasten(self, task_ids: Sequence[str]) -> Effects:
+        turn = Turn()
+        for task_id in task_ids:
+            task = self._tasks.get(task_id)
+            if task is None or task.status is not NodeTaskStatus.PENDING or not task.retry_at:
+                turn.results.append("does not wait")
+            elif task.retry_at != task.postponed:
+                turn.results.append("waits for its next attempt")
+            else:
+                turn.results.append("")
+                del self._delayed[task_id]
+                self._enqueue(replace(task, retry_at=0))
+        self._conclude((), turn)
+        return turn.effects()
+
     async def pass_on(self, worker_id: str, held: Held, to: str) -> Effects:
         turn = Turn()
         task = self._tasks.get(held.task_id)
@@ -236,11 +280,6 @@ class MemoryShard(MemoryConsequences):
             else:
                 message = f'no worker that offers "{node.node_type}" took it within {node.schedule_to_start_ms} ms'
                 self._fail(task, "START_TIMEOUT", message, turn)
-        self._unlisted |= {
-            name
-            for (name, _), component in self._components.items()
-            if component.finished_at and component.finished_at + self._limits.retention_ms <= now
-        }
         self._conclude(vacancies, turn)
         return turn.effects()
 
@@ -278,6 +317,8 @@ class MemoryShard(MemoryConsequences):
         owner = (str(TaskName.parse(task_id).run), component_id)
         if owner not in self._components:
             return Effects(results=("unknown",))
+        if TaskName.parse(task_id).item >= 0 and task_id not in self._tasks:
+            return Effects(results=("unknown",))
         turn.results.append("")
         task = self._tasks.get(task_id) or self._create(owner, index)
         mark = StopMark(reason, by, self._clock())
@@ -299,17 +340,20 @@ class MemoryShard(MemoryConsequences):
         for task in gone:
             if task.status is NodeTaskStatus.PENDING:
                 self._dequeue(task)
-            if task.status is NodeTaskStatus.RUNNING:
+            if task.status is NodeTaskStatus.RUNNING and task.worker_id:
                 turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
-            self._release(task)
+            self._release(self._withdraw(task) if self._is_mapped(task) else task)
             self._dead.pop(task.task_id, None)
             del self._tasks[task.task_id], self._private[task.task_id]
+            self._mapped.pop(task.task_id, None)
         runs = [name for name, run in self._runs.items() if run.submission.run.flow_id == flow_id]
         components = [key for key in self._components if key[0] in runs]
         for key in components:
             del self._components[key]
         for name in runs:
             del self._runs[name]
+            self._ends.pop(name, None)
+        self._kept.pop(flow_id, None)
         self._stops = {key: mark for key, mark in self._stops.items() if key[0] not in runs}
         self._logs = {key: lines for key, lines in self._logs.items() if key[0] != flow_id}
         self._reopen()
@@ -324,7 +368,9 @@ class MemoryShard(MemoryConsequences):
                 kept += 1
                 self._heard_of(task)
                 if entry.progress >= task.progress:
-                    self._tasks[task.task_id] = replace(task, progress=entry.progress, message=entry.message)
+                    self._tasks[task.task_id] = replace(
+                        task, progress=entry.progress, message=entry.message, step=entry.step
+                    )
         for line in lines:
             task = self._tasks.get(line.task_id)
             if task is not None and line.nonce == task.nonce:
@@ -360,7 +406,15 @@ class MemoryShard(MemoryConsequences):
         log_id = f"{self._clock()}-{next(self._numbers)}"
         kept.append(
             StoredLine(
-                log_id, cycle, name.run.run, name.node_id, line.level, line.source, line.message, line.at, task.attempt
+                log_id,
+                cycle,
+                name.run.run,
+                name.within_run,
+                line.level,
+                line.source,
+                line.message,
+                line.at,
+                task.attempt,
             )
         )
         del kept[: -self._limits.log_lines]

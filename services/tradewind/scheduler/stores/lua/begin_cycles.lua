@@ -1,16 +1,31 @@
 -- Begins cycles of flows, each judged by itself, in their order.
 -- KEYS: for each group 1 owner, then the hash of the flow of each item.
 -- args: now, request_ms (how long a request is remembered); groups, each {base, epoch, items} of one partition, an item
---   {flow_id, run_id, revision, scheduled, planned (ms, 0 for now), schedule_epoch, request ("" for none), payload (its
---   hash), check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none),
---   at_least (lowest number), nodes (ids), facts, memory ("" for none)}.
--- Returns for each group its answers, each {outcome, cycle, run, run_id, start, next planned time, revision}, none when
--- somebody else owns the partition by now.
---!include partition
-local LOG_CYCLES, PLANNED, RUNS = 5, 100, 1024
+--   {flow_id, run_id, revision, scheduled, queued (the planned time that waits longest), planned (ms, 0 for now, or for
+--   none when scheduled), due (ms, what the trigger says), next_at (ms, 0 for none), missed ({first, last, count} or
+--   false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, request ("" for none), payload (its hash),
+--   check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none), at_least
+--   (lowest number), nodes (ids), facts, memory ("" for none)}.
+-- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
+-- stopping}, none when somebody else owns the partition by now.
+--!include stopping
+--!include firings
+local LOG_CYCLES, RUNS = 5, 1024
 
-local function answer(outcome, revision, cycle, run, run_id, start, next_at)
-  return {outcome, cycle or -1, run or 0, run_id or '', start or 0, next_at or 0, revision or 0}
+local function answer(outcome, revision, more)
+  more = more or {}
+  return {outcome, more.cycle or -1, more.run or 0, more.run_id or '', more.start or 0, more.planned or 0, more.next_at or 0,
+    revision or 0, more.stopping or false}
+end
+
+-- Removes the line that says that a run was begun for a planned time.
+local function forget_firing(key, name, run_id)
+  local cycle, run = string.match(name, '^(%d+):(%d+)$')
+  for _, line in ipairs(call('ZREVRANGE', key .. ':firings', 0, 9)) do
+    if string.find(line, ' fired ' .. cycle .. ' ' .. run .. ' ' .. run_id .. ' ', 1, true) then
+      call('ZREM', key .. ':firings', line)
+    end
+  end
 end
 
 -- Removes a run and returns the request that it was begun for, if it still is remembered, and its payload's hash.
@@ -22,39 +37,46 @@ local function drop_run(flow_id, cycle, run_id)
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
   call('ZREM', flow_key(flow_id) .. ':open', name)
   call('ZREM', base .. 'open', flow_id .. ':' .. name)
-  local planned = flow_key(flow_id) .. ':planned'
-  for _, answered in ipairs(call('ZRANGE', planned, -1, -1)) do
-    if string.match(answered, '^%d+:(.+)$') == name .. ':' .. run_id then call('ZREM', planned, answered) end
-  end
+  forget_firing(flow_key(flow_id), name, run_id)
   local first = known[2] and call('GET', base .. 'request:' .. known[2])
   if not first then return '', '' end
   return known[2], string.match(first, '^%S+')
 end
 
--- What was answered to this planned time before, or nil.
-local function planned_before(key, planned, next_at, revision)
-  local known = call('ZRANGEBYSCORE', key, planned, planned, 'LIMIT', 0, 1)[1]
-  if not known then return nil end
-  local cycle, run, run_id = string.match(known, '^%d+:(%d+):(%d+):(.+)$')
-  if not cycle then return answer('overlap', revision, nil, nil, nil, nil, next_at) end
-  return answer('duplicate', revision, tonumber(cycle), tonumber(run), run_id, nil, next_at)
+-- What was answered to a due time before, or nil.
+local function answered_before(key, due, next_at, revision)
+  local outcome, cycle, run, run_id = firing_of(key, due)
+  if not outcome then return nil end
+  if outcome ~= 'fired' then return answer('settled', revision, {next_at = next_at}) end
+  return answer('duplicate', revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
 end
 
-local function remember_planned(key, planned, what)
-  call('ZADD', key, planned, planned .. ':' .. what)
-  call('ZREMRANGEBYRANK', key, 0, -PLANNED - 1)
+-- What becomes of a planned time while a cycle is open: it waits, or somebody gives way. Returns whether runs were marked as
+-- stopping.
+local function give_way(key, flow_id, overlap, planned, open)
+  local running = 'cycle ' .. string.match(open, '^%d+') .. ' was running'
+  local waiting = call('ZCARD', key .. ':queued')
+  if overlap == 'skip' then
+    note_firing(key, planned, 'skipped', running)
+  elseif overlap == 'cancel_running' then
+    drop_queued(key, flow_id, waiting, 'a later planned time took its place')
+    queue_firing(key, flow_id, planned, running .. ' and was asked to stop')
+    return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler') > 0
+  elseif waiting >= (overlap == 'queue_one' and 1 or QUEUE) then
+    note_firing(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited')
+  else
+    queue_firing(key, flow_id, planned, running)
+  end
+  return false
 end
 
-local function begin(key, flow_id, run_id, revision, scheduled, planned, schedule_epoch, request, payload, check_in,
-                     timeout, replaces, at_least, nodes, facts, memory)
-  local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'interval_ms', 'schedule_epoch')
+local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
+                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory)
+  local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'next_execution', 'schedule_epoch',
+    'fired')
   if not flow[1] then return answer('not_found') end
   local current = tonumber(flow[2])
   if flow[1] == 'deleting' then return answer('deleting', current) end
-  local next_at, interval = 0, tonumber(flow[5])
-  if scheduled and interval > 0 then
-    next_at = planned + math.max(1, math.floor((time - planned) / interval) + 1) * interval
-  end
   if replaces >= 0 then
     request, payload = drop_run(flow_id, replaces, run_id)
   else
@@ -63,25 +85,34 @@ local function begin(key, flow_id, run_id, revision, scheduled, planned, schedul
       if first then
         local hash, cycle, run, id = string.match(first, '^(%S+) (%d+) (%d+) (%S+)$')
         if hash ~= payload then return answer('reused', current) end
-        return answer('duplicate', current, tonumber(cycle), tonumber(run), id)
+        return answer('duplicate', current, {cycle = tonumber(cycle), run = tonumber(run), run_id = id})
       end
     end
     if scheduled then
-      if schedule_epoch < tonumber(flow[6]) then return answer('stale_epoch', current) end
+      if not queued and schedule_epoch < tonumber(flow[6]) then return answer('stale_epoch', current) end
       if flow[1] ~= 'running' then return answer('not_running', current) end
-      local first = planned_before(key .. ':planned', planned, next_at, current)
+      local first = not queued and answered_before(key, due, tonumber(flow[5]), current)
       if first then return first end
     end
     if revision ~= current then return answer('revision_changed', current) end
-    if flow[4] == 'skip' then
-      local open = call('ZREVRANGE', key .. ':open', 0, 0)[1]
-      if open then
-        -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
-        if next_at > 0 then
-          remember_planned(key .. ':planned', planned, 'skipped')
-          call('HSET', key, 'next_execution', next_at)
-        end
-        return answer('overlap', current, tonumber(string.match(open, '^%d+')), nil, nil, nil, next_at)
+    local open = flow[4] ~= 'allow' and call('ZREVRANGE', key .. ':open', 0, 0)[1]
+    -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
+    if open and (queued or not scheduled or once and flow[4] == 'skip') then
+      return answer('overlap', current, {cycle = tonumber(string.match(open, '^%d+'))})
+    end
+    if queued then
+      planned = next_queued(key, flow_id)
+      if not planned then return answer('settled', current) end
+    elseif scheduled then
+      if missed then
+        note_firing(key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2])
+      end
+      if planned > 0 and most > 0 and call('HINCRBY', key, 'fired', 1) >= most then next_at = 0 end
+      call('HSET', key, 'next_execution', next_at)
+      local stopping = planned > 0 and open and give_way(key, flow_id, flow[4], planned, open)
+      if planned == 0 or open then
+        end_flow_that_is_over(key, 'running', next_at, 'completed')
+        return answer('settled', current, {next_at = next_at, stopping = stopping})
       end
     end
   end
@@ -119,16 +150,13 @@ local function begin(key, flow_id, run_id, revision, scheduled, planned, schedul
   call('ZADD', base .. 'open', time + check_in, flow_id .. ':' .. name)
   append_line(flow_id, cycle, 'INFO', 'scheduler', 'Starting cycle ' .. cycle)
   if cycle >= LOG_CYCLES then call('DEL', logs_key(flow_id, cycle - LOG_CYCLES)) end
-  if scheduled then
-    remember_planned(key .. ':planned', planned, name .. ':' .. run_id)
-    call('HSET', key, 'last_cycle', cycle, 'next_execution', next_at)
-  else
-    call('HSET', key, 'last_cycle', cycle)
-  end
+  if scheduled then note_firing(key, planned, 'fired', '', name, run_id) end
+  call('HSET', key, 'last_cycle', cycle)
   if request ~= '' then
     call('SET', base .. 'request:' .. request, payload .. ' ' .. cycle .. ' 0 ' .. run_id, 'PX', args.request_ms)
   end
-  return answer('begun', current, cycle, 0, run_id, time, next_at)
+  return answer('begun', current,
+    {cycle = cycle, run_id = run_id, start = time, planned = planned, next_at = next_at})
 end
 
 return answers_of(args.groups, begin)

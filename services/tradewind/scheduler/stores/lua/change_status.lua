@@ -1,10 +1,12 @@
--- Starts, stops or begins to delete a flow; what the trigger service must hear goes to the outbox in the same script.
+-- Starts, pauses, resumes, stops or begins to delete a flow; what the trigger service must hear goes to the outbox in the same script.
 -- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, status (running, stopped or deleting), from (statuses that it may be
---   reached from), start_at (ms, 0 for now), by, reason, source (of log lines).
+--   reached from), start_at (ms, 0 for now), by, reason, source (of log lines), passed ({first, last, count} of planned times
+--   that passed while it was paused, or false).
 -- Returns {outcome (changed, unchanged, not_found, refused), status found, runs marked as stopping ({cycle, run} each),
 --   whether more are to be marked by calling again}.
 --!include stopping
+--!include pausing
 local flow = KEYS[2]
 local known = redis.call('HMGET', flow, 'status', 'schedule_epoch')
 if not known[1] then return cmsgpack.pack({'not_found', '', {}, false}) end
@@ -16,14 +18,33 @@ if known[1] ~= args.status then
     if status == known[1] then outcome = 'changed' end
   end
 end
-if outcome == 'changed' then
+local function resume()
+  local paused = redis.call('HMGET', flow, 'paused_by', 'note')
+  if args.passed then
+    note_firing(flow, args.passed[1], 'skipped', 'paused by ' .. paused[1] .. (paused[2] ~= '' and ': ' .. paused[2] or ''),
+      nil, nil, args.passed[3], args.passed[2])
+  end
+  redis.call('HDEL', flow, 'paused_by', 'paused_at', 'note', 'paused_next')
+end
+
+if outcome == 'changed' and args.status == 'paused' then
+  pause(flow, args.flow_id, args.by, args.reason)
+elseif outcome == 'changed' then
   local first = 0
+  if known[1] == 'paused' then
+    resume()
+  elseif args.status == 'running' then
+    redis.call('HDEL', flow, 'fired', 'failures')
+  end
   if args.status == 'running' then first = args.start_at > 0 and args.start_at or time end
   redis.call('HSET', flow, 'status', args.status, 'anchor', first, 'next_execution', first, 'updated_at', time,
     'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
   redis.call('ZADD', base .. 'outbox', time, args.flow_id)
+  if args.status ~= 'running' then drop_queued(flow, args.flow_id, QUEUE, 'the flow was stopped') end
 end
 local marked, more = {}, false
-if args.status ~= 'running' and outcome ~= 'refused' then marked, more = mark_stopping() end
+if args.status ~= 'running' and args.status ~= 'paused' and outcome ~= 'refused' then
+  marked, more = mark_stopping(args.flow_id, args.by, args.reason, args.source)
+end
 publish()
 return cmsgpack.pack({outcome, known[1], marked, more})

@@ -1,7 +1,8 @@
 -- Registers a flow, or a new revision of one that keeps its cycles, creation time and status.
 -- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
 -- args: base, epoch (0), now, flow_id, user_id ("" keeps it, or is "default"), config, structure, labels, digest
---   (of all these), interval (ms), overlap, keep, retention (ms), request ("" for none), payload, request_ms.
+--   (of all these), schedule (JSON), interval (ms, 0 for none that begins with
+--   the flow), first (ms, planned next when the schedule changes; 0: an interval from now), overlap, keep, pause_after, retention (ms), request ("" for none), payload, request_ms.
 -- Returns {outcome (created, changed, same, repeated, deleting, reused), revision}.
 --!include partition
 local flow, outbox = KEYS[2], base .. 'outbox'
@@ -17,10 +18,10 @@ local function keep_revision(revision)
   redis.call('PEXPIRE', revisions, args.retention)
 end
 
--- A running flow's trigger follows its new interval: the grid begins anew at the next planned time, or sooner.
+-- A running flow's trigger follows its new schedule: an interval begins anew at the next planned time, or sooner.
 local function reschedule(next_execution, epoch)
-  local anchor = time + args.interval
-  if next_execution > 0 and next_execution < anchor then anchor = next_execution end
+  local anchor = args.first > 0 and args.first or time + args.interval
+  if args.first == 0 and next_execution > 0 and next_execution < anchor then anchor = next_execution end
   redis.call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))
   redis.call('ZADD', outbox, time, args.flow_id)
 end
@@ -34,7 +35,7 @@ local function remember(outcome, revision)
 end
 
 local function register()
-  local known = redis.call('HMGET', flow, 'status', 'revision', 'digest', 'interval_ms', 'next_execution',
+  local known = redis.call('HMGET', flow, 'status', 'revision', 'digest', 'schedule', 'next_execution',
     'schedule_epoch', 'user_id')
   if known[1] == 'deleting' then return {'deleting', 0} end
   if args.request ~= '' then
@@ -57,9 +58,10 @@ local function register()
     redis.call('ZADD', KEYS[3], 0, args.flow_id)
   end
   redis.call('HSET', flow, 'user_id', user, 'config', args.config, 'structure', args.structure, 'labels', args.labels,
-    'digest', args.digest, 'interval_ms', args.interval, 'overlap', args.overlap, 'keep_cycles', args.keep,
+    'digest', args.digest, 'schedule', args.schedule, 'overlap', args.overlap, 'keep_cycles', args.keep,
+    'pause_after', args.pause_after,
     'revision', revision, 'updated_at', time)
-  if known[1] == 'running' and tonumber(known[4]) ~= args.interval then
+  if known[1] == 'running' and known[4] ~= args.schedule then
     reschedule(tonumber(known[5]), tonumber(known[6]))
   end
   return remember(known[1] and 'changed' or 'created', revision)

@@ -1,21 +1,21 @@
--- Marks open runs of a flow as stopping. Uses args: flow_id, by, reason, source.
+-- Marks open runs of a flow as stopping.
 --!include partition
 local STOPS = 500
 
 -- Marks up to 500 runs that are not stopping yet; returns their names and whether there are more.
-local function mark_stopping()
-  local open = flow_key(args.flow_id) .. ':open'
+local function mark_stopping(flow_id, by, reason, source)
+  local open = flow_key(flow_id) .. ':open'
   local marked, members = {}, redis.call('ZRANGEBYSCORE', open, 0, '+inf', 'LIMIT', 0, STOPS + 1)
   for i = 1, math.min(#members, STOPS) do
     local cycle, run = string.match(members[i], '^(%d+):(%d+)$')
-    local key = run_key(args.flow_id, cycle, run)
+    local key = run_key(flow_id, cycle, run)
     if redis.call('EXISTS', key) == 1 then
       local version = redis.call('HINCRBY', key, 'version', 1)
-      local fields = {'stop_by', args.by, 'stop_reason', args.reason, 'stop_at', time}
+      local fields = {'stop_by', by, 'stop_reason', reason, 'stop_at', time}
       redis.call('HSET', key, unpack(fields))
-      announce(args.flow_id, tonumber(cycle), tonumber(run), version, fields)
-      append_line(args.flow_id, cycle, 'WARNING', args.source, 'Stopping: ' .. args.reason)
-      redis.call('ZADD', base .. 'open', time, args.flow_id .. ':' .. members[i])
+      announce(flow_id, tonumber(cycle), tonumber(run), version, fields)
+      append_line(flow_id, cycle, 'WARNING', source, 'Stopping: ' .. reason)
+      redis.call('ZADD', base .. 'open', time, flow_id .. ':' .. members[i])
       marked[#marked + 1] = {tonumber(cycle), tonumber(run)}
     end
     redis.call('ZADD', open, -1 - tonumber(cycle), members[i])

@@ -1,57 +1,41 @@
 -- Compare-and-set of chain states, each by itself; one that becomes terminal is also ended: out of the open runs, on its
--- way to expiry, old cycles of its flow trimmed, a flow that runs once completed or failed.
+-- way to expiry, old cycles of its flow trimmed, a flow whose schedule is over completed or failed.
 -- KEYS: for each group 1 owner, then the hash of the run of each item.
--- args: now, retention (ms); groups, each {base, epoch, items} of one partition, an item {flow_id, cycle, run, run_id,
+-- args: now; groups, each {base, epoch, items} of one partition, an item {flow_id, cycle, run, run_id,
 --   version (expected), fields (flat, those that change), check_in (ms to the next look at an open run, -1 to leave it),
---   ending (terminal status, "" for none), keep (cycles of the flow), flow_status (of a flow that runs once, "" for
---   none), level, text (a log line, "" for none)}.
--- Returns for each group its results, each {outcome (ok, conflict, missing, terminal), version on record, end time}, none
--- when somebody else owns the partition by now.
---!include partition
+--   ending (terminal status, "" for none), keep (cycles of the flow), keep_for (ms), flow_status (of a flow whose schedule is
+--   over with it, "" for none), level, text (a log line, "" for none)}.
+-- Returns for each group its results, each {outcome (ok, conflict, missing, terminal), version on record, end time, whether
+-- a planned time waited for it or the flow was paused}, none when somebody else owns the partition by now.
+--!include trimming
+--!include firings
+--!include pausing
 local TRIMMED = 10
 
--- Removes the oldest ended cycles beyond `keep`, some at a time.
-local function trim(flow_id, keep)
-  local cycles, open = flow_key(flow_id) .. ':cycles', flow_key(flow_id) .. ':open'
-  local excess = call('ZCARD', cycles) - keep
-  if excess <= 0 then return end
-  local running = call('ZCARD', open)
-  excess = math.min(excess - running, TRIMMED)
-  if excess <= 0 then return end
-  for _, name in ipairs(call('ZRANGE', cycles, 0, math.min(running, 400) + TRIMMED)) do
-    if excess > 0 and not (running > 0 and call('ZSCORE', open, name)) then
-      local cycle, run = string.match(name, '^(%d+):(%d+)$')
-      local key = run_key(flow_id, cycle, run)
-      call('DEL', key, key .. ':nodes', logs_key(flow_id, cycle))
-      call('ZREM', cycles, name)
-      excess = excess - 1
-    end
-  end
-end
-
-local function end_run(key, flow_id, cycle, run, keep, flow_status)
+-- Returns whether something is to be done about it: a planned time waits, or the flow was paused.
+local function end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_status)
   local name, flow = cycle .. ':' .. run, flow_key(flow_id)
-  call('PEXPIRE', key, args.retention)
-  call('PEXPIRE', key .. ':nodes', args.retention)
-  call('PEXPIRE', logs_key(flow_id, cycle), args.retention)
+  call('PEXPIRE', key, keep_for)
+  call('PEXPIRE', key .. ':nodes', keep_for)
+  call('PEXPIRE', logs_key(flow_id, cycle), keep_for)
   call('ZREM', flow .. ':open', name)
   call('ZREM', base .. 'open', flow_id .. ':' .. name)
-  trim(flow_id, keep)
-  if flow_status ~= '' then
-    local status = call('HGET', flow, 'status')
-    if status == 'running' or status == 'paused' then
-      call('HSET', flow, 'status', flow_status, 'next_execution', 0, 'updated_at', time)
-    end
-  end
+  trim(flow_id, keep, TRIMMED)
+  local known = call('HMGET', flow, 'status', 'next_execution', 'paused_next', 'pause_after')
+  local status, most = known[1], tonumber(known[4] or 0)
+  local next_at = tonumber(status == 'paused' and known[3] or known[2])
+  local paused = most > 0 and count_failures(flow, flow_id, status, most, cycle, ending)
+  end_flow_that_is_over(flow, status, next_at, flow_status)
+  return paused or call('EXISTS', flow .. ':queued') == 1
 end
 
 local function update(key, flow_id, cycle, run, run_id, expected, fields, check_in, ending, keep,
-                      flow_status, level, text)
+                      keep_for, flow_status, level, text)
   local known = call('HMGET', key, 'run_id', 'version', 'status')
-  if known[1] ~= run_id then return {'missing', 0, 0} end
+  if known[1] ~= run_id then return {'missing', 0, 0, false} end
   local version = tonumber(known[2])
-  if known[3] ~= 'running' then return {'terminal', version, 0} end
-  if version ~= expected then return {'conflict', version, 0} end
+  if known[3] ~= 'running' then return {'terminal', version, 0, false} end
+  if version ~= expected then return {'conflict', version, 0, false} end
   version = version + 1
   local size = #fields
   fields[size + 1], fields[size + 2] = 'version', version
@@ -62,13 +46,12 @@ local function update(key, flow_id, cycle, run, run_id, expected, fields, check_
   announce(flow_id, cycle, run, version, fields)
   if text ~= '' then append_line(flow_id, cycle, level, 'scheduler', text) end
   if ending ~= '' then
-    end_run(key, flow_id, cycle, run, keep, flow_status)
-    return {'ok', version, time}
+    return {'ok', version, time, end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_status)}
   end
   if check_in >= 0 then
     call('ZADD', base .. 'open', 'XX', time + check_in, flow_id .. ':' .. cycle .. ':' .. run)
   end
-  return {'ok', version, 0}
+  return {'ok', version, 0, false}
 end
 
 return answers_of(args.groups, update)

@@ -6,6 +6,7 @@ from tradewind.scheduler.stores.memory.changes import MemoryChanges
 from tradewind.scheduler.stores.memory.cycles import MemoryCycles
 from tradewind.scheduler.stores.memory.data import Data
 from tradewind.scheduler.stores.memory.due_sets import MemoryOpenRuns, MemoryOutbox
+from tradewind.scheduler.stores.memory.firings import MemoryFirings
 from tradewind.scheduler.stores.memory.flows import MemoryFlows
 from tradewind.scheduler.stores.memory.logs import MemoryLogs
 from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
@@ -25,6 +26,7 @@ class MemoryStores:
         self.states = self.cycles
         self.open_runs = MemoryOpenRuns(self.data)
         self.outbox = MemoryOutbox(self.data)
+        self.firings = MemoryFirings(self.data)
         self.logs = MemoryLogs(self.data)
         self.changes = MemoryChanges(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)

@@ -16,22 +16,23 @@ from tradewind.scheduler.domain.chain_state import (
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
+from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.grid import next_planned
 from tradewind.scheduler.domain.log_line import LogLevel, LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
-from tradewind.scheduler.ports import NOT_OWNER, Epochs
+from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
 from tradewind.scheduler.stores.memory.data import (
     LOG_CYCLES,
-    PLANNED_TIMES,
     RETENTION_MS,
     Data,
     Flow,
     Run,
 )
+from tradewind.scheduler.stores.memory.firings import count_failures, end_flow_that_is_over, give_way, note_firing
+from tradewind.server.partitions import partition_of
 
 _TRIMMED = 10
 
@@ -57,31 +58,45 @@ class MemoryCycles:
             return BeginAnswer(BeginOutcome.NOT_FOUND)
         if flow.status is FlowStatus.DELETING:
             return BeginAnswer(BeginOutcome.DELETING, revision=flow.revision)
-        next_ms = next_planned(request.planned_ms, flow.interval_ms, now) if self._repeats(request, flow) else 0
-        remembered = request.request
+        remembered, planned_ms, next_ms = request.request, request.planned_ms, request.next_ms
         if request.replaces >= 0:
-            remembered = self._give_way(flow, RunName(flow.flow_id, request.replaces), request.run_id)
+            remembered = self._make_room(flow, RunName(flow.flow_id, request.replaces), request.run_id)
         else:
-            refusal = self._refusal(request, flow, next_ms)
+            refusal = self._refusal(request, flow)
             if refusal is not None:
                 return refusal
-        return self._create(request, remembered, flow, next_ms, now)
+            if request.queued:
+                planned_ms = flow.queued.pop(0)
+            elif request.scheduled:
+                next_ms = self._plan(request, flow, now)
+                if not planned_ms or (flow.open and flow.overlap is not OverlapPolicy.ALLOW):
+                    stopping = bool(planned_ms) and give_way(self._data, flow, planned_ms, now)
+                    end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
+                    return BeginAnswer(BeginOutcome.SETTLED, next_ms=next_ms, revision=flow.revision, stopping=stopping)
+        return self._create(request, remembered, flow, planned_ms, next_ms, now)
 
-    @staticmethod
-    def _repeats(request: BeginRequest, flow: Flow) -> bool:
-        return request.scheduled and flow.interval_ms > 0
+    def _plan(self, request: BeginRequest, flow: Flow, now: int) -> int:
+        """Put on record what the schedule plans next, and what was missed; return what is planned next."""
+        if request.missed is not None:
+            note_firing(flow, now, request.missed, FiringOutcome.MISSED, "found due too late")
+        next_ms, most = request.next_ms, request.shape.schedule.max_cycles
+        if request.planned_ms and most:
+            flow.fired += 1
+            next_ms = 0 if flow.fired >= most else next_ms
+        flow.next_execution_ms = next_ms
+        return next_ms
 
-    def _give_way(self, flow: Flow, name: RunName, run_id: str) -> RememberedRequest | None:
+    def _make_room(self, flow: Flow, name: RunName, run_id: str) -> RememberedRequest | None:
         """Remove a run and return the request that it was begun for, if that still is remembered."""
         run = flow.runs.get(name)
         if run is None or run.state.facts.run_id != run_id:
             return None
         self._data.drop_run(flow, name)
-        flow.planned = {at: first for at, first in flow.planned.items() if first != (name, run_id)}
+        flow.firings = {at: line for at, line in flow.firings.items() if line.run_id != run_id}
         return run.request if run.request and self._data.first_answer(flow.flow_id, run.request) else None
 
-    def _refusal(self, request: BeginRequest, flow: Flow, next_ms: int) -> BeginAnswer | None:
-        """Return the answer to a request that begins nothing."""
+    def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
+        """Return the answer to a request that begins nothing and changes nothing."""
         if request.request is not None:
             first = self._data.first_answer(flow.flow_id, request.request)
             if first is not None:
@@ -89,35 +104,43 @@ class MemoryCycles:
                     return BeginAnswer(BeginOutcome.REUSED, revision=flow.revision)
                 return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id, revision=flow.revision)
         if request.scheduled:
-            if request.schedule_epoch < flow.schedule_epoch:
+            if not request.queued and request.schedule_epoch < flow.schedule_epoch:
                 return BeginAnswer(BeginOutcome.STALE_EPOCH, revision=flow.revision)
             if flow.status is not FlowStatus.RUNNING:
                 return BeginAnswer(BeginOutcome.NOT_RUNNING, revision=flow.revision)
-            if request.planned_ms in flow.planned:
-                answered = flow.planned[request.planned_ms]
-                if answered is None:
-                    return BeginAnswer(BeginOutcome.OVERLAP, next_ms=next_ms, revision=flow.revision)
-                return BeginAnswer(BeginOutcome.DUPLICATE, *answered, next_ms, flow.revision)
+            line = None if request.queued else flow.firings.get(request.due_ms)
+            if line is not None:
+                if line.outcome is not FiringOutcome.FIRED:
+                    return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
+                name = RunName(flow.flow_id, line.cycle, line.run)
+                return BeginAnswer(BeginOutcome.DUPLICATE, name, line.run_id, flow.next_execution_ms, flow.revision)
         if request.shape.revision != flow.revision:
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
-        if flow.overlap is OverlapPolicy.SKIP and flow.open:
+        if flow.open and flow.overlap is not OverlapPolicy.ALLOW:
             # The one firing of a flow that runs once is not given up: it comes again until it can begin.
-            if next_ms:
-                self._remember_planned(flow, request.planned_ms, None)
-                flow.next_execution_ms = next_ms
-            going_on = [name for name, stopping in flow.open.items() if not stopping]
-            in_the_way = max(going_on) if going_on else min(flow.open)
-            return BeginAnswer(BeginOutcome.OVERLAP, in_the_way, "", next_ms, flow.revision)
+            once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
+            if request.queued or not request.scheduled or once:
+                going_on = [name for name, stopping in flow.open.items() if not stopping]
+                in_the_way = max(going_on) if going_on else min(flow.open)
+                return BeginAnswer(BeginOutcome.OVERLAP, in_the_way, revision=flow.revision)
+        if request.queued and not flow.queued:
+            return BeginAnswer(BeginOutcome.SETTLED, revision=flow.revision)
         return None
 
     def _create(
-        self, request: BeginRequest, remembered: RememberedRequest | None, flow: Flow, next_ms: int, now: int
+        self,
+        request: BeginRequest,
+        remembered: RememberedRequest | None,
+        flow: Flow,
+        planned_ms: int,
+        next_ms: int,
+        now: int,
     ) -> BeginAnswer:
         cycle = max(flow.last_cycle + 1, request.at_least)
         while RunName(flow.flow_id, cycle) in flow.runs:
             cycle += 1
         name = RunName(flow.flow_id, cycle)
-        state = begun_state(request, name, now)
+        state = begun_state(request, name, now, planned_ms)
         flow.runs[name] = Run(state, frozenset(request.shape.node_ids), remembered)
         flow.open[name] = False
         self._data.announce(state)
@@ -126,17 +149,20 @@ class MemoryCycles:
         flow.logs.pop(cycle - LOG_CYCLES, None)
         flow.last_cycle = cycle
         if request.scheduled:
-            self._remember_planned(flow, request.planned_ms, (name, request.run_id))
-            flow.next_execution_ms = next_ms
+            note_firing(flow, now, planned_ms, FiringOutcome.FIRED, run=(name, request.run_id))
         if remembered is not None:
             self._data.remember(flow.flow_id, remembered, now, name, request.run_id)
         return BeginAnswer(BeginOutcome.BEGUN, name, request.run_id, next_ms, flow.revision, state)
 
-    @staticmethod
-    def _remember_planned(flow: Flow, planned_ms: int, answer: tuple[RunName, str] | None) -> None:
-        flow.planned[planned_ms] = answer
-        for old in sorted(flow.planned)[:-PLANNED_TIMES]:
-            del flow.planned[old]
+    async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
+        self._data.now()
+        if epoch and self._data.epochs.get(partition, 0) > epoch:
+            return Tidied("", True)
+        flows = [flow for flow in self._data.flows.values() if partition_of(flow.flow_id) == partition]
+        excess = [(flow, old) for flow in flows if flow.flow_id > after for old in _excess(flow, flow.keep_cycles)]
+        for flow, old in excess:
+            self._data.drop_run(flow, old)
+        return Tidied("", True, len(excess))
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         self._data.now()
@@ -184,26 +210,32 @@ class MemoryCycles:
             return UpdateResult(UpdateOutcome.CONFLICT, old.version)
         flow = self._data.flows[new.name.flow_id]
         run.state = _written(old, new, update.fields)
+        follow_up = False
         if update.log is not None:
             self._data.say(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
         if update.ending is not None:
             self._end(flow, run, update.ending, now)
-            if update.flow_status is not None and flow.status in (FlowStatus.RUNNING, FlowStatus.PAUSED):
-                flow.status, flow.next_execution_ms, flow.updated_ms = update.flow_status, 0, now
+            follow_up = count_failures(self._data, flow, now, new.name.cycle, update.ending) or bool(flow.queued)
+            end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
         elif update.check_in_ms >= 0 and new.name in self._data.open:
             self._data.open[new.name] = now + update.check_in_ms
         self._data.announce(run.state)
-        return UpdateResult(UpdateOutcome.OK, run.state.version, run.state.end_ms)
+        return UpdateResult(UpdateOutcome.OK, run.state.version, run.state.end_ms, follow_up)
 
     def _end(self, flow: Flow, run: Run, status: CycleStatus, now: int) -> None:
         name = run.state.name
         run.state = replace(run.state, status=status, end_ms=now)
-        run.expires_ms = now + RETENTION_MS
+        run.expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
-        ended = [old for old in sorted(flow.runs) if old not in flow.open]
-        for old in ended[: min(_TRIMMED, max(0, len(ended) - run.state.facts.keep_cycles))]:
+        for old in _excess(flow, run.state.facts.keep_cycles)[:_TRIMMED]:
             self._data.drop_run(flow, old)
+
+
+def _excess(flow: Flow, keep: int) -> list[RunName]:
+    """Ended runs of a flow beyond the newest."""
+    ended = [old for old in sorted(flow.runs) if old not in flow.open]
+    return ended[: max(0, len(ended) - keep)]
 
 
 def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> ChainState:

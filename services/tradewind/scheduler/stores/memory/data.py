@@ -4,17 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
-from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.flow_record import Pause, RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports import Epochs, RunChange
 from tradewind.server.partitions import partition_of
 
 LOG_CYCLES = 5
 LOG_LINES = 1000
-PLANNED_TIMES = 100
+FIRINGS = 1000
+QUEUE = 100
 RETENTION_MS = 7 * 24 * 3600 * 1000
 REMEMBERED_MS = 24 * 3600 * 1000
 TOMBSTONE_MS = 3600 * 1000
@@ -22,7 +25,11 @@ TOMBSTONE_MS = 3600 * 1000
 
 @dataclass(slots=True)
 class Flow:
-    """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping."""
+    """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping.
+
+    `firings` says what became of planned times, `queued` which of them wait; `fired` counts cycles of its schedule
+    since it was started, `failures` those that failed in a row.
+    """
 
     flow_id: str
     user_id: str
@@ -31,19 +38,24 @@ class Flow:
     structure_json: str
     labels: tuple[tuple[str, str], ...]
     digest: str
-    interval_ms: int
+    schedule: ScheduleDefinition
     overlap: OverlapPolicy
     keep_cycles: int
     created_ms: int
     updated_ms: int
     schedule_epoch: int
+    pause_after_failures: int = 0
     revision: int = 1
     last_cycle: int = -1
     next_execution_ms: int = 0
     anchor_ms: int = 0
     runs: dict[RunName, "Run"] = field(default_factory=dict)
     open: dict[RunName, bool] = field(default_factory=dict)
-    planned: dict[int, tuple[RunName, str] | None] = field(default_factory=dict)
+    firings: dict[int, Firing] = field(default_factory=dict)
+    queued: list[int] = field(default_factory=list)
+    fired: int = 0
+    failures: int = 0
+    pause: Pause | None = None
     revisions: dict[int, str] = field(default_factory=dict)
     logs: dict[int, list[LogLine]] = field(default_factory=dict)
     request: RememberedRequest | None = None

@@ -1,9 +1,9 @@
 """Flows in memory."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tradewind.scheduler.domain.chain_state import StopRequest
+from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_record import (
     DEFAULT_USER,
     FlowRecord,
@@ -14,9 +14,10 @@ from tradewind.scheduler.domain.flow_record import (
     StatusOutcome,
 )
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.log_line import LogLevel, LogSource
-from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.stores.memory.data import TOMBSTONE_MS, Data, Flow
+from tradewind.scheduler.stores.memory.firings import drop_queued, note_firing, pause
+from tradewind.scheduler.stores.memory.stopping import mark_stopping
 
 
 class MemoryFlows:
@@ -60,7 +61,8 @@ class MemoryFlows:
             structure_json=registration.structure_json,
             labels=registration.labels,
             digest=registration.digest,
-            interval_ms=registration.interval_ms,
+            schedule=registration.schedule,
+            pause_after_failures=registration.pause_after_failures,
             overlap=registration.overlap,
             keep_cycles=registration.keep_cycles,
             created_ms=now,
@@ -72,9 +74,9 @@ class MemoryFlows:
 
     def _revise(self, flow: Flow, registration: FlowRegistration, user_id: str, now: int) -> None:
         flow.revisions = {**flow.revisions, flow.revision: flow.config_json} if flow.open else {}
-        if flow.status is FlowStatus.RUNNING and flow.interval_ms != registration.interval_ms:
-            anchor = now + registration.interval_ms
-            if 0 < flow.next_execution_ms < anchor:
+        if flow.status is FlowStatus.RUNNING and flow.schedule != registration.schedule:
+            anchor = registration.first_ms or now + registration.schedule.interval_ms
+            if not registration.first_ms and 0 < flow.next_execution_ms < anchor:
                 anchor = flow.next_execution_ms
             flow.anchor_ms = flow.next_execution_ms = anchor
             flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
@@ -84,7 +86,8 @@ class MemoryFlows:
         flow.structure_json = registration.structure_json
         flow.labels = registration.labels
         flow.digest = registration.digest
-        flow.interval_ms = registration.interval_ms
+        flow.schedule = registration.schedule
+        flow.pause_after_failures = registration.pause_after_failures
         flow.overlap = registration.overlap
         flow.keep_cycles = registration.keep_cycles
         flow.revision += 1
@@ -108,26 +111,32 @@ class MemoryFlows:
             if found not in change.allowed_from:
                 return StatusAnswer(StatusOutcome.REFUSED, found)
             outcome = StatusOutcome.CHANGED
-            first = (change.start_at_ms or now) if change.status is FlowStatus.RUNNING else 0
-            flow.status = change.status
-            flow.anchor_ms = flow.next_execution_ms = first
-            flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
-            flow.updated_ms = now
-            self._data.outbox[flow.flow_id] = now
-        stopping = () if change.status is FlowStatus.RUNNING else self._mark_stopping(flow, change, now)
-        return StatusAnswer(outcome, found, stopping)
+            if change.status is FlowStatus.PAUSED:
+                pause(self._data, flow, now, change.by, change.reason)
+            else:
+                self._start_or_end(flow, change, now)
+        if change.status in (FlowStatus.RUNNING, FlowStatus.PAUSED):
+            return StatusAnswer(outcome, found)
+        stop = StopRequest(change.by, change.reason, now)
+        return StatusAnswer(outcome, found, mark_stopping(self._data, flow, stop, LogSource.USER))
 
-    def _mark_stopping(self, flow: Flow, change: StatusChange, now: int) -> tuple[RunName, ...]:
-        marked = [name for name, stopping in flow.open.items() if not stopping]
-        for name in marked:
-            flow.open[name] = True
-            run = flow.runs[name]
-            stop = StopRequest(change.by, change.reason, now, run.state.stop is not None and run.state.stop.timeout)
-            run.state = replace(run.state, version=run.state.version + 1, stop=stop)
-            self._data.announce(run.state)
-            self._data.say(flow, name.cycle, LogLevel.WARNING, LogSource.USER, f"Stopping: {change.reason}")
-            self._data.open[name] = now
-        return tuple(marked)
+    def _start_or_end(self, flow: Flow, change: StatusChange, now: int) -> None:
+        if flow.pause is not None:
+            if change.passed is not None:
+                reason = f"paused by {flow.pause.by}" + (f": {flow.pause.note}" if flow.pause.note else "")
+                note_firing(flow, now, change.passed, FiringOutcome.SKIPPED, reason)
+            flow.pause = None
+        elif change.status is FlowStatus.RUNNING:
+            flow.fired = flow.failures = 0
+        flow.status = change.status
+        flow.anchor_ms = flow.next_execution_ms = (
+            (change.start_at_ms or now) if change.status is FlowStatus.RUNNING else 0
+        )
+        flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
+        flow.updated_ms = now
+        self._data.outbox[flow.flow_id] = now
+        if change.status is not FlowStatus.RUNNING:
+            drop_queued(flow, now, "the flow was stopped")
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
         flow = self._data.flows.get(flow_id)
@@ -178,10 +187,11 @@ def _record(flow: Flow) -> FlowRecord:
         updated_ms=flow.updated_ms,
         revision=flow.revision,
         digest=flow.digest,
-        interval_ms=flow.interval_ms,
+        schedule=flow.schedule,
         overlap=flow.overlap,
         keep_cycles=flow.keep_cycles,
         schedule_epoch=flow.schedule_epoch,
         anchor_ms=flow.anchor_ms,
         running_cycles=len(flow.open),
+        pause=flow.pause,
     )

@@ -6,6 +6,7 @@ from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis.changes import RedisChanges
 from tradewind.scheduler.stores.redis.cycles import RedisCycles
 from tradewind.scheduler.stores.redis.due_sets import RedisOpenRuns, RedisOutbox
+from tradewind.scheduler.stores.redis.firings import RedisFirings
 from tradewind.scheduler.stores.redis.flows import RedisFlows
 from tradewind.scheduler.stores.redis.logs import RedisLogs
 from tradewind.scheduler.stores.redis.partitions import RedisPartitions
@@ -35,6 +36,7 @@ class RedisStores:
         self.states = self.cycles
         self.open_runs = RedisOpenRuns(scripted)
         self.outbox = RedisOutbox(scripted)
+        self.firings = RedisFirings(scripted)
         self.logs = RedisLogs(scripted)
         self.changes = RedisChanges(subscriber, keys)
         self.partitions = RedisPartitions(scripted, replica, lease_ms)

@@ -8,7 +8,7 @@ from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, Begi
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
-from tradewind.scheduler.ports import NOT_OWNER, Epochs
+from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
 from tradewind.scheduler.stores.redis.run_codec import facts_text, state_of, update_fields
 from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
 
@@ -19,18 +19,31 @@ class _Begun(msgspec.Struct, array_like=True):
     run: int
     run_id: str
     start: int
+    planned: int
     next_at: int
     revision: int
+    stopping: bool
 
 
 class _Updated(msgspec.Struct, array_like=True):
     outcome: UpdateOutcome
     version: int
     end: int
+    follow_up: bool
+
+
+class _TidiedFlows(msgspec.Struct, array_like=True):
+    after: str
+    done: bool
+    trimmed: int
+    forgotten: int
 
 
 _BEGIN = script("begin_cycles", list[list[_Begun]])
 _UPDATE = script("update_runs", list[list[_Updated]])
+_TIDY = script("tidy_flows", _TidiedFlows)
+_TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
+"""So many flows are tidied in one step, unless so many runs of one of them go."""
 
 _OVERTAKEN = BeginAnswer(BeginOutcome.OVERTAKEN)
 _NOT_WRITTEN = UpdateResult(UpdateOutcome.OVERTAKEN)
@@ -55,6 +68,11 @@ class RedisCycles:
             _OVERTAKEN if reply is None else _answer(request, reply)
             for request, reply in zip(requests, replies, strict=True)
         ]
+
+    async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
+        args = self._scripted.args(partition, epoch, after=after, flows=_TIDIED_FLOWS, most=_TIDIED_RUNS)
+        found = await _TIDY(self._client, [self._keys.owner(partition)], args)
+        return Tidied(found.after, found.done, found.trimmed, found.forgotten)
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         found: list[ChainState] = []
@@ -102,9 +120,9 @@ class RedisCycles:
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         run = self._keys.run
         items = [(update.state.name.flow_id, run(*update.state.name), _update_item(update)) for update in updates]
-        replies = await self._scripted.call_in_groups(_UPDATE, items, epochs, retention=RETENTION_MS)
+        replies = await self._scripted.call_in_groups(_UPDATE, items, epochs)
         return [
-            _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end)
+            _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end, reply.follow_up)
             for reply in replies
         ]
 
@@ -114,13 +132,19 @@ def _rank(run: RunName) -> int:
 
 
 def _begin_item(request: BeginRequest) -> tuple[object, ...]:
-    shape, remembered = request.shape, request.request
+    shape, remembered, missed = request.shape, request.request, request.missed
     return (
         shape.flow_id,
         request.run_id,
         shape.revision,
         request.scheduled,
+        request.queued,
         request.planned_ms,
+        request.due_ms,
+        request.next_ms,
+        (missed.first_ms, missed.last_ms, missed.count) if missed else False,
+        shape.schedule.max_cycles,
+        shape.schedule.once,
         request.schedule_epoch,
         remembered.name if remembered else "",
         remembered.payload if remembered else "",
@@ -138,8 +162,8 @@ def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
     run = RunName(request.shape.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
     state = None
     if reply.outcome is BeginOutcome.BEGUN and run is not None:
-        state = begun_state(request, run, reply.start)
-    return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state)
+        state = begun_state(request, run, reply.start, reply.planned)
+    return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state, reply.stopping)
 
 
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
@@ -152,6 +176,7 @@ def _update_item(update: RunUpdate) -> tuple[object, ...]:
         update.check_in_ms,
         ending.value if ending else "",
         state.facts.keep_cycles,
+        state.facts.keep_for_ms or RETENTION_MS,
         flow_status.value if flow_status else "",
         log.level.value if log else "",
         log.text if log else "",

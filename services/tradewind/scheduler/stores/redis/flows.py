@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import (
     FlowRecord,
     FlowRegistration,
+    Pause,
     RegisterOutcome,
     StatusAnswer,
     StatusChange,
@@ -16,6 +17,7 @@ from tradewind.scheduler.domain.flow_record import (
 )
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.schedule_definition import schedule_from_json
 from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, TOMBSTONE_MS, Scripted, script
 from tradewind.server.partitions import PARTITIONS, partition_of
 
@@ -57,9 +59,12 @@ class RedisFlows:
             structure=registration.structure_json,
             labels=msgspec.json.encode(dict(registration.labels)).decode(),
             digest=registration.digest,
-            interval=registration.interval_ms,
+            schedule=registration.schedule.to_json(),
+            interval=registration.schedule.interval_ms,
+            first=registration.first_ms,
             overlap=registration.overlap.value,
             keep=registration.keep_cycles,
+            pause_after=registration.pause_after_failures,
             retention=RETENTION_MS,
             request=request.name if request else "",
             payload=request.payload if request else "",
@@ -100,6 +105,7 @@ class RedisFlows:
                 by=change.by,
                 reason=change.reason,
                 source="user",
+                passed=(change.passed.first_ms, change.passed.last_ms, change.passed.count) if change.passed else False,
             )
             stopping = tuple(RunName(change.flow_id, cycle, run) for cycle, run in reply.stopping)
             if answer is None:
@@ -143,10 +149,15 @@ def _record(text: Mapping[str, str], running: int) -> FlowRecord:
         updated_ms=int(text["updated_at"]),
         revision=int(text["revision"]),
         digest=text["digest"],
-        interval_ms=int(text["interval_ms"]),
+        schedule=schedule_from_json(text["schedule"]),
         overlap=OverlapPolicy(text["overlap"]),
         keep_cycles=int(text["keep_cycles"]),
         schedule_epoch=int(text["schedule_epoch"]),
         anchor_ms=int(text.get("anchor", 0)),
         running_cycles=running,
+        pause=_pause(text) if "paused_at" in text else None,
     )
+
+
+def _pause(text: Mapping[str, str]) -> Pause:
+    return Pause(text["paused_by"], text["note"], int(text["paused_at"]), int(text["paused_next"]))

@@ -36,8 +36,8 @@ class _Facts(msgspec.Struct, array_like=True):
     component_count: int
     failure_policy: FailurePolicy
     keep_cycles: int
-    runs_once: bool
     traceparent: str
+    keep_for_ms: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -55,8 +55,8 @@ def facts_text(request: BeginRequest) -> str:
         shape.component_count,
         shape.failure_policy,
         shape.keep_cycles,
-        shape.runs_once and request.scheduled,
         request.traceparent,
+        shape.keep_for_ms,
     )
     return _encode(facts).decode()
 
@@ -102,10 +102,10 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         node_count=known.node_count,
         component_count=known.component_count,
         failure_policy=known.failure_policy,
-        runs_once=known.runs_once,
         inputs_json=text.get("memory", ""),
         traceparent=known.traceparent,
         keep_cycles=known.keep_cycles,
+        keep_for_ms=known.keep_for_ms,
     )
     return _with_progress(ChainState(run, facts, int(text["version"])), text)
 

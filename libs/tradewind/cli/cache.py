@@ -1,0 +1,55 @@
+"""`tradewind cache ...`: results that need not be worked out again."""
+
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.parameters import Output
+from tradewind.cli.screen import Format, length
+from tradewind.cli.session import Session, asynchronous
+
+app = typer.Typer(no_args_is_help=True, help="See how much caches are used, and empty them.", rich_markup_mode=None)
+
+_COLUMNS = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed")
+
+
+@app.command()
+@asynchronous
+async def stats(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this cache.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show how often caches had what was looked for."""
+    async with session.client() as client:
+        found = await client.cache_statistics(name)
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    rows = [
+        (
+            each.name,
+            length(each.ttl.total_seconds()) if each.ttl is not None else "gone",
+            str(each.entries),
+            f"{each.hit_rate:.0%}" if each.hit_rate is not None else "",
+            *(str(getattr(each, column) or "") for column in _COLUMNS),
+        )
+        for each in found
+    ]
+    session.screen.table(["CACHE", "TTL", "RESULTS", "HIT RATE", *(column.upper() for column in _COLUMNS)], rows)
+
+
+@app.command()
+@asynchronous
+async def clear(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The cache.")],
+    output: Output = Format.TEXT,
+) -> None:
+    """Empty a cache, for everybody; nodes that run now do not fill it."""
+    async with session.client() as client:
+        removed = await client.clear_cache(name)
+    if output is Format.JSON:
+        session.screen.json({"cache": name, "removed": removed})
+    else:
+        session.screen.line(f"{name} is empty: {removed} result{'s' * (removed != 1)} taken out")

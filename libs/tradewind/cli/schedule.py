@@ -1,0 +1,83 @@
+"""`tradewind flow pause|resume|next|firings`: the schedules of flows."""
+
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.parameters import FlowName, Output, first
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+app = typer.Typer()
+
+
+@app.command()
+@asynchronous
+async def pause(
+    session: Session,
+    name: FlowName,
+    note: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Let no cycle begin until it is resumed; what runs goes on."""
+    async with session.client() as client:
+        flow = await client.pause_flow(name, note=note)
+    session.screen.json(flow) if output is Format.JSON else session.screen.line(f"{name} is {flow.status}")
+
+
+@app.command()
+@asynchronous
+async def resume(session: Session, name: FlowName, output: Output = Format.TEXT) -> None:
+    """Let the cycles of a paused flow begin again, from the next planned time on."""
+    async with session.client() as client:
+        flow = await client.resume_flow(name)
+    if output is Format.JSON:
+        session.screen.json(flow)
+    else:
+        session.screen.line(f"{name} is {flow.status}; next cycle {session.screen.when(flow.next_execution)}")
+
+
+@app.command("next")
+@asynchronous
+async def next_(
+    session: Session,
+    name: FlowName,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 10,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the next planned times; of a flow that is not running, those it would have if it were started now."""
+    async with session.client() as client:
+        planned = await client.next_executions(name, count)
+    if output is Format.JSON:
+        session.screen.json(planned)
+        return
+    for moment in planned:
+        session.screen.line(session.screen.when(moment))
+    if not planned:
+        session.screen.line("nothing is planned any more")
+
+
+@app.command()
+@asynchronous
+async def firings(
+    session: Session,
+    name: FlowName,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """List what became of planned times, the latest first: fired, skipped, queued, missed or dropped, and why."""
+    async with session.client() as client:
+        lines = await first(limit, client.list_firings(name))
+    if output is Format.JSON:
+        session.screen.json(lines)
+        return
+    rows = [
+        (
+            session.screen.when(line.planned_time),
+            line.outcome + (f" x{line.count}" if line.count > 1 else ""),
+            "" if line.cycle is None else str(line.cycle),
+            line.reason,
+        )
+        for line in lines
+    ]
+    session.screen.table(["PLANNED", "OUTCOME", "CYCLE", "WHY"], rows)

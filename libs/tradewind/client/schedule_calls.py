@@ -1,0 +1,60 @@
+"""What a client asks the scheduler about schedules."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.client.connection import Connection
+from tradewind.client.firings import FiringRecord, firing_from
+from tradewind.client.flows import FlowRecord, flow_from
+
+_PAGE = 100
+
+
+class ScheduleCalls:
+    """The part of Client that pauses and resumes flows, and looks ahead and back along their schedules."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def pause_flow(self, flow_id: str, *, note: str = "") -> FlowRecord:
+        """Let no cycle begin until the flow is resumed; what runs goes on.
+
+        Raises NotFound, FailedPrecondition for a flow that is not running.
+        """
+        request = pb.PauseFlowRequest(flow_id=flow_id, note=note, by=self._user_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.PauseFlow, request)
+        return flow_from(answer.flow)
+
+    async def resume_flow(self, flow_id: str) -> FlowRecord:
+        """Let cycles begin again, from the next planned time on.
+
+        Raises NotFound, FailedPrecondition for a flow that is not paused or whose schedule plans nothing any more.
+        """
+        request = pb.ResumeFlowRequest(flow_id=flow_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.ResumeFlow, request)
+        return flow_from(answer.flow)
+
+    async def list_firings(self, flow_id: str) -> AsyncIterator[FiringRecord]:
+        """Yield what became of the planned times of a flow, the latest first; the newest 1000 are kept.
+
+        Raises NotFound.
+        """
+        token = ""
+        while True:
+            request = pb.ListFiringsRequest(flow_id=flow_id, page_size=_PAGE, page_token=token)
+            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListFirings, request)
+            for firing in page.firings:
+                yield firing_from(firing)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def next_executions(self, flow_id: str, count: int = 10) -> list[datetime]:
+        """Return the next planned times of a flow, at most `count`; fewer when its schedule ends.
+
+        Those of a flow that is not running are what it would plan if it were started now. Raises NotFound.
+        """
+        request = pb.ListNextExecutionsRequest(flow_id=flow_id, count=count)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListNextExecutions, request)
+        return [planned.ToDatetime(tzinfo=UTC) for planned in answer.planned_times]

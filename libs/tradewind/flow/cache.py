@@ -1,0 +1,56 @@
+"""Which cache a node's outputs may come from."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from google.protobuf.duration_pb2 import Duration as DurationMessage
+
+from tradewind.api.node_task_manager.v1 import cache_pb2
+from tradewind.flow.values import Duration, duration, json_copy, seconds_in
+
+Scope = Literal["user", "flow", "global"]
+
+SCOPES: dict[str, cache_pb2.CacheScope.ValueType] = {
+    "user": cache_pb2.CACHE_SCOPE_USER,
+    "flow": cache_pb2.CACHE_SCOPE_FLOW,
+    "global": cache_pb2.CACHE_SCOPE_GLOBAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A node's outputs may be those that another run of the same work has put into cache `name`.
+
+    The same work is the same node type and version with the same config and inputs or, where `key` is given, under
+    that key. `scope` says whose runs: the same user's (unless told otherwise), the same flow's, everybody's. They are
+    good for `ttl` at most: seconds, text such as "10m", or a timedelta; None leaves it to the cache.
+    """
+
+    name: str
+    key: str | None = None
+    scope: Scope | None = None
+    ttl: Duration | None = None
+
+    @classmethod
+    def of(cls, given: "Cache | str") -> "Cache":
+        """Return the cache that a text names, or the one that is given."""
+        return cls(given) if isinstance(given, str) else given
+
+    def to_weather(self, path: str = "cache") -> dict[str, Any]:
+        """Return it in Weather Syntax; `path` is where it stands, for FlowError."""
+        weather = {name: json_copy(getattr(self, name), f"{path}.{name}") for name in ("name", "key", "scope")}
+        weather["ttl"] = None if self.ttl is None else duration(self.ttl, f"{path}.ttl")
+        return {name: value for name, value in weather.items() if value is not None}
+
+    def to_message(self) -> cache_pb2.CacheUse:
+        """Return it as it travels. Raises ValueError for a scope or a length of time that is none."""
+        if self.scope is not None and self.scope not in SCOPES:
+            raise ValueError(f'"{self.scope}" is none of {", ".join(SCOPES)}')
+        message = cache_pb2.CacheUse(name=self.name, key=self.key or "")
+        if self.scope is not None:
+            message.scope = SCOPES[self.scope]
+        if self.ttl is not None:
+            ttl = DurationMessage()
+            ttl.FromMilliseconds(round(seconds_in(self.ttl) * 1000))
+            message.ttl.CopyFrom(ttl)
+        return message

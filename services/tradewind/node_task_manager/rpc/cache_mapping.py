@@ -1,0 +1,136 @@
+"""Protobuf on the outside, domain on the inside: caches."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from google.protobuf.duration_pb2 import Duration
+
+from tradewind.api.node_task_manager.v1 import cache_pb2, config_pb2, work_pb2
+from tradewind.node_task_manager.domain.caching import CacheScope, CacheSettings, CacheUse
+from tradewind.node_task_manager.use_cases.cache_statistics import CacheUsage
+from tradewind.node_task_manager.use_cases.workers import Offer
+from tradewind.server.faults import Violation
+from tradewind.server.identifiers import check_identifier
+
+MOST_CACHES = 200
+_MOST_ENTRIES = 1_000_000
+_LONGEST_KEY = 256
+_LONGEST_VERSION = 128
+_SHORTEST_MS, _LONGEST_MS = 1000, 366 * 24 * 3600 * 1000
+_COMMON = CacheSettings()
+_SCOPES = {
+    cache_pb2.CACHE_SCOPE_UNSPECIFIED: CacheScope.USER,
+    cache_pb2.CACHE_SCOPE_USER: CacheScope.USER,
+    cache_pb2.CACHE_SCOPE_FLOW: CacheScope.FLOW,
+    cache_pb2.CACHE_SCOPE_GLOBAL: CacheScope.GLOBAL,
+}
+
+
+def cache_use(message: cache_pb2.CacheUse) -> CacheUse | None:
+    """Parse which cache a node uses, None for none."""
+    if not message.name:
+        return None
+    return CacheUse(message.name, message.key, _SCOPES[message.scope], _ms(message.ttl))
+
+
+def cache_faults(path: str, message: cache_pb2.CacheUse) -> Iterator[Violation]:
+    """Tell what the use of a cache must not hold; whether there is such a cache is another question."""
+    if fault := check_identifier(f"{path}.name", message.name):
+        yield fault
+    if len(message.key) > _LONGEST_KEY:
+        yield Violation(f"{path}.key", f"must have at most {_LONGEST_KEY} characters, has {len(message.key)}")
+    if message.scope not in _SCOPES:
+        yield Violation(f"{path}.scope", f"{message.scope} is no known value")
+    if message.HasField("ttl"):
+        yield from _ttl_faults(f"{path}.ttl", message.ttl)
+
+
+def ad_hoc_cache_faults(
+    path: str, message: cache_pb2.CacheUse, caches: Collection[str], *, batch: bool
+) -> Iterator[Violation]:
+    """Tell what the use of a cache must not hold outside flows, where there are these caches."""
+    faults = list(cache_faults(path, message))
+    yield from faults
+    if not faults and message.name not in caches:
+        yield unknown_cache(f"{path}.name", message.name, caches)
+    if message.scope == cache_pb2.CACHE_SCOPE_FLOW:
+        yield Violation(f"{path}.scope", "must be USER or GLOBAL: there is no flow that could share the outputs")
+    if batch and message.key:
+        yield Violation(f"{path}.key", "must be empty: all items would have the outputs of the first")
+
+
+def unknown_cache(path: str, name: str, caches: Collection[str]) -> Violation:
+    """Say that there is no such cache, and what to do."""
+    return Violation(
+        path,
+        f'no cache "{name}"; there are {", ".join(sorted(caches))}, and more can be set up in the configuration, as '
+        f"by: tradewind config set caches.{name}=1h",
+    )
+
+
+def offers(node_types: Iterable[str], given: Iterable[work_pb2.OfferedType]) -> dict[str, Offer]:
+    """Parse what a worker says of the node types it offers."""
+    said = {each.node_type: Offer(each.version, cache_use(each.cache)) for each in given}
+    return {node_type: said[node_type] for node_type in node_types if node_type in said}
+
+
+def offer_faults(path: str, given: Iterable[work_pb2.OfferedType]) -> Iterator[Violation]:
+    """Tell what a worker must not say of its node types."""
+    for at, each in enumerate(given):
+        if fault := check_identifier(f"{path}[{at}].node_type", each.node_type):
+            yield fault
+        if len(each.version) > _LONGEST_VERSION:
+            yield Violation(f"{path}[{at}].version", f"must have at most {_LONGEST_VERSION} characters")
+        if each.HasField("cache"):
+            yield from cache_faults(f"{path}[{at}].cache", each.cache)
+
+
+def cache_settings(message: cache_pb2.CacheSettings) -> CacheSettings:
+    """Parse how a cache is set up."""
+    return CacheSettings(_ms(message.ttl) / 1000, message.max_entries or _COMMON.max_entries)
+
+
+def settings_message(settings: CacheSettings) -> cache_pb2.CacheSettings:
+    """How a cache is set up."""
+    return cache_pb2.CacheSettings(ttl=duration(settings.ttl), max_entries=settings.max_entries)
+
+
+def config_faults(message: config_pb2.SystemConfig) -> Iterator[Violation]:
+    """Tell what the configuration must not say of caches."""
+    if message.HasField("cache_ttl"):
+        yield from _ttl_faults("config.cache_ttl", message.cache_ttl)
+    if len(message.caches) > MOST_CACHES:
+        yield Violation("config.caches", f"at most {MOST_CACHES}, there are {len(message.caches)}")
+    for name, settings in message.caches.items():
+        path = f"config.caches[{name}]"
+        if fault := check_identifier(path, name):
+            yield fault
+        if settings.HasField("ttl"):
+            yield from _ttl_faults(f"{path}.ttl", settings.ttl)
+        if not 0 <= settings.max_entries <= _MOST_ENTRIES:
+            yield Violation(
+                f"{path}.max_entries", f"must be 1 to {_MOST_ENTRIES}, or 0 for 10000, is {settings.max_entries}"
+            )
+
+
+def stats_message(usage: CacheUsage) -> cache_pb2.CacheStats:
+    """How much a cache is used."""
+    ttl = duration(usage.settings.ttl) if usage.settings is not None else None
+    return cache_pb2.CacheStats(name=usage.name, ttl=ttl, entries=usage.entries, **usage.counts)
+
+
+def duration(seconds: float) -> Duration | None:
+    """Return a length of time, None for 0."""
+    if not seconds:
+        return None
+    message = Duration()
+    message.FromMilliseconds(round(seconds * 1000))
+    return message
+
+
+def _ttl_faults(path: str, ttl: Duration) -> Iterator[Violation]:
+    if not _SHORTEST_MS <= _ms(ttl) <= _LONGEST_MS:
+        yield Violation(path, "must be 1 s to 366 days")
+
+
+def _ms(value: Duration) -> int:
+    return value.seconds * 1000 + value.nanos // 1_000_000

@@ -1,0 +1,32 @@
+-- Results and who works them out. A cache's generation is a random text: what was stored under another one does not count,
+-- and when it vanishes, so does the cache. Args: now, fresh (what a generation is to be that is not there).
+local call, time = redis.call, now(args.now)
+local GENERATION_MS = 400 * 24 * 3600 * 1000
+
+local function generation_of(key)
+  local generation = call('GET', key)
+  if generation then
+    call('PEXPIRE', key, GENERATION_MS)
+  else
+    generation = args.fresh
+    call('SET', key, generation, 'PX', GENERATION_MS)
+  end
+  return generation
+end
+
+-- What stands under a key, a list that begins with its generation and its end; nil when it does not count.
+local function standing(key, generation)
+  local text = call('GET', key)
+  local found = text and cmsgpack.unpack(text)
+  if found and found[1] == generation and found[2] > time then return found end
+end
+
+-- Whether the caller works out the result, and the cache was not cleared since it began.
+local function works(flight_key, generation_key)
+  local flight = standing(flight_key, args.generation)
+  return flight and flight[3] == args.token and call('GET', generation_key) == args.generation
+end
+
+local function store(key, generation, ms, value)
+  call('SET', key, cmsgpack.pack({generation, time + ms, value}), 'PX', ms)
+end

@@ -1,0 +1,156 @@
+-- Cleans up after what has ended, a bounded step at a time, for one replica at a time: whoever holds the lease `cleaner`. What
+-- lapsed leases hold comes back first: until it has, nothing is cleaned.
+-- KEYS[1] any key of the shard. args: base, now, limits, cleaner (who asks), place (in node_tasks_list, to go on at; nil: leave it).
+-- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, more}.
+--!include walks
+local LOOKS = 100
+
+local function leads()
+  local holder = call('GET', base .. 'cleaner')
+  if holder and holder ~= args.cleaner then return false end
+  call('SET', base .. 'cleaner', args.cleaner, 'PX', limits.cleaner_lease)
+  return true
+end
+
+-- Whether the scheduler has acknowledged all events of a partition up to a time: until then it may ask for what ended.
+local unheard_since = {}
+local function acknowledged(partition, at)
+  if unheard_since[partition] == nil then
+    local first = call('XRANGE', base .. 'events:' .. partition, '-', '+', 'COUNT', 1)[1]
+    unheard_since[partition] = first and cmsgpack.unpack(first[2][2]).at
+  end
+  return not unheard_since[partition] or unheard_since[partition] > at
+end
+
+-- When the last component of a run ended, and its partition; nil when one is open, being purged, or gone.
+local function ended_at(run, ids)
+  local at, partition = 0, nil
+  spend(#ids)
+  for _, id in ipairs(ids) do
+    local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'finished_at', 'partition')
+    if v[1] ~= 'finished' then return nil end
+    at, partition = math.max(at, tonumber(v[2])), v[3]
+  end
+  return at, partition
+end
+
+-- Of a flow's ended runs those of the highest numbers stay.
+local function trim(flow, keep, run)
+  local kept = base .. 'kept_runs:' .. flow
+  local excess = call('ZCARD', kept) - keep
+  if excess > LOOKS then call('ZADD', base .. 'to_clean', time, 'run:' .. run) end
+  for _, name in ipairs(excess > 0 and call('ZRANGE', kept, 0, math.min(excess, LOOKS) - 1) or {}) do
+    spend(2)
+    call('ZREM', kept, name)
+    walk_later('drop', flow .. ':' .. name, 0)
+  end
+  -- What expired by age leaves the index from its lower end, a little faster than runs come to it.
+  for _, name in ipairs(call('ZRANGE', kept, 0, 1)) do
+    if call('EXISTS', base .. 'run:' .. flow .. ':' .. name) == 0 then forget('kept_runs:' .. flow, name) end
+  end
+end
+
+local LOOK = {}
+
+-- A run that ended a while ago is counted among those of its flow.
+function LOOK.run(run)
+  local v = call('HMGET', base .. 'run:' .. run, 'components', 'keep')
+  if not v[1] then return end
+  local at, partition = ended_at(run, cmsgpack.unpack(v[1]))
+  if not at then return end
+  if not acknowledged(partition, at) then return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run) end
+  local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
+  local keep, keep_for = string.match(v[2] or '0 0', '^(%d+) (%d+)$')
+  local till = at + tonumber(keep_for)
+  if till > at and till <= time then
+    walk_later('drop', run, 0)
+  else
+    local name = base .. 'kept_runs:' .. flow
+    call('ZADD', name, cycle * RUNS + number, cycle .. ':' .. number)
+    call('PEXPIRE', name, limits.run_retention)
+    if till > at then walk_later('expire', run, till) end
+  end
+  spend(3)
+  trim(flow, tonumber(keep) > 0 and tonumber(keep) or limits.keep_cycles, run)
+end
+
+-- A worker that is silent has nothing in its list but leases that stand.
+function LOOK.worker(worker)
+  local list = 'worker_tasks:' .. worker
+  for _, id in ipairs(call('ZRANGEBYSCORE', base .. list, '-inf', time, 'LIMIT', 0, LOOKS)) do
+    spend(1)
+    local v = call('HMGET', base .. 'node_tasks:' .. id, 'status', 'worker_id')
+    if v[1] ~= 'running' or v[2] ~= worker then forget(list, id) end
+  end
+  if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.silent, 'worker:' .. worker) end
+end
+
+-- Dead letters go with their records.
+function LOOK.dead_letters(user)
+  local list = 'dead_letters:' .. user
+  for _, id in ipairs(call('ZRANGE', base .. list, 0, LOOKS - 1)) do
+    spend(1)
+    if call('EXISTS', base .. 'node_tasks:' .. id) == 0 then forget(list, id) end
+  end
+  if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.tombstone, list) end
+end
+
+local function look_at_what_is_due()
+  for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, LOOKS)) do
+    if budget <= 0 then return end
+    spend(1)
+    call('ZREM', base .. 'to_clean', name)
+    local kind, rest = string.match(name, '^([^:]+):(.+)$')
+    LOOK[kind](rest)
+  end
+end
+
+-- Ad-hoc runs leave the lists of their users when their records expire.
+local function unlist_expired()
+  for _, name in ipairs(call('ZRANGEBYSCORE', base .. 'ended_runs', '-inf', time, 'LIMIT', 0, math.max(budget, 0))) do
+    local user, run = string.match(name, '^([^:]+):(.+)$')
+    forget('user_runs:' .. user .. ':' .. string.match(run, '^[^:]+'), run)
+    call('ZREM', base .. 'ended_runs', name)
+    spend(1)
+  end
+end
+
+-- Goes on through the oldest of all node tasks; returns the place to go on at, nil when those that are old enough are through.
+local function look_through_list(from)
+  local list, gone, count = base .. 'node_tasks_list', {}, math.min(budget, LOOKS)
+  if count <= 0 then return from end
+  local oldest = call('ZRANGE', list, from, from + count - 1, 'WITHSCORES')
+  local through = #oldest < 2 * count
+  for i = 1, #oldest, 2 do
+    if tonumber(oldest[i + 1]) > time - limits.retention then
+      through = true
+      break
+    end
+    spend(1)
+    if call('EXISTS', base .. 'node_tasks:' .. oldest[i]) == 0 then gone[#gone + 1] = oldest[i] else from = from + 1 end
+  end
+  in_pieces('ZREM', list, gone)
+  removed.entries = removed.entries + #gone
+  if not through then return from end
+end
+
+local waits, place, more = false, nil, false
+local function clean()
+  waits = #call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, 1) > 0
+  if waits then return end
+  walk()
+  look_at_what_is_due()
+  walk()
+  unlist_expired()
+  if args.place then place = look_through_list(args.place) end
+  more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1
+    or #call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
+  for what, count in pairs(removed) do
+    if count > 0 then call('HINCRBY', base .. 'queue:cleaned', what, count) end
+  end
+end
+
+local leader = leads()
+if leader then clean() end
+return cmsgpack.pack({leads = leader, waits = waits, keys = limits.clean_keys - budget, runs = removed.runs,
+  node_tasks = removed.node_tasks, entries = removed.entries, place = place, more = more})

@@ -1,0 +1,7 @@
+-- Forgets the results of a cache: at once, by another generation, and then takes them out in pieces.
+-- KEYS: generation, index. args: fresh (the new generation, nil to go on), most. Returns {taken out, whether there are more}.
+local call = redis.call
+if args.fresh then call('SET', KEYS[1], args.fresh, 'PX', 400 * 24 * 3600 * 1000) end
+local out = call('ZPOPMIN', KEYS[2], args.most)
+for i = 1, #out, 2 do call('UNLINK', out[i]) end
+return cmsgpack.pack({#out / 2, call('EXISTS', KEYS[2]) == 1})

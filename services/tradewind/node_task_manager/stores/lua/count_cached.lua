@@ -1,0 +1,3 @@
+-- Counts the results of a cache whose time is not over.
+-- KEYS: index. args: now. Returns their number.
+return cmsgpack.pack(redis.call('ZCOUNT', KEYS[1], '(' .. string.format('%.0f', now(args.now)), '+inf'))

@@ -1,0 +1,252 @@
+--!include release
+-- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most` at
+-- once. Its own node task is carried out by the node task manager, by offers that stand in `delayed` until they are, or are
+-- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait
+-- in `items:<node task>` and have no record. What nodes without `map` never need is made when it is needed first.
+local fan
+-- Failed node tasks that wait for their next attempt, and offers that wait to be made anew.
+local delaying = {}
+
+-- The id of the mapped node that an item belongs to and the item's place, nil for any other node task.
+local function item_of(id) return string.match(id, '^([^:]+:[^:]+:[^:]+:[^:]+):(%d+)$') end
+
+local COUNTED = {'total', 'need', 'begun', 'completed', 'failed', 'cancelled', 'bytes', 'halt', 'code', 'first'}
+
+local function make_fan()
+  fan = {touched = {}}
+
+  -- How the items of a mapped node stand; nil before it is split. `halt` is the mark that stops the rest, `code` why.
+  function fan.counts(record)
+    if record.counts == nil then
+      local fields = {}
+      for i, name in ipairs(COUNTED) do fields[i] = 'items_' .. name end
+      local v = call('HMGET', record.key, unpack(fields))
+      record.counts = v[1] and {halt = v[8], code = v[9], first = v[10]}
+      for i = 1, record.counts and 7 or 0 do record.counts[COUNTED[i]] = tonumber(v[i]) end
+    end
+    return record.counts
+  end
+
+  local function open_of(counts) return counts.begun - counts.completed - counts.failed - counts.cancelled end
+
+  before_writing = function()
+    for record in pairs(fan.touched) do
+      if records[record.id] == record then
+        for _, name in ipairs(COUNTED) do
+          if record.counts[name] then note(record, 'items_' .. name, record.counts[name]) end
+        end
+      end
+    end
+  end
+
+  -- Offers a mapped node task that is ready, or all of whose items have ended.
+  function fan.offer(record, comp)
+    local counts = record.status == 'running' and fan.counts(record) or nil
+    if not counts then
+      if record.status ~= 'pending' then note(record, 'ready_at', stamp) end
+      record.status = 'pending'
+    end
+    local offers = effects.fan_outs or {}
+    effects.fan_outs = offers
+    set(record, 'nonce', args.nonce .. 'm' .. #offers)
+    set(record, 'retry_at', time + limits.fan_out_lease)
+    record.comp = comp
+    delaying[#delaying + 1] = record
+    offers[#offers + 1] = {task_id = record.id, nonce = record.nonce, component_id = comp.id, plan = comp.plan,
+      index = record.index, total = counts and counts.total or 0, losses = counts and counts.failed + counts.cancelled or 0}
+  end
+
+  -- Takes back an offer.
+  function fan.withdraw(record)
+    take('delayed', record.id)
+    set(record, 'retry_at', 0)
+    set(record, 'nonce', '')
+  end
+
+  function fan.begin(record, comp)
+    fan.withdraw(record)
+    record.status = 'running'
+    note(record, 'started_at', stamp)
+  end
+
+  function fan.split(record, comp, items, need)
+    fan.begin(record, comp)
+    record.counts = {total = #items, need = need, begun = 0, completed = 0, failed = 0, cancelled = 0, bytes = 0}
+    fan.touched[record] = true
+    local maps = comp.maps and cmsgpack.unpack(comp.maps) or {}
+    maps[#maps + 1] = record.index
+    set(comp, 'maps', cmsgpack.pack(maps))
+    in_pieces('RPUSH', base .. 'items:' .. record.id, items)
+    later('fill', comp, record.index, 0)
+  end
+
+  -- Lets items begin while there is room; returns an offset to go on at when the budget is used up.
+  function fan.fill(comp, index)
+    local entry = node(comp.plan, index)
+    local record = task(task_of(comp.run, entry.id))
+    if not record or record.status ~= 'running' or record.stop or comp.stop or fan.counts(record).halt then return end
+    local counts = fan.counts(record)
+    local room = math.min(counts.total - counts.begun, entry.map.most - open_of(counts))
+    if room <= 0 then return end
+    if budget <= 0 then return 0 end
+    local shared, count = fan.shared_inputs(record, entry), math.min(room, budget)
+    budget = budget - count
+    for _, value in ipairs(call('LPOP', base .. 'items:' .. record.id, count)) do
+      local item = create(comp, record.id .. ':' .. string.format('%.0f', counts.begun), entry, index)
+      for i = 1, #shared, 2 do set(item, shared[i], shared[i + 1]) end
+      set(item, 'in:' .. entry.map.edge, value)
+      counts.begun = counts.begun + 1
+      fan.touched[record] = true
+      enqueue(item, comp)
+    end
+    if count < room then return 0 end
+  end
+
+  -- The other live inputs of a mapped node, as each item gets them: short values, of others where they are.
+  function fan.shared_inputs(record, entry)
+    if record.shared then return record.shared end
+    record.shared = {}
+    for _, name in ipairs(call('HKEYS', record.key)) do
+      if string.sub(name, 1, 3) == 'in:' and name ~= 'in:' .. entry.map.edge then
+        local value = call('HGET', record.key, name)
+        table.insert(record.shared, name)
+        table.insert(record.shared, #value <= limits.inline_bytes and value or '@')
+      end
+    end
+    return record.shared
+  end
+
+  local function shortened(text)
+    return #text <= 500 and text or (string.gsub(string.sub(text, 1, 500), '[\192-\255]?[\128-\191]*$', ''))
+  end
+
+  local function why_lost(item, reason)
+    if item.status ~= 'failed' or not item.error then return reason or '' end
+    local error = cmsgpack.unpack(item.error)
+    local words = (error.type or '') ~= '' and error.type .. ': ' .. error.message or error.message
+    return shortened(error.code == 'NODE_ERROR' and words or error.code .. ': ' .. words)
+  end
+
+  local function halt(record, comp, entry, code)
+    local counts = record.counts
+    local reason = code == 'ITEMS_FAILED' and 'too few items of node "' .. entry.id .. '" can complete'
+      or 'the results of the items of node "' .. entry.id .. '" are too large together'
+    counts.code, counts.halt = code, cmsgpack.pack({reason = reason, by = 'system', at = time})
+    later('stop_items', comp, record.index, 0)
+  end
+
+  -- All items that began have ended, and no other will begin.
+  local function over(record, comp)
+    local counts = record.counts
+    if record.stop then return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason) end
+    -- Of a component that is being stopped the stop reaches this node task as well.
+    if comp.stop then return end
+    if not counts.halt then return fan.offer(record, comp) end
+    local message
+    if counts.code == 'ITEMS_FAILED' then
+      local first = cmsgpack.unpack(counts.first)
+      message = string.format('at least %.0f of %.0f items must complete, but %.0f failed, %.0f were cancelled and %.0f never began; ',
+        counts.need, counts.total, counts.failed, counts.cancelled, counts.total - counts.begun)
+        .. 'the first is item ' .. first.item .. ', ' .. first.status .. ': ' .. first.why
+    else
+      message = string.format('the results of %.0f items have over %.0f bytes together: return less, or where it is kept',
+        counts.completed, limits.output_bytes)
+    end
+    fan.fail(record, comp, {code = counts.code, message = message, type = '', traceback = '', final = ''})
+  end
+
+  function fan.fail(record, comp, error)
+    set(record, 'error', cmsgpack.pack(error))
+    count_failure(error.code)
+    finish(record, comp, 'failed')
+  end
+
+  -- The end of a node task of a mapped node; true when it is that of an item, which counts for its mapped node alone.
+  function fan.ended(item, comp, entry, status, reason)
+    local owner, place = item_of(item.id)
+    if not owner then
+      set(item, 'nonce', '')
+      call('UNLINK', base .. 'items:' .. item.id)
+      return false
+    end
+    local record = task(owner)
+    if not record then return true end
+    local counts = fan.counts(record)
+    fan.touched[record] = true
+    if status == 'completed' then
+      counts.completed = counts.completed + 1
+      for _, output in ipairs(item.outputs) do counts.bytes = counts.bytes + #output[2] end
+    else
+      local lost = status == 'failed' and 'failed' or 'cancelled'
+      counts[lost] = counts[lost] + 1
+      counts.first = counts.first or cmsgpack.pack({item = tonumber(place), status = status, why = why_lost(item, reason)})
+    end
+    if not counts.halt and not record.stop then
+      if counts.failed + counts.cancelled > counts.total - counts.need then
+        halt(record, comp, entry, 'ITEMS_FAILED')
+      elseif counts.bytes > limits.output_bytes then
+        halt(record, comp, entry, 'OUTPUT_TOO_LARGE')
+      end
+    end
+    local no_more = counts.begun == counts.total or counts.halt or record.stop or comp.stop
+    if no_more and open_of(counts) == 0 then
+      over(record, comp)
+    elseif not no_more then
+      later('fill', comp, record.index, 0)
+    end
+    return true
+  end
+
+  -- Stops a mapped node task that has been split, and with it its items.
+  function fan.stop(record, mark)
+    if record.stop then return end
+    local comp = component_of(record)
+    set(record, 'stop', mark)
+    if open_of(fan.counts(record)) > 0 then return later('stop_items', comp, record.index, 0) end
+    fan.withdraw(record)
+    finish(record, comp, 'terminated', cmsgpack.unpack(mark).reason)
+  end
+
+  -- Stops the items that have begun; returns the place at which to go on when the budget is used up.
+  function fan.stop_items(comp, offset, index)
+    local record = task(task_of(comp.run, node(comp.plan, index).id))
+    if not record or record.status ~= 'running' then return end
+    local counts = fan.counts(record)
+    local mark = record.stop or counts.halt
+    local reason = cmsgpack.unpack(mark).reason
+    for place = offset, counts.begun - 1 do
+      if budget <= 0 then return place end
+      budget = budget - 1
+      local item = task(record.id .. ':' .. string.format('%.0f', place))
+      if item and item.status == 'running' then
+        request_stop(item, mark)
+      elseif item and item.status == 'pending' then
+        dequeue(item, comp)
+        finish(item, comp, 'skipped', reason)
+      end
+    end
+  end
+
+  -- Gives the items of a mapped node their time to live.
+  function fan.expire(comp, offset, index)
+    local record = task(task_of(comp.run, node(comp.plan, index).id))
+    local counts = record and fan.counts(record)
+    for place = offset, counts and counts.begun - 1 or -1 do
+      if budget <= 0 then return place end
+      budget = budget - 1
+      expiring[#expiring + 1] = record.key .. ':' .. string.format('%.0f', place)
+    end
+  end
+end
+
+fan_out = function()
+  if not fan then make_fan() end
+  return fan
+end
+
+-- The means for a node task that is a mapped node's own, nil for any other.
+mapped = function(record) return not item_of(record.id) and fan_out() or nil end
+
+function WORK.fill(comp, _, index) return fan_out().fill(comp, index) end
+function WORK.stop_items(comp, offset, index) return fan_out().stop_items(comp, offset, index) end
+function WORK.expire_items(comp, offset, index) return fan_out().expire(comp, offset, index) end

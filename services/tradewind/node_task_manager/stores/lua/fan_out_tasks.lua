@@ -1,0 +1,32 @@
+-- Carries out offers of mapped nodes: splits lists into items, ends mapped nodes with what was joined or why not. A step whose
+-- offer was made anew, or is of no use any more, changes nothing.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, steps {task_id, nonce, kind, items, need, outputs,
+-- error}. Returns Effects; results, one for each step: "" when it took effect, else why not.
+--!include claim
+local function carry_out(step)
+  local record = task(step.task_id)
+  if not record then return 'no such node task' end
+  if TERMINAL[record.status] then return 'the node task is ' .. record.status end
+  if record.nonce ~= step.nonce then return 'the offer was made anew' end
+  local comp = component_of(record)
+  if not comp then return 'the run is gone' end
+  if comp.stop then return 'the component is being stopped' end
+  local fan = fan_out()
+  if step.kind == 'split' then
+    fan.split(record, comp, step.items, step.need)
+    return ''
+  end
+  if record.status == 'pending' then fan.begin(record, comp) else fan.withdraw(record) end
+  if step.kind == 'failed' then
+    fan.fail(record, comp, step.error)
+  else
+    record.outputs = step.outputs
+    for _, output in ipairs(step.outputs) do note(record, 'out:' .. output[1], output[2]) end
+    finish(record, comp, 'completed')
+  end
+  return ''
+end
+
+budget = budget - #args.steps
+for i, step in ipairs(args.steps) do effects.results[i] = carry_out(step) end
+return cmsgpack.pack(conclude())

@@ -1,0 +1,20 @@
+-- Puts in a result, if the caller is the one who works it out and the cache was not cleared since; those that end first give
+-- way when there are too many.
+-- KEYS: result, flight, generation, index. args: now, token, generation, result, ttl_ms, max_entries.
+-- Returns {whether it was put in, how many gave way}.
+--!include cached
+local AT_ONCE = 100
+if not works(KEYS[2], KEYS[3]) then return cmsgpack.pack({false, 0}) end
+store(KEYS[1], args.generation, args.ttl_ms, args.result)
+call('DEL', KEYS[2])
+local ended = call('ZRANGEBYSCORE', KEYS[4], '-inf', time, 'LIMIT', 0, AT_ONCE)
+if #ended > 0 then call('ZREM', KEYS[4], unpack(ended)) end
+call('ZADD', KEYS[4], time + args.ttl_ms, KEYS[1])
+call('PEXPIRE', KEYS[4], args.ttl_ms, 'NX')
+call('PEXPIRE', KEYS[4], args.ttl_ms, 'GT')
+local over = math.min(AT_ONCE, call('ZCARD', KEYS[4]) - args.max_entries)
+if over > 0 then
+  local out = call('ZPOPMIN', KEYS[4], over)
+  for i = 1, #out, 2 do call('UNLINK', out[i]) end
+end
+return cmsgpack.pack({true, math.max(0, over)})

@@ -1,0 +1,13 @@
+-- Looks for a result; where there is none and nobody works it out, the caller does from now on.
+-- KEYS: result, flight, generation. args: now, fresh, token, flight_ms.
+-- Returns {generation, result (JSON text or ""), busy_ms (how much longer another one has, 0 when it is the caller)}.
+--!include cached
+local generation = generation_of(KEYS[3])
+local result = standing(KEYS[1], generation)
+if result then return cmsgpack.pack({generation = generation, result = result[3], busy_ms = 0}) end
+local flight = standing(KEYS[2], generation)
+if flight and flight[3] ~= args.token then
+  return cmsgpack.pack({generation = generation, result = '', busy_ms = flight[2] - time})
+end
+store(KEYS[2], generation, args.flight_ms, args.token)
+return cmsgpack.pack({generation = generation, result = '', busy_ms = 0})

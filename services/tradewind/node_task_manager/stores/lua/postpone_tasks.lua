@@ -1,0 +1,28 @@
+-- Takes back node tasks that their workers never got, to be ready again later: another one finishes the same work first.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, postponed {task_id, attempt, nonce, wait_ms}.
+-- Returns Effects; results, one for each: "" for one that waits now, else "lost".
+--!include give_back
+local function postpone(record, wait)
+  local comp = component_of(record)
+  release_lease(record)
+  set(record, 'nonce', '')
+  if not comp then return false end
+  if record.stop then
+    finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)
+    return false
+  end
+  if node(comp.plan, record.index).total then wait = math.min(wait, tonumber(more(record).total_at) - time) end
+  changed(comp, -1)
+  record.status, record.comp = 'pending', comp
+  set(record, 'retry_at', time + math.max(1, wait))
+  set(record, 'postponed', record.retry_at)
+  delaying[#delaying + 1] = record
+  return true
+end
+
+for i, given in ipairs(args.postponed) do
+  local record = task(given.task_id)
+  local held = record and record.status == 'running' and record.nonce == given.nonce
+  effects.results[i] = held and postpone(record, given.wait_ms) and '' or 'lost'
+end
+return cmsgpack.pack(conclude())

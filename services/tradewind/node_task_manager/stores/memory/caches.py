@@ -1,0 +1,91 @@
+"""Caches in memory: what those in Redis must do."""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tradewind.node_task_manager.domain.caching import Entry
+from tradewind.node_task_manager.ports import CacheLook
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    generation: str
+    until: int
+    value: str
+
+
+class MemoryCacheStore:
+    """A CacheStore; `clock` returns epoch ms."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._numbers = map(str, itertools.count(1))
+        self._generations: dict[str, str] = defaultdict(lambda: next(self._numbers))
+        self._results: dict[Entry, _Standing] = {}
+        self._flights: dict[Entry, _Standing] = {}
+
+    async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
+        generation = self._generations[entry.cache]
+        if found := self._standing(self._results, entry):
+            return CacheLook(generation, found.value)
+        flight = self._standing(self._flights, entry)
+        if flight and flight.value != token:
+            return CacheLook(generation, busy_ms=flight.until - self._clock())
+        self._flights[entry] = _Standing(generation, self._clock() + flight_ms, token)
+        return CacheLook(generation)
+
+    async def keep(self, entry: Entry, token: str, generation: str, flight_ms: int) -> bool:
+        if not self._works(entry, token, generation):
+            return False
+        self._flights[entry] = _Standing(generation, self._clock() + flight_ms, token)
+        return True
+
+    async def fill(
+        self, entry: Entry, token: str, generation: str, result: str, ttl_ms: int, max_entries: int
+    ) -> tuple[bool, int]:
+        if not self._works(entry, token, generation):
+            return False, 0
+        del self._flights[entry]
+        self._results[entry] = _Standing(generation, self._clock() + ttl_ms, result)
+        by_end = sorted(self._of(entry.cache), key=lambda each: (self._results[each].until, each.digest))
+        out = by_end[: max(0, len(by_end) - max_entries)]
+        for each in out:
+            del self._results[each]
+        return True, len(out)
+
+    async def clear(self, name: str) -> int:
+        standing = self._of(name)
+        for entry in standing:
+            del self._results[entry]
+        self._generations[name] = next(self._numbers)
+        return len(standing)
+
+    async def size(self, name: str) -> int:
+        return len(self._of(name))
+
+    def _of(self, name: str) -> list[Entry]:
+        return [entry for entry in self._results if entry.cache == name and self._standing(self._results, entry)]
+
+    def _works(self, entry: Entry, token: str, generation: str) -> bool:
+        flight = self._standing(self._flights, entry)
+        return flight is not None and (flight.value, flight.generation) == (token, generation)
+
+    def _standing(self, among: dict[Entry, _Standing], entry: Entry) -> _Standing | None:
+        found = among.get(entry)
+        counts = found is not None and found.generation == self._generations[entry.cache]
+        return found if counts and found is not None and found.until > self._clock() else None
+
+
+class MemoryCacheStatistics:
+    """CacheStatistics."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    async def add(self, counts: Mapping[str, int]) -> None:
+        self._counts.update(counts)
+
+    async def read(self) -> dict[str, int]:
+        return dict(self._counts)

@@ -1,0 +1,75 @@
+"""Removing what has ended and is kept no more, in memory: all at once."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.ports import Cleaned
+from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
+
+
+class MemoryCleaning(MemoryConsequences):
+    """Keeps of each flow as many ended runs as it says."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        super().__init__(limits, clock)
+        self._kept: dict[str, set[RunName]] = {}
+        self._cleaned: Counter[str] = Counter(runs=0, node_tasks=0, entries=0)
+        self._cleaner = ("", 0)
+
+    async def clean(self, cleaner: str, place: int | None) -> Cleaned:
+        now = self._clock()
+        holder, until = self._cleaner
+        if holder != cleaner and now < until:
+            return Cleaned(leads=False)
+        self._cleaner = (cleaner, now + self._limits.cleaner_lease_ms)
+        if any(at <= now for at in self._leases.values()):
+            return Cleaned(leads=True, waits=True)
+        before = self._cleaned.copy()
+        for _, name in sorted((at, name) for name, at in self._ends.items() if at <= now):
+            self._settle_run(name, now)
+        self._unlisted |= {
+            name
+            for (name, _), component in self._components.items()
+            if component.finished_at and component.finished_at + self._limits.retention_ms <= now
+        }
+        removed = self._cleaned - before
+        return Cleaned(leads=True, runs=removed["runs"], node_tasks=removed["node_tasks"])
+
+    async def leave_cleaning(self, cleaner: str) -> None:
+        if self._cleaner[0] == cleaner:
+            self._cleaner = ("", 0)
+
+    async def cleaned(self) -> dict[str, int]:
+        return dict(self._cleaned)
+
+    def _settle_run(self, name: str, now: int) -> None:
+        """Count a run that ended a while ago among those of its flow, unless the scheduler may still ask for it."""
+        submission = self._runs[name].submission
+        ended_at = max(self._components[name, at].finished_at for at, _ in submission.components)
+        if any(event.at <= ended_at for event in self._events.get(submission.partition, ())):
+            self._ends[name] = now + self._limits.settle_ms
+            return
+        del self._ends[name]
+        if submission.keep_for_ms and ended_at + submission.keep_for_ms <= now:
+            self._drop(submission.run)
+        else:
+            self._kept.setdefault(submission.run.flow_id, set()).add(submission.run)
+        of_flow = sorted(self._kept.get(submission.run.flow_id, ()), key=lambda run: (run.cycle, run.run))
+        for run in of_flow[: -(submission.keep_cycles or self._limits.keep_cycles)]:
+            self._kept[run.flow_id].discard(run)
+            self._drop(run)
+
+    def _drop(self, run: RunName) -> None:
+        name = str(run)
+        gone = [task_id for task_id in self._tasks if TaskName.parse(task_id).run == run]
+        for task_id in gone:
+            self._dead.pop(task_id, None)
+            del self._tasks[task_id], self._private[task_id]
+        del self._runs[name]
+        self._components = {key: each for key, each in self._components.items() if key[0] != name}
+        self._stops = {key: mark for key, mark in self._stops.items() if key[0] != name}
+        if not any(other.cycle == run.cycle for other in self._kept.get(run.flow_id, ())):
+            self._logs.pop((run.flow_id, run.cycle), None)
+        self._cleaned.update(runs=1, node_tasks=len(gone))

@@ -1,0 +1,250 @@
+"""Fan-out in memory: nodes that run once for each item of a list."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tradewind.node_task_manager.domain.fan_out import (
+    INLINE_BYTES,
+    TOO_FEW,
+    TOO_LARGE,
+    FanOutOffer,
+    FanOutStep,
+    FirstLoss,
+    StepKind,
+    loss_words,
+)
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark, TaskError
+from tradewind.node_task_manager.domain.work import Effects, Vacancy
+from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences, Turn
+
+_LONGEST_WHY = 500
+
+
+@dataclass
+class Mapped:
+    """A mapped node that has been split: the items that have not begun, and why the rest is stopped."""
+
+    waiting: list[str]
+    size: int = 0
+    halt: StopMark | None = None
+    code: str = ""
+    first: FirstLoss | None = None
+
+
+class MemoryFanOut(MemoryConsequences):
+    """Does for mapped nodes and their items what differs from other nodes."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        super().__init__(limits, clock)
+        self._mapped: dict[str, Mapped] = {}
+        self._offers: list[FanOutOffer] = []
+
+    async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
+        turn = Turn()
+        for step in steps:
+            turn.results.append(self._carry_out(step, turn))
+        self._conclude(vacancies, turn)
+        return turn.effects()
+
+    def _carry_out(self, step: FanOutStep, turn: Turn) -> str:
+        task = self._tasks.get(step.task_id)
+        if task is None:
+            return "no such node task"
+        if task.status.terminal:
+            return f"the node task is {task.status}"
+        if task.nonce != step.nonce:
+            return "the offer was made anew"
+        if self._components[self._owner(task)].stop is not None:
+            return "the component is being stopped"
+        task = self._withdraw(task)
+        if task.status is NodeTaskStatus.PENDING:
+            task = replace(task, status=NodeTaskStatus.RUNNING, started_at=self._clock())
+        if step.kind is StepKind.SPLIT:
+            self._mapped[task.task_id] = Mapped(list(step.items))
+            self._tasks[task.task_id] = replace(task, items=ItemCounts(len(step.items), step.need))
+            turn.work.append((self._owner(task), partial(self._fill, task.task_id, turn)))
+        elif step.error is not None:
+            self._finish(replace(task, error=step.error), NodeTaskStatus.FAILED, "", turn)
+        else:
+            emitted = tuple(handle for handle, _ in step.outputs)
+            self._finish(replace(task, outputs=step.outputs, emitted=emitted), NodeTaskStatus.COMPLETED, "", turn)
+        return ""
+
+    def _is_mapped(self, task: NodeTask) -> bool:
+        """Whether this is a mapped node's own node task."""
+        return self._node(task).fan_out is not None and TaskName.parse(task.task_id).item < 0
+
+    def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
+        super()._conclude(vacancies, turn)
+        turn.fan_outs += self._offers
+        self._offers = []
+
+    def _enqueue(self, task: NodeTask) -> None:
+        if not self._is_mapped(task):
+            super()._enqueue(task)
+            return
+        if task.status is not NodeTaskStatus.RUNNING:
+            ready_at = task.ready_at if task.status is NodeTaskStatus.PENDING else self._clock()
+            task = replace(task, status=NodeTaskStatus.PENDING, ready_at=ready_at)
+        self._offer(task)
+
+    def _offer(self, task: NodeTask) -> None:
+        at = self._clock() + self._limits.fan_out_lease_ms
+        task = replace(task, nonce=f"m{next(self._numbers):x}", retry_at=at)
+        self._tasks[task.task_id] = task
+        self._delayed[task.task_id] = at
+        counts = task.items or ItemCounts(0, 0)
+        losses = counts.failed + counts.cancelled
+        self._offers.append(
+            FanOutOffer(
+                task.task_id,
+                task.nonce,
+                task.component_id,
+                self._plan(task).digest,
+                task.index,
+                counts.total,
+                losses,
+            )
+        )
+
+    def _withdraw(self, task: NodeTask) -> NodeTask:
+        self._delayed.pop(task.task_id, None)
+        return replace(task, retry_at=0, nonce="")
+
+    def _dequeue(self, task: NodeTask) -> NodeTask:
+        return self._withdraw(task) if self._is_mapped(task) else super()._dequeue(task)
+
+    def _fill(self, task_id: str, turn: Turn) -> None:
+        """Let items begin while there is room."""
+        task = self._tasks[task_id]
+        if self._closed(task):
+            return
+        fan_out, plan, mapped = self._node(task).fan_out, self._plan(task), self._mapped[task_id]
+        assert fan_out is not None
+        edge = plan.mapped_edge(task.index)
+        shared = [
+            (at, value if len(value.encode()) <= INLINE_BYTES else "@") for at, value in task.inputs if at != edge
+        ]
+        while mapped.waiting and (counts := _counts(self._tasks[task_id])).open < fan_out.max_parallel:
+            value = mapped.waiting.pop(0)
+            item = self._create(self._owner(task), task.index, f"{task_id}:{counts.begun}")
+            self._recount(task_id, begun=counts.begun + 1)
+            self._enqueue(replace(item, inputs=tuple(sorted([*shared, (edge, value)]))))
+
+    def _closed(self, task: NodeTask) -> bool:
+        """Whether no more items of a mapped node are to begin."""
+        if task.status is not NodeTaskStatus.RUNNING or task.stop is not None:
+            return True
+        return self._mapped[task.task_id].halt is not None or self._components[self._owner(task)].stop is not None
+
+    def _recount(self, task_id: str, **changed: int) -> ItemCounts:
+        task = self._tasks[task_id]
+        counts = replace(_counts(task), **changed)
+        self._tasks[task_id] = replace(task, items=counts)
+        return counts
+
+    def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, turn: Turn) -> None:
+        name = TaskName.parse(task.task_id)
+        if name.item < 0:
+            if self._is_mapped(task):
+                task = replace(task, nonce="")
+            super()._finish(task, status, reason, turn)
+            return
+        self._end(task, status, reason)
+        counts, mapped = _counts(self._tasks[name.mapped]), self._mapped[name.mapped]
+        if status is NodeTaskStatus.COMPLETED:
+            counts = self._recount(name.mapped, completed=counts.completed + 1)
+            mapped.size += sum(len(value.encode()) for _, value in task.outputs)
+        else:
+            if status is NodeTaskStatus.FAILED:
+                counts = self._recount(name.mapped, failed=counts.failed + 1)
+            else:
+                counts = self._recount(name.mapped, cancelled=counts.cancelled + 1)
+            mapped.first = mapped.first or FirstLoss(name.item, status, _why(task, status, reason))
+        owner = self._tasks[name.mapped]
+        if mapped.halt is None and owner.stop is None:
+            if counts.out_of_reach:
+                self._halt(owner, TOO_FEW, turn)
+            elif mapped.size > self._limits.output_bytes:
+                self._halt(owner, TOO_LARGE, turn)
+        if not self._closed(owner) and counts.begun < counts.total:
+            turn.work.append((self._owner(owner), partial(self._fill, owner.task_id, turn)))
+        elif not counts.open:
+            self._over(owner, turn)
+
+    def _halt(self, owner: NodeTask, code: str, turn: Turn) -> None:
+        mapped, node_id = self._mapped[owner.task_id], self._node(owner).node_id
+        mapped.code, reason = code, f'too few items of node "{node_id}" can complete'
+        if code == TOO_LARGE:
+            reason = f'the results of the items of node "{node_id}" are too large together'
+        mapped.halt = StopMark(reason, "system", self._clock())
+        turn.work.append((self._owner(owner), partial(self._stop_items, owner.task_id, turn)))
+
+    def _over(self, owner: NodeTask, turn: Turn) -> None:
+        """All items that began have ended, and no other will begin."""
+        counts, mapped = _counts(owner), self._mapped[owner.task_id]
+        if owner.stop is not None:
+            self._finish(owner, NodeTaskStatus.TERMINATED, owner.stop.reason, turn)
+        elif self._components[self._owner(owner)].stop is not None:
+            # The stop reaches this node task as well.
+            return
+        elif mapped.halt is None:
+            self._offer(owner)
+        else:
+            message = (
+                f"the results of {counts.completed} items have over {self._limits.output_bytes} bytes together: return "
+                "less, or where it is kept"
+            )
+            if mapped.code == TOO_FEW:
+                first = mapped.first
+                assert first is not None
+                message = (
+                    f"at least {counts.need} of {counts.total} items must complete, but {counts.failed} failed, "
+                    f"{counts.cancelled} were cancelled and {counts.total - counts.begun} never began; the first is "
+                    f"item {first.item}, {first.status}: {first.why}"
+                )
+            self._finish(replace(owner, error=TaskError(mapped.code, message)), NodeTaskStatus.FAILED, "", turn)
+
+    def _request_stop(self, task: NodeTask, mark: StopMark, turn: Turn) -> None:
+        if not self._is_mapped(task):
+            super()._request_stop(task, mark, turn)
+        elif task.stop is None:
+            task = self._tasks[task.task_id] = replace(task, stop=mark)
+            if _counts(task).open:
+                turn.work.append((self._owner(task), partial(self._stop_items, task.task_id, turn)))
+            else:
+                self._finish(self._withdraw(task), NodeTaskStatus.TERMINATED, mark.reason, turn)
+
+    def _stop_items(self, task_id: str, turn: Turn) -> None:
+        """Stop the items that have begun."""
+        for place in range(_counts(self._tasks[task_id]).begun):
+            owner = self._tasks[task_id]
+            mark = owner.stop or self._mapped[task_id].halt
+            if owner.status is not NodeTaskStatus.RUNNING or mark is None:
+                return
+            item = self._tasks[f"{task_id}:{place}"]
+            if item.status is NodeTaskStatus.RUNNING:
+                self._request_stop(item, mark, turn)
+            elif item.status is NodeTaskStatus.PENDING:
+                self._finish(self._dequeue(item), NodeTaskStatus.SKIPPED, mark.reason, turn)
+
+
+def _counts(task: NodeTask) -> ItemCounts:
+    assert task.items is not None
+    return task.items
+
+
+def _why(item: NodeTask, status: NodeTaskStatus, reason: str) -> str:
+    """Return why an item did not complete, in at most 500 bytes."""
+    if status is not NodeTaskStatus.FAILED or item.error is None:
+        return reason
+    words = loss_words(item.error.code, item.error.message, item.error.type).encode()
+    if len(words) > _LONGEST_WHY:
+        # As the script does it: the last character goes when it is not plain ASCII.
+        words = re.sub(rb"[\xc0-\xff]?[\x80-\xbf]*$", b"", words[:_LONGEST_WHY])
+    return words.decode()

@@ -1,0 +1,67 @@
+"""Counting what becomes of look-ups: in memory at once, in the store every second."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tradewind.node_task_manager.domain.caching import CacheSettings
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.ports import CacheStatistics, CacheStore
+
+COUNTED = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUsage:
+    """A cache, `settings` being None when the configuration does not know it any more; its size; its counts so far."""
+
+    name: str
+    settings: CacheSettings | None
+    entries: int
+    counts: dict[str, int]
+
+
+class CountCaches:
+    """Takes counts and tells them."""
+
+    def __init__(self, store: CacheStore, statistics: CacheStatistics, config: Callable[[], SystemConfig]) -> None:
+        self._store = store
+        self._statistics = statistics
+        self._config = config
+        self._counts: Counter[str] = Counter()
+        self._turn = asyncio.Lock()
+
+    def count(self, cache: str, what: str, by: int = 1) -> None:
+        """Count one of `COUNTED`."""
+        if by:
+            self._counts[f"{cache}:{what}"] += by
+
+    async def flush(self) -> None:
+        """Store what was counted; raises what the store raised, and keeps it for the next time."""
+        async with self._turn:
+            if not self._counts:
+                return
+            counts, self._counts = self._counts, Counter()
+            try:
+                await self._statistics.add(counts)
+            except BaseException:
+                self._counts.update(counts)
+                raise
+
+    async def __call__(self, name: str = "") -> list[CacheUsage]:
+        """Return the usage of one cache, or of all that are known or were used, by name."""
+        await self.flush()
+        counts = await self._statistics.read()
+        # How a cache is set up does not depend on whether caches are in use.
+        known = replace(self._config(), enable_cache=True).cache
+        names = {each.partition(":")[0] for each in counts} | self._config().all_caches.keys()
+        return [
+            CacheUsage(
+                each,
+                known(each),
+                await self._store.size(each),
+                {what: counts.get(f"{each}:{what}", 0) for what in COUNTED},
+            )
+            for each in sorted({name} if name else names)
+        ]

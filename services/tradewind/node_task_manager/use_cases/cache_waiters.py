@@ -1,0 +1,75 @@
+"""Node tasks that wait for another one to work out the same result, as far as this process postponed them."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from tradewind.node_task_manager.domain.caching import Entry
+
+_log = structlog.get_logger(__name__)
+_FORGET_S = 60.0
+"""Postponed node tasks look again by themselves long before."""
+
+Waiter = tuple[int, str]
+"""A shard and a node task."""
+
+
+class CacheWaiters:
+    """Who waits for what; `hasten(shard, task_ids)` makes them ready, and says of each "" when it now is."""
+
+    def __init__(self, hasten: Callable[[int, Sequence[str]], Awaitable[Sequence[str]]]) -> None:
+        self._hasten = hasten
+        self._waiting: dict[Entry, dict[Waiter, float]] = {}
+        self._entries: dict[Waiter, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, entry: Entry, shard: int, task_id: str) -> None:
+        """A node task is about to be postponed."""
+        self._waiting.setdefault(entry, {})[shard, task_id] = time.monotonic()
+        self._entries[shard, task_id] = entry
+
+    def forget(self, shard: int, task_id: str) -> None:
+        """A node task waits no more."""
+        entry = self._entries.pop((shard, task_id), None)
+        if entry is not None:
+            waiting = self._waiting[entry]
+            del waiting[shard, task_id]
+            if not waiting:
+                del self._waiting[entry]
+
+    async def postponed(self, shard: int, task_ids: Sequence[str]) -> None:
+        """Node tasks are postponed now; whom the news came to before is made ready at once."""
+        await self._make_ready([(shard, task_id) for task_id in task_ids if (shard, task_id) not in self._entries])
+
+    async def tell(self, entry: Entry, *, filled: bool) -> None:
+        """A result is there: all who wait for it look again. Or it will not come: one of them works it out."""
+        waiting = list(self._waiting.get(entry, ()))
+        for chosen in [waiting] if filled else [[each] for each in waiting]:
+            for waiter in chosen:
+                self.forget(*waiter)
+            if await self._make_ready(chosen):
+                return
+
+    def tidy(self, now: float) -> None:
+        """Forget those who have looked again elsewhere, or have ended; `now` is the monotonic time in s."""
+        for waiting in list(self._waiting.values()):
+            for waiter, since in list(waiting.items()):
+                if now - since > _FORGET_S:
+                    self.forget(*waiter)
+
+    async def _make_ready(self, waiters: Sequence[Waiter]) -> bool:
+        """Return whether any of them is ready now."""
+        by_shard: dict[int, list[str]] = {}
+        for shard, task_id in waiters:
+            by_shard.setdefault(shard, []).append(task_id)
+        ready = False
+        for shard, task_ids in by_shard.items():
+            try:
+                ready = not all(await self._hasten(shard, task_ids)) or ready
+            except Exception as error:
+                # They look again by themselves.
+                _log.warning("waiting node tasks were not told", count=len(task_ids), error=repr(error))
+        return ready

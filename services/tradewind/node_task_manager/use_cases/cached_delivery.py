@@ -1,0 +1,69 @@
+"""Node tasks whose outputs may come from a cache: they go to their workers only when nothing is there."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tradewind.node_task_manager.domain.caching import CacheUse
+from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind, Postponed
+from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches, Wait
+from tradewind.node_task_manager.use_cases.report import Report
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
+from tradewind.server.ending import end_tasks
+
+
+class CachedDelivery:
+    """Hands node tasks of one shard to workers; `report` takes what is to be said in the place of a worker."""
+
+    def __init__(self, caches: ResultCaches, pool: WorkerPool, report: Callable[[Report], None]) -> None:
+        self._caches = caches
+        self._pool = pool
+        self._report = report
+        self._looking: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Leave what is still being looked for to the leases."""
+        await end_tasks(self._tasks)
+
+    def give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
+        """Assign node tasks at once, but for those whose outputs may be in a cache: they are looked for first."""
+        plain: list[Ready] = []
+        looked_for: list[tuple[Ready, CacheUse]] = []
+        for item in items:
+            use = self._caches.use_of(item, worker.offers)
+            if use is None:
+                plain.append(item)
+            elif item.assignment.nonce not in self._looking:
+                # It may come twice: the store repeats what a worker does not name.
+                self._looking.add(item.assignment.nonce)
+                looked_for.append((item, use))
+        if plain:
+            worker.line.assign(plain)
+        for item, use in looked_for:
+            task = asyncio.get_running_loop().create_task(self._look(worker, item, use))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _look(self, worker: ConnectedWorker, item: Ready, use: CacheUse) -> None:
+        given = item.assignment
+        try:
+            found = await self._caches.look(item, use, worker.version_of(item.node.node_type), worker)
+        finally:
+            self._looking.discard(given.nonce)
+        match found:
+            case Hit():
+                self._report(Report(worker, [answered(item, use, found)]))
+            case Wait():
+                wait = Postponed(given.task_id, given.attempt, given.nonce, found.ms)
+                self._report(Report(worker, postponed=[wait]))
+            case None if worker in self._pool and given.nonce in worker.held:
+                worker.line.assign([item])
+            case None:
+                self._caches.dropped(given.nonce)
+
+
+def answered(item: Ready, use: CacheUse, hit: Hit) -> Outcome:
+    """The success of a node task that did not run."""
+    given = item.assignment
+    return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, tuple(hit.outputs), cache=use.name)

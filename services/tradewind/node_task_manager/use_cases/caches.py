@@ -1,0 +1,287 @@
+"""Results from caches: looking for them, working each out once, putting it in, and telling those who wait for it.
+
+Whoever finds nothing gets a flight: it works the result out for all others that look for it meanwhile. A flight lasts
+as long as its attempt holds its lease here and is renewed like it; when the attempt fails or is lost, one of those who
+wait takes over. A cache that does not answer is as good as none.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+import structlog
+
+from tradewind.node_task_manager.domain.caching import JITTER, MAX_BYTES, CacheUse, Entry
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.ports import CacheLook, CacheStore, Ready
+from tradewind.node_task_manager.use_cases.breaker import Breaker
+from tradewind.node_task_manager.use_cases.cache_names import name_of, size_of
+from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
+from tradewind.node_task_manager.use_cases.cache_waiters import CacheWaiters
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer, WorkerPool
+from tradewind.server.ending import end_tasks
+
+_log = structlog.get_logger(__name__)
+_LONGEST_WAIT_MS = 10_000
+"""How long a node task waits before it looks again, in case nobody told that the result is there."""
+_BIG = 64 * 1024
+"""Inputs of so many bytes take long enough to keep everybody else waiting."""
+
+Outputs: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """The outputs are there."""
+
+    outputs: Outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Another node task works the same out; look again in `ms`."""
+
+    ms: int
+
+
+@dataclass(eq=False)
+class _Flight:
+    """An attempt that works out a result for others; `holder` is None for one without a stream. Times in s."""
+
+    entry: Entry
+    token: str
+    generation: str
+    ttl_ms: int
+    max_entries: int
+    holder: ConnectedWorker | None
+    until: float
+    ending: bool = False
+
+
+class ResultCaches:
+    """The caches as this process uses them.
+
+    `hasten(shard, task_ids)` makes postponed node tasks ready and returns which of them are; `publish(message)` tells
+    other replicas. The store has `patience_s` to answer.
+    """
+
+    def __init__(
+        self,
+        store: CacheStore,
+        count: CountCaches,
+        config: Callable[[], SystemConfig],
+        pool: WorkerPool,
+        hasten: Callable[[int, Sequence[str]], Awaitable[Sequence[str]]],
+        publish: Callable[[str], Awaitable[Any]],
+        flight_ms: int,
+        patience_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self.count = count
+        self._config = config
+        self._pool = pool
+        self._publish = publish
+        self._patience_s = patience_s
+        self._clock = clock
+        self._flight_ms = flight_ms
+        self.waiters = CacheWaiters(hasten)
+        self._breaker = Breaker()
+        self._flights: dict[str, _Flight] = {}
+        self._unknown: set[str] = set()
+        self._lingering: list[_Flight] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def use_of(self, ready: Ready, offers: Mapping[str, Offer]) -> CacheUse | None:
+        """Return which cache a node task's outputs may come from, None when that is none; `offers` are its worker's."""
+        use = ready.node.cache
+        if use is None and offers:
+            offer = offers.get(ready.node.node_type)
+            use = offer.cache if offer is not None else None
+        if use is None or self._config().cache(use.name) is not None:
+            return use
+        if use.name not in self._config().all_caches and use.name not in self._unknown:
+            self._unknown.add(use.name)
+            _log.warning("a node names a cache that the configuration does not know", cache=use.name)
+        return None
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether attempts work out results for others."""
+        return bool(self._flights)
+
+    async def look(
+        self, ready: Ready, use: CacheUse, version: str, holder: ConnectedWorker | None
+    ) -> Hit | Wait | None:
+        """Look for the outputs of a node task; None when its worker has to work them out, for others as well."""
+        shard, given = ready.shard, ready.assignment
+        self.waiters.forget(shard, given.task_id)
+        settings = self._config().cache(use.name)
+        if settings is None:
+            return None
+        if self._breaker.is_open:
+            self.count.count(use.name, "bypassed")
+            return None
+        if not use.key and size_of(ready) > _BIG:
+            entry = await asyncio.to_thread(name_of, ready, use, version)
+        else:
+            entry = name_of(ready, use, version)
+        token = given.nonce
+        try:
+            async with asyncio.timeout(self._patience_s):
+                found = await self._store.look(entry, token, self._flight_ms)
+            outputs = msgspec.json.decode(found.result, type=Outputs) if found.result else None
+        except Exception as error:
+            self._failed(error)
+            self.count.count(use.name, "bypassed")
+            return None
+        self._breaker.succeeded()
+        if outputs is not None:
+            self.count.count(use.name, "hits")
+            return Hit(outputs)
+        if found.busy_ms:
+            self.count.count(use.name, "waits")
+            self.waiters.add(entry, shard, given.task_id)
+            return Wait(min(found.busy_ms, _LONGEST_WAIT_MS) + 1)
+        self.count.count(use.name, "misses")
+        self._begin(entry, token, found, use.ttl_ms or round(settings.ttl * 1000), settings.max_entries, holder)
+        return None
+
+    def _begin(
+        self, entry: Entry, token: str, found: CacheLook, ttl_ms: int, most: int, holder: ConnectedWorker | None
+    ) -> None:
+        until = self._clock() + self._flight_ms / 1000
+        self._flights[token] = _Flight(entry, token, found.generation, ttl_ms, most, holder, until)
+
+    def ending(self, nonces: Sequence[str]) -> None:
+        """Outcomes of these attempts are about to be stored; their workers do not hold them any more."""
+        for nonce in nonces:
+            if nonce in self._flights:
+                self._flights[nonce].ending = True
+
+    def ended(self, outcome: Outcome, refused: str) -> None:
+        """Put in what an attempt has worked out, once its outcome is stored; or let another one do it."""
+        flight = self._flights.pop(outcome.nonce, None)
+        if flight is not None:
+            completed = outcome.kind is OutcomeKind.COMPLETED and not refused
+            self._spawn(self._settle(flight, outcome.outputs if completed else None))
+
+    def dropped(self, nonce: str) -> None:
+        """An attempt will not be made by whom it was given to."""
+        flight = self._flights.pop(nonce, None)
+        if flight is not None:
+            self._spawn(self._settle(flight, None))
+
+    def renewed(self, nonces: Sequence[str]) -> None:
+        """Workers without streams have renewed their leases."""
+        for nonce in nonces:
+            flight = self._flights.get(nonce)
+            if flight is not None:
+                self._spawn(self._keep(flight))
+
+    async def tend(self) -> None:
+        """Renew the flights of attempts that go on, end those of others and those that could not be ended before; store
+        what was counted."""
+        now = self._clock()
+        for nonce, flight in list(self._flights.items()):
+            if now >= flight.until:
+                del self._flights[nonce]
+            elif flight.holder is not None and not flight.ending:
+                if not self._holds(flight.holder.worker_id, nonce):
+                    self.dropped(nonce)
+                elif flight.until - now < self._flight_ms / 1500:
+                    await self._keep(flight)
+        if self._lingering and not self._breaker.is_open:
+            lingering, self._lingering = self._lingering, []
+            for flight in lingering:
+                if now < flight.until:
+                    await self._settle(flight, None)
+        self.waiters.tidy(time.monotonic())
+        await self.count.flush()
+
+    def tell(self, message: str) -> None:
+        """Another replica says that a result is there, or will not come."""
+        cache, digest, filled = message.split(":")
+        self._spawn(self.waiters.tell(Entry(cache, digest), filled=filled == "1"))
+
+    async def clear(self, name: str) -> int:
+        """Empty a cache and return how many results were taken out; raises what the store raised."""
+        return await self._store.clear(name)
+
+    async def stop(self) -> None:
+        """Finish what is being put in."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+        await end_tasks(self._tasks)
+        try:
+            await self.count.flush()
+        except Exception as error:
+            _log.warning("counts of caches were lost", error=repr(error))
+
+    def _holds(self, worker_id: str, nonce: str) -> bool:
+        worker = self._pool.get(worker_id)
+        return worker is not None and nonce in worker.held
+
+    async def _keep(self, flight: _Flight) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                kept = await self._store.keep(flight.entry, flight.token, flight.generation, self._flight_ms)
+        except Exception as error:
+            self._failed(error)
+            return
+        if kept:
+            flight.until = self._clock() + self._flight_ms / 1000
+        else:
+            self._flights.pop(flight.token, None)
+
+    async def _settle(self, flight: _Flight, outputs: Outputs | None) -> None:
+        """End a flight, with a result or without, and tell those who wait."""
+        cache = flight.entry.cache
+        filled = False
+        try:
+            async with asyncio.timeout(self._patience_s):
+                if outputs is not None and _size(outputs) > MAX_BYTES:
+                    self.count.count(cache, "oversize")
+                    outputs = None
+                if outputs is None:
+                    await self._store.keep(flight.entry, flight.token, flight.generation, 0)
+                else:
+                    ttl_ms = round(flight.ttl_ms * (1 - JITTER * random.random()))
+                    filled, evicted = await self._store.fill(
+                        flight.entry,
+                        flight.token,
+                        flight.generation,
+                        msgspec.json.encode(outputs).decode(),
+                        ttl_ms,
+                        flight.max_entries,
+                    )
+                    self.count.count(cache, "fills", int(filled))
+                    self.count.count(cache, "evicted", evicted)
+        except Exception as error:
+            # Else all who wait for it would have to wait for its end.
+            self._lingering.append(flight)
+            self._failed(error)
+        await self.waiters.tell(flight.entry, filled=filled)
+        try:
+            await self._publish(f"k:{flight.entry}:{int(filled)}")
+        except Exception as error:
+            _log.warning("other replicas were not told", cache=cache, error=repr(error))
+
+    def _failed(self, error: Exception) -> None:
+        if not self._breaker.is_open:
+            _log.warning("the cache does not answer; nodes run without it", error=repr(error))
+        self._breaker.failed()
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _size(outputs: Outputs) -> int:
+    return sum(len(handle) + len(value.encode()) for handle, value in outputs)

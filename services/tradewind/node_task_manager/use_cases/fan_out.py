@@ -1,0 +1,164 @@
+"""Carrying out offers of mapped nodes: splitting a list into items, and joining what the items emitted."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import structlog
+
+from tradewind.node_task_manager.domain.fan_out import (
+    ERRORS,
+    MOST_ITEMS,
+    TOO_FEW,
+    TOO_LARGE,
+    FanOut,
+    FanOutOffer,
+    FanOutStep,
+    StepKind,
+)
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.use_cases.inputs import ELSEWHERE
+from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.batching import Batcher
+from tradewind.server.ending import end_tasks
+
+_log = structlog.get_logger(__name__)
+_AT_ONCE = 8
+"""So many offers are read side by side; each may hold 1 MiB."""
+_MOST_ERRORS, _LONGEST_MESSAGE = 100, 500
+_ONLY_OUTPUT = "output"
+_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+Outputs = tuple[tuple[str, str], ...]
+
+
+class FanOuts:
+    """Carries out the offers of one shard; one that fails is left: it is made anew.
+
+    `store(steps)` takes what came of them; what comes together goes in one call.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        plans: PlanCache,
+        store: Callable[[Sequence[FanOutStep]], Awaitable[Sequence[None]]],
+        limit: int,
+    ) -> None:
+        """`limit` is the largest size of the outputs of a node task, in bytes."""
+        self._shard = shard
+        self._plans = plans
+        self._limit = limit
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._batcher: Batcher[FanOutStep, None] = Batcher(store, _AT_ONCE)
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Leave the rest to whoever gets the offers next."""
+        await end_tasks(self._running)
+        await self._batcher.close()
+
+    def take(self, offers: Sequence[FanOutOffer]) -> None:
+        """Begin to carry out offers."""
+        for offer in offers:
+            task = asyncio.get_running_loop().create_task(self._carry_out(offer))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _carry_out(self, offer: FanOutOffer) -> None:
+        try:
+            async with self._room:
+                plan = (await self._plans.fetch(self._shard.plans, [offer.plan]))[offer.plan]
+                step = await (self._join(offer, plan) if offer.total else self._split(offer, plan))
+                await self._batcher.submit(step)
+        except Exception as error:
+            _log.warning("an offer was left to the next", node_task=offer.task_id, error=repr(error))
+
+    async def _split(self, offer: FanOutOffer, plan: Plan) -> FanOutStep:
+        fan_out = plan.nodes[offer.index].fan_out
+        assert fan_out is not None
+        edge = plan.mapped_edge(offer.index)
+        (task,) = await self._shard.reader.tasks([offer.task_id], inputs=True)
+        value = dict(task.inputs).get(edge) if task is not None else None
+        if value == ELSEWHERE:
+            source = plan.nodes[plan.edges[edge].source].node_id
+            wanted = (TaskName.parse(offer.task_id).run.task_id(source), plan.edges[edge].source_handle)
+            (value,) = await self._shard.reader.outputs([wanted])
+        items = split_list(value, fan_out)
+        if isinstance(items, TaskError):
+            return _failed(offer, items)
+        if not items:
+            empty = tuple((handle, "[]") for handle in _handles(plan, offer.index) or [_ONLY_OUTPUT])
+            return FanOutStep(offer.task_id, offer.nonce, StepKind.COMPLETED, outputs=empty)
+        return FanOutStep(offer.task_id, offer.nonce, StepKind.SPLIT, items, fan_out.needed(len(items)))
+
+    async def _join(self, offer: FanOutOffer, plan: Plan) -> FanOutStep:
+        ids = [f"{offer.task_id}:{place}" for place in range(offer.total)]
+        emitted = [dict(outputs) for outputs in await self._shard.reader.emitted(ids)]
+        wanted = _handles(plan, offer.index)
+        handles = sorted({*wanted, *(handle for outputs in emitted for handle in outputs)} - {ERRORS})
+        outputs = [(handle, f"[{','.join(each.get(handle, 'null') for each in emitted)}]") for handle in handles]
+        if offer.losses or ERRORS in wanted:
+            silent = [place for place, each in enumerate(emitted) if not each] if offer.losses else []
+            outputs.append((ERRORS, await self._losses(ids, silent)))
+        size = sum(len(value.encode()) for _, value in outputs)
+        if size > self._limit:
+            message = (
+                f"the joined results are {size} bytes, the limit is {self._limit}: return less, or where it is kept"
+            )
+            return _failed(offer, TaskError(TOO_LARGE, message))
+        return FanOutStep(offer.task_id, offer.nonce, StepKind.COMPLETED, outputs=tuple(sorted(outputs)))
+
+    async def _losses(self, ids: Sequence[str], places: Sequence[int]) -> str:
+        """Return the first 100 items that did not complete, of those in `places`, as JSON."""
+        found: list[dict[str, object]] = []
+        for first in range(0, len(places), _MOST_ERRORS):
+            some = places[first : first + _MOST_ERRORS]
+            for place, task in zip(some, await self._shard.reader.tasks([ids[at] for at in some]), strict=True):
+                if task is not None and task.status is not NodeTaskStatus.COMPLETED:
+                    error = task.error if task.status is NodeTaskStatus.FAILED else None
+                    message = error.message if error else task.reason
+                    found.append(
+                        {
+                            "item": place,
+                            "status": task.status.value,
+                            "code": error.code if error else "",
+                            "type": error.type if error else "",
+                            "message": message[:_LONGEST_MESSAGE],
+                        }
+                    )
+            if len(found) >= _MOST_ERRORS:
+                break
+        return msgspec.json.encode(found[:_MOST_ERRORS]).decode()
+
+
+def split_list(value: str | None, fan_out: FanOut) -> tuple[str, ...] | TaskError:
+    """Return the items of a list as JSON texts, not decoded, or why a node cannot run over it."""
+    handle = fan_out.handle
+    if value is None:
+        return TaskError("INPUT_MISSING", f'no list arrived at input "{handle}", which the node is mapped over')
+    try:
+        items = _items(value)
+    except msgspec.DecodeError:
+        message = f'input "{handle}", which the node is mapped over, must be a list, is {value.lstrip()[:40]}'
+        return TaskError("NODE_ERROR", message, "InvalidInput")
+    if len(items) > MOST_ITEMS:
+        message = f'the list at input "{handle}" has {len(items)} items; at most {MOST_ITEMS}: map over parts of it'
+        return TaskError("INPUT_TOO_LARGE", message)
+    need = fan_out.needed(len(items))
+    if items and need > len(items):
+        message = f'at least {need} items must complete, and the list at input "{handle}" has only {len(items)}'
+        return TaskError(TOO_FEW, message)
+    return tuple(bytes(item).decode() for item in items)
+
+
+def _handles(plan: Plan, index: int) -> list[str]:
+    """The output handles of a node that edges lead from."""
+    return sorted({plan.edges[at].source_handle for at in plan.outputs[index]})
+
+
+def _failed(offer: FanOutOffer, error: TaskError) -> FanOutStep:
+    return FanOutStep(offer.task_id, offer.nonce, StepKind.FAILED, error=error)

@@ -1,0 +1,40 @@
+"""Looking at the items of mapped nodes; those that have not begun have no record and are made up."""
+
+from collections.abc import Sequence
+
+from tradewind.node_task_manager.domain.component import Component
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.ports import NodeTaskReader
+
+
+async def read_items(
+    reader: NodeTaskReader, component: Component, plan: Plan, place: int, items: Sequence[int], *, outputs: bool = False
+) -> list[tuple[NodeTask, str]]:
+    """Return items of the mapped node at `place`, each with what it waits for, without those the list does not have."""
+    task_id = component.run.task_id(plan.nodes[place].node_id)
+    (owner,) = await reader.tasks([task_id])
+    if owner is None or owner.items is None:
+        return []
+    there = [item for item in items if item < owner.items.total]
+    found = await reader.tasks([f"{task_id}:{item}" for item in there], outputs=outputs)
+    fan_out = plan.nodes[place].fan_out
+    most = fan_out.max_parallel if fan_out else 0
+    return [
+        (task, "") if task is not None else _not_begun(owner, item, most)
+        for item, task in zip(there, found, strict=True)
+    ]
+
+
+def _not_begun(owner: NodeTask, item: int, most: int) -> tuple[NodeTask, str]:
+    ended = owner.status.terminal
+    task = NodeTask(
+        task_id=f"{owner.task_id}:{item}",
+        status=NodeTaskStatus.SKIPPED if ended else NodeTaskStatus.REGISTERED,
+        component_id=owner.component_id,
+        index=owner.index,
+        reason="its node ended before it began" if ended else "",
+        registered_at=owner.started_at,
+        ended_at=owner.ended_at,
+    )
+    return task, "" if ended else f"waits until fewer than {most} items before it are open"

@@ -1,0 +1,61 @@
+"""Which cache a node's outputs may come from, as a flow defines it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.intervals import format_duration
+from tradewind.scheduler.domain.paths import join
+
+_FIELDS = ("name", "key", "scope", "ttl")
+_LONGEST_KEY = 256
+_LONGEST_MS = 366 * 86_400_000
+
+
+class CacheScope(StrEnum):
+    """Who shares the outputs in a cache."""
+
+    USER = "user"
+    FLOW = "flow"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDefinition:
+    """Outputs may come from cache `name`, under `key` where that is given, and are good for `ttl_ms` at most, 0 for as
+    long as the cache says."""
+
+    name: str
+    key: str = ""
+    scope: CacheScope = CacheScope.USER
+    ttl_ms: int = 0
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return it in Weather Syntax, without the fields that stand at their defaults."""
+        weather: dict[str, Any] = {"name": self.name}
+        if self.key:
+            weather["key"] = self.key
+        if self.scope is not CacheScope.USER:
+            weather["scope"] = self.scope.value
+        if self.ttl_ms:
+            weather["ttl"] = format_duration(self.ttl_ms)
+        return weather
+
+
+def read_cache(item: dict[str, Any], path: str, faults: FaultList) -> CacheDefinition | None:
+    """Read the field `cache` of the node at `path`, a name or an object; None when it is absent or at fault."""
+    if item.get("cache") is None:
+        return None
+    before = len(faults)
+    given = {"name": item["cache"]} if isinstance(item["cache"], str) else Fields(item, path, faults).mapping("cache")
+    if len(faults) > before:
+        return None
+    fields = Fields(given, join(path, "cache"), faults)
+    fields.refuse_unknown(_FIELDS)
+    name = fields.identifier("name")
+    key = fields.text("key", _LONGEST_KEY)
+    scope = CacheScope(fields.choice("scope", list(CacheScope), CacheScope.USER))
+    ttl_ms = fields.duration("ttl", 0, least_ms=1000, most_ms=_LONGEST_MS)
+    return CacheDefinition(name, key, scope, ttl_ms) if name is not None and len(faults) == before else None

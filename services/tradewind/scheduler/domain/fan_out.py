@@ -1,0 +1,98 @@
+"""How a node runs once for each item of a list, as a flow defines it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.nearest_name import NearestName
+from tradewind.scheduler.domain.paths import join, listed, quoted, shown
+
+if TYPE_CHECKING:
+    from tradewind.scheduler.domain.weather_nodes import EdgeDraft, NodeDraft
+
+MAX_PARALLEL, MOST_ITEMS = 100, 10_000
+ERRORS = "errors"
+"""The output handle by which a mapped node tells which of its items did not complete."""
+FAN_OUT_FIELDS = ("map", "max_parallel", "min_success")
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """The node runs once for each item of the list at input `handle`, at most `max_parallel` at once.
+
+    It completes when `min_success` items do, a number of them when it is an integer, else a share; None for all.
+    """
+
+    handle: str
+    max_parallel: int = MAX_PARALLEL
+    min_success: int | float | None = None
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return its fields of the node in Weather Syntax, without those at their defaults."""
+        weather: dict[str, Any] = {"map": self.handle}
+        if self.max_parallel != MAX_PARALLEL:
+            weather["max_parallel"] = self.max_parallel
+        if self.min_success is not None:
+            weather["min_success"] = self.min_success
+        return weather
+
+
+def read_fan_out(item: dict[str, Any], path: str, faults: FaultList) -> FanOut | None:
+    """Read the fields of the node at `path`; None when it runs once, or is at fault."""
+    before = len(faults)
+    fields = Fields(item, path, faults)
+    if item.get("map") is None:
+        for name in FAN_OUT_FIELDS[1:]:
+            if item.get(name) is not None:
+                faults.add(join(path, name), 'needs "map", the input handle whose list the node runs over')
+        return None
+    handle = fields.identifier("map")
+    max_parallel = fields.integer("max_parallel", MAX_PARALLEL, 1, MOST_ITEMS)
+    min_success = item.get("min_success")
+    if not (min_success is None or _is_count(min_success) or _is_share(min_success)):
+        rule = f"a whole number of items from 0 to {MOST_ITEMS}, or a share of them over 0 and under 1"
+        faults.add(join(path, "min_success"), f"must be {rule}, is {shown(min_success)}; without it all must complete")
+    if handle is None or len(faults) > before:
+        return None
+    return FanOut(handle, max_parallel, min_success)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_ITEMS
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, float) and 0 < value < 1
+
+
+def check_fan_outs(nodes: Iterable["NodeDraft"], edges: Iterable["EdgeDraft"], faults: FaultList) -> None:
+    """Check that one edge, and no more, brings each mapped node its list."""
+    mapped = [node for node in nodes if node.definition is not None and node.definition.fan_out is not None]
+    if not mapped:
+        return
+    into = Counter((edge.target, edge.target_handle) for edge in edges)
+    for node in mapped:
+        assert node.definition is not None
+        assert node.definition.fan_out is not None
+        handle, path = node.definition.fan_out.handle, join(node.path, "map")
+        count = into[node.node_id, handle]
+        if not count:
+            names = sorted(name for target, name in into if target == node.node_id and name is not None)
+            hint = NearestName(names).hint(handle, f"; edges lead into {listed(names)}" if names else "")
+            faults.add(path, f"no edge leads into input {quoted(handle)}, whose list the node is to run over{hint}")
+        elif count > 1:
+            faults.add(path, f"{count} edges lead into input {quoted(handle)}; exactly one must bring the list")
+
+
+def warn_of_errors_handle(
+    nodes: Iterable["NodeDraft"], outputs: Mapping[str, Iterable[str]], warnings: FaultList
+) -> None:
+    """Warn of mapped nodes whose type has an output of the name that mapped nodes use themselves; `outputs` by type."""
+    for node in nodes:
+        mapped = node.definition is not None and node.definition.fan_out is not None
+        if mapped and ERRORS in outputs.get(node.node_type or "", ()):
+            message = f"output {quoted(ERRORS)} of a mapped node names the items that did not complete"
+            warnings.add(join(node.path, "map"), f"{message}; what its type emits there is not handed on")

@@ -1,0 +1,207 @@
+"""The schedule of a flow as defined: when its cycles are planned, and what becomes of planned times that passed."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.intervals import LONGEST_MS, format_duration
+from tradewind.scheduler.domain.json_text import canonical_json
+from tradewind.scheduler.domain.paths import join, shown
+from tradewind.server.schedules.grids import LAST_MS, CronGrid, Grid, IntervalGrid, TimesGrid
+from tradewind.server.schedules.schedule import Schedule, Verdict, catch_up
+
+MOST_TIMES = 1000
+MOST_CYCLES = 1_000_000_000
+WINDOW_MS = 3_600_000
+"""How late a planned time may fire unless a flow says otherwise: an hour."""
+ON_TIME_MS = 10_000
+"""Without catching up, what is later than so much is missed."""
+
+_FIELDS = ("interval", "cron", "zone", "at", "jitter", "start", "end", "max_cycles", "catch_up", "catch_up_window")
+_KINDS = ("interval", "cron", "at")
+_TIME_FORM = 'give a time with its offset, such as "2026-11-21T09:30:00Z" or "2026-11-21T09:30:00+01:00"'
+
+
+class CatchUp(StrEnum):
+    """Which of the planned times that passed fire late: none, the latest, or all of them."""
+
+    NONE = "none"
+    LATEST = "latest"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDefinition:
+    """An interval, a cron expression in a time zone, or single times; none of them plans one cycle at the start.
+
+    Times in epoch milliseconds, 0 for none. At most `max_cycles` begin, 0 being no limit. A planned time fires up to
+    `jitter_ms` late on purpose, and none that is later than `window_ms`.
+    """
+
+    interval_ms: int = 0
+    cron: str = ""
+    zone: str = "UTC"
+    times_ms: tuple[int, ...] = ()
+    jitter_ms: int = 0
+    start_ms: int = 0
+    end_ms: int = 0
+    max_cycles: int = 0
+    catch_up: CatchUp = CatchUp.LATEST
+    window_ms: int = WINDOW_MS
+
+    @property
+    def once(self) -> bool:
+        """Whether it plans one cycle, when the flow is started."""
+        return not (self.interval_ms or self.cron or self.times_ms)
+
+    @property
+    def begins_with_the_flow(self) -> bool:
+        """Whether the first planned time is when the flow is started, rather than on a grid of its own."""
+        return not (self.cron or self.times_ms or self.start_ms)
+
+    def planned(self, from_ms: int) -> Schedule:
+        """Return its planned times from a moment on, which is the first of them when it begins with the flow."""
+        return Schedule(self._grid(from_ms), max(self.start_ms, from_ms), self.end_ms)
+
+    def judge(self, due_ms: int, now_ms: int) -> Verdict:
+        """Judge a planned time that is due: what fires, what is due next, what was missed."""
+        # What was put off on purpose is not late for that.
+        window_ms = self.jitter_ms + (ON_TIME_MS if self.catch_up is CatchUp.NONE else self.window_ms)
+        all_of_them = self.catch_up is CatchUp.ALL
+        return catch_up(self.planned(due_ms), due_ms, now_ms, window_ms, all_of_them=all_of_them)
+
+    def _grid(self, from_ms: int) -> Grid:
+        if self.cron:
+            return CronGrid(self.cron, self.zone)
+        if self.times_ms:
+            return TimesGrid(self.times_ms)
+        first_ms = self.start_ms or from_ms
+        return IntervalGrid(self.interval_ms, first_ms) if self.interval_ms else TimesGrid((first_ms,))
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return its fields in Weather Syntax, without those that stand at their defaults."""
+        weather: dict[str, Any] = {}
+        if self.interval_ms:
+            weather["interval"] = format_duration(self.interval_ms)
+        if self.cron:
+            weather["cron"] = self.cron
+            if self.zone != "UTC":
+                weather["zone"] = self.zone
+        if self.times_ms:
+            weather["at"] = [_format_time(time) for time in self.times_ms]
+        for name, time_ms in (("start", self.start_ms), ("end", self.end_ms)):
+            if time_ms:
+                weather[name] = _format_time(time_ms)
+        if self.jitter_ms:
+            weather["jitter"] = format_duration(self.jitter_ms)
+        if self.max_cycles:
+            weather["max_cycles"] = self.max_cycles
+        if self.catch_up is not CatchUp.LATEST:
+            weather["catch_up"] = self.catch_up.value
+        if self.window_ms != WINDOW_MS:
+            weather["catch_up_window"] = format_duration(self.window_ms)
+        return weather
+
+    def to_json(self) -> str:
+        """Return it as canonical JSON text; equal schedules give equal text."""
+        return canonical_json(self.to_weather())
+
+    @property
+    def only_interval(self) -> bool:
+        """Whether the field `interval` of the flow says all there is to say."""
+        return self == ScheduleDefinition(self.interval_ms)
+
+
+def schedule_from_json(text: str) -> ScheduleDefinition:
+    """Return the schedule that `ScheduleDefinition.to_json` wrote. Raises ValueError for text that is none."""
+    weather = json.loads(text)
+    if not weather:
+        return ScheduleDefinition()
+    faults = FaultList()
+    definition = read_schedule(weather, "schedule", faults)
+    if len(faults):
+        raise ValueError(f"no stored schedule: {faults.violations()[0].message}")
+    return definition
+
+
+def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> ScheduleDefinition:
+    """Read the object at `path`; what is at fault is noted and stands at its default."""
+    fields = Fields(value, path, faults)
+    fields.refuse_unknown(_FIELDS)
+    given = [name for name in _KINDS if value.get(name) is not None]
+    if len(given) != 1:
+        named = " and ".join(given) if given else "none of them"
+        faults.add(path, f"must say when by one of interval, cron or at, says {named}")
+    interval_ms = fields.duration("interval", 0)
+    times_ms = _times(value.get("at"), join(path, "at"), faults)
+    cron, zone = _cron(fields, value, path, faults)
+    start_ms = _time(value.get("start"), join(path, "start"), faults)
+    end_ms = _time(value.get("end"), join(path, "end"), faults)
+    definition = ScheduleDefinition(
+        interval_ms=interval_ms,
+        cron=cron,
+        zone=zone,
+        times_ms=times_ms,
+        jitter_ms=fields.duration("jitter", 0, most_ms=interval_ms or 86_400_000),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        max_cycles=fields.integer("max_cycles", 0, 1, MOST_CYCLES),
+        catch_up=CatchUp(fields.choice("catch_up", list(CatchUp), CatchUp.LATEST)),
+        window_ms=fields.duration("catch_up_window", WINDOW_MS, least_ms=1000, most_ms=LONGEST_MS),
+    )
+    if end_ms and definition.planned(0).after(0) is None:
+        faults.add(join(path, "end"), "nothing is planned before it")
+    return definition
+
+
+def _cron(fields: Fields, value: dict[str, Any], path: str, faults: FaultList) -> tuple[str, str]:
+    expression, zone = fields.text("cron", 256), fields.text("zone", 64) or "UTC"
+    if not expression:
+        if value.get("zone") is not None:
+            faults.add(join(path, "zone"), "goes with cron only")
+        return "", "UTC"
+    try:
+        CronGrid(expression, zone)
+    except ValueError as error:
+        faults.add(join(path, "zone" if "time zone" in str(error) else "cron"), str(error))
+        return "", "UTC"
+    return expression, zone
+
+
+def _times(value: object, path: str, faults: FaultList) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    given = value if isinstance(value, list) else [value]
+    if not 1 <= len(given) <= MOST_TIMES:
+        faults.add(path, f"must be a time or a list of 1 to {MOST_TIMES}, holds {len(given)}")
+        return ()
+    several = isinstance(value, list)
+    times = {_time(one, join(path, place) if several else path, faults) for place, one in enumerate(given)}
+    return tuple(sorted(times - {0}))
+
+
+def _time(value: object, path: str, faults: FaultList) -> int:
+    """Return a time in milliseconds, 0 when it is absent or at fault."""
+    if value is None:
+        return 0
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        faults.add(path, f"cannot read {shown(value)} as a time; {_TIME_FORM}")
+        return 0
+    milliseconds = int(moment.timestamp() * 1000)
+    if not 0 < milliseconds <= LAST_MS:
+        faults.add(path, f"must lie after 1970, is {shown(value)}")
+        return 0
+    return milliseconds
+
+
+def _format_time(time_ms: int) -> str:
+    precision = "milliseconds" if time_ms % 1000 else "seconds"
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

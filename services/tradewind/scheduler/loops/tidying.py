@@ -1,0 +1,47 @@
+"""Keeps the indexes of flows no longer than what is on record."""
+
+import asyncio
+import random
+
+import structlog
+
+from tradewind.scheduler.ports import CycleRecords
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+
+_REST_S = 0.05
+"""So long the store is left alone after each step."""
+
+_log = structlog.get_logger(__name__)
+
+
+class TidyLoop:
+    """Goes through the flows of the partitions that this replica owns; each has one owner, so one replica does it."""
+
+    def __init__(self, cycles: CycleRecords, own: OwnPartitions, every_s: float) -> None:
+        self._cycles = cycles
+        self._own = own
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        while True:
+            await asyncio.sleep(random.uniform(0.9, 1.1) * self._every_s)
+            for partition in self._own.epochs:
+                try:
+                    await self._tidy(partition)
+                except Exception as error:
+                    _log.warning("flows_not_tidied", partition=partition, error=repr(error))
+
+    async def _tidy(self, partition: int) -> None:
+        after, trimmed, forgotten = "", 0, 0
+        while True:
+            epoch = self._own.epochs.get(partition)
+            if epoch is None:
+                return
+            step = await self._cycles.tidy(partition, after, epoch)
+            after, trimmed, forgotten = step.after, trimmed + step.trimmed, forgotten + step.forgotten
+            if step.done:
+                break
+            await asyncio.sleep(_REST_S)
+        if trimmed or forgotten:
+            _log.info("flows_tidied", partition=partition, cycles=trimmed, entries=forgotten)

@@ -1,0 +1,51 @@
+--!include partition
+-- What became of the planned times of a flow: a line each, as domain/firing.py writes it, scored by the planned time; and
+-- the queue of those that wait for a running cycle. `key` is the flow's hash.
+local FIRINGS, QUEUE = 1000, 100
+
+local function note_firing(key, planned, outcome, reason, name, run_id, count, last)
+  local cycle, run = string.match(name or '', '^(%d+):(%d+)$')
+  call('ZREMRANGEBYSCORE', key .. ':firings', planned, planned)
+  call('ZADD', key .. ':firings', planned, table.concat({planned, outcome, cycle or -1, run or 0, run_id or '-', time, count or 1,
+    last or planned, reason or ''}, ' '))
+  call('ZREMRANGEBYRANK', key .. ':firings', 0, -FIRINGS - 1)
+end
+
+-- The outcome of a planned time that was settled before, and of the run that began: cycle, run, run_id; nil when it is new.
+local function firing_of(key, planned)
+  local line = call('ZRANGEBYSCORE', key .. ':firings', planned, planned, 'LIMIT', 0, 1)[1]
+  if not line then return nil end
+  local outcome, cycle, run, run_id = string.match(line, '^%d+ (%a+) (%-?%d+) (%d+) (%S+)')
+  return outcome, tonumber(cycle), tonumber(run), run_id
+end
+
+-- Lets planned times that wait give way, all or the oldest so many.
+local function drop_queued(key, flow_id, most, reason)
+  for _, planned in ipairs(call('ZRANGE', key .. ':queued', 0, most - 1)) do
+    call('ZREM', key .. ':queued', planned)
+    note_firing(key, planned, 'dropped', reason)
+  end
+  if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
+end
+
+local function queue_firing(key, flow_id, planned, reason)
+  call('ZADD', key .. ':queued', planned, planned)
+  call('ZADD', base .. 'queued', time, flow_id)
+  note_firing(key, planned, 'queued', reason)
+end
+
+-- Takes out the planned time that waits longest.
+local function next_queued(key, flow_id)
+  local planned = call('ZRANGE', key .. ':queued', 0, 0)[1]
+  if planned then call('ZREM', key .. ':queued', planned) end
+  if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
+  return tonumber(planned)
+end
+
+-- Ends a flow in a status, of whose schedule `next_at` comes next (0 for nothing), when nothing of it runs or waits.
+local function end_flow_that_is_over(key, status, next_at, ended)
+  if (status == 'running' or status == 'paused') and next_at == 0
+    and call('EXISTS', key .. ':open') == 0 and call('EXISTS', key .. ':queued') == 0 then
+    call('HSET', key, 'status', ended, 'next_execution', 0, 'updated_at', time)
+  end
+end

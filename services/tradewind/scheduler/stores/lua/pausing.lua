@@ -1,0 +1,22 @@
+--!include firings
+-- Pausing a flow: no cycle begins until it is resumed, and those that run go on. `key` is the flow's hash.
+local function pause(key, flow_id, by, note)
+  local known = call('HMGET', key, 'next_execution', 'schedule_epoch')
+  call('HSET', key, 'status', 'paused', 'paused_by', by, 'paused_at', time, 'note', note, 'paused_next', known[1],
+    'next_execution', 0, 'updated_at', time, 'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
+  call('ZADD', base .. 'outbox', time, flow_id)
+  drop_queued(key, flow_id, QUEUE, 'the flow was paused')
+end
+
+-- Counts cycles that failed one after the other, of a flow that is to be paused after so many; returns whether it was.
+local function count_failures(key, flow_id, status, most, cycle, ending)
+  if ending ~= 'failed' and ending ~= 'timeout' then
+    call('HSET', key, 'failures', 0)
+    return false
+  end
+  local failures = call('HINCRBY', key, 'failures', 1)
+  if failures < most or status ~= 'running' then return false end
+  call('HSET', key, 'failures', 0)
+  pause(key, flow_id, 'system', 'paused after ' .. failures .. ' failed cycles in a row, the last of them ' .. cycle)
+  return true
+end

@@ -1,0 +1,40 @@
+-- Tidies some flows of a partition: ended cycles beyond what a flow keeps go, and so do entries of its index of cycles whose
+-- records have expired. A flow with more to do than one script does comes again.
+-- KEYS: 1 owner. args: base, epoch, now, after (flow id to go on behind, "" for the first), flows (how many), most (removed
+-- of each). Returns {after (flow id to go on behind, if not done), done (all flows are through, or it is overtaken), trimmed, forgotten}.
+--!include trimming
+local trimmed, forgotten = 0, 0
+
+-- Expired ones stand at the lower end: the search ends at the first that is on record.
+local function forget_expired(flow_id, most)
+  local cycles, open = flow_key(flow_id) .. ':cycles', flow_key(flow_id) .. ':open'
+  local gone = {}
+  for _, name in ipairs(call('ZRANGE', cycles, 0, most - 1)) do
+    local cycle, run = string.match(name, '^(%d+):(%d+)$')
+    if call('EXISTS', run_key(flow_id, cycle, run)) == 0 then
+      gone[#gone + 1] = name
+    elseif not call('ZSCORE', open, name) then
+      break
+    end
+  end
+  if #gone > 0 then call('ZREM', cycles, unpack(gone)) end
+  return #gone
+end
+
+local function tidy()
+  if overtaken() then return '', true end
+  local after = args.after
+  local ids = call('ZRANGE', base .. 'flows', after == '' and '-' or '(' .. after, '+', 'BYLEX', 'LIMIT', 0, args.flows)
+  for _, flow_id in ipairs(ids) do
+    local gone = forget_expired(flow_id, args.most)
+    local dropped = trim(flow_id, tonumber(call('HGET', flow_key(flow_id), 'keep_cycles') or 1), args.most)
+    trimmed, forgotten = trimmed + dropped, forgotten + gone
+    if gone == args.most or dropped == args.most then return after, false end
+    after = flow_id
+  end
+  local done = #ids < args.flows
+  return done and '' or after, done
+end
+
+local after, done = tidy()
+return cmsgpack.pack({after, done, trimmed, forgotten})

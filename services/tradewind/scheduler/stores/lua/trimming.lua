@@ -1,0 +1,22 @@
+--!include partition
+
+-- Removes the oldest ended cycles of a flow beyond `keep`, at most so many; returns how many went.
+local function trim(flow_id, keep, most)
+  local cycles, open = flow_key(flow_id) .. ':cycles', flow_key(flow_id) .. ':open'
+  local excess = call('ZCARD', cycles) - keep
+  if excess <= 0 then return 0 end
+  local running = call('ZCARD', open)
+  excess = math.min(excess - running, most)
+  local trimmed = 0
+  if excess <= 0 then return 0 end
+  for _, name in ipairs(call('ZRANGE', cycles, 0, math.min(running, 400) + most)) do
+    if trimmed < excess and not (running > 0 and call('ZSCORE', open, name)) then
+      local cycle, run = string.match(name, '^(%d+):(%d+)$')
+      local key = run_key(flow_id, cycle, run)
+      call('DEL', key, key .. ':nodes', logs_key(flow_id, cycle))
+      call('ZREM', cycles, name)
+      trimmed = trimmed + 1
+    end
+  end
+  return trimmed
+end

@@ -1,0 +1,111 @@
+"""What became of planned times, in memory: the ledger of a flow, and its queue of those that wait."""
+
+from collections.abc import Collection
+
+from tradewind.scheduler.domain.chain_state import StopRequest
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.firing import Firing, FiringOutcome
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_record import Pause
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.log_line import LogSource
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.memory.data import FIRINGS, QUEUE, Data, Flow
+from tradewind.scheduler.stores.memory.stopping import mark_stopping
+from tradewind.server.partitions import partition_of
+from tradewind.server.schedules.schedule import Span
+
+
+class MemoryFirings:
+    """Implements Firings."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+
+    async def newest(self, flow_id: str, before_ms: int, limit: int) -> list[Firing]:
+        flow = self._data.flows.get(flow_id)
+        lines = sorted(flow.firings.values(), key=lambda line: line.planned_ms, reverse=True) if flow else []
+        return [line for line in lines if not before_ms or line.planned_ms < before_ms][:limit]
+
+    async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
+        found: list[str] = []
+        for partition in partitions:
+            mine = [name for name, flow in self._data.flows.items() if flow.queued and partition_of(name) == partition]
+            found += mine[:limit]
+        return found
+
+
+def note_firing(
+    flow: Flow,
+    now: int,
+    planned: Span | int,
+    outcome: FiringOutcome,
+    reason: str = "",
+    run: tuple[RunName, str] | None = None,
+) -> None:
+    """Note what became of a planned time, or of several that fared alike; of each there is one line."""
+    span = Span(planned, planned, 1) if isinstance(planned, int) else planned
+    name, run_id = run or (RunName(flow.flow_id, -1, 0), "")
+    line = Firing(span.first_ms, outcome, name.cycle, name.run, run_id, now, span.count, span.last_ms, reason)
+    flow.firings[span.first_ms] = line
+    for old in sorted(flow.firings)[:-FIRINGS]:
+        del flow.firings[old]
+
+
+def drop_queued(flow: Flow, now: int, reason: str) -> None:
+    """Let all planned times that wait give way."""
+    for planned in flow.queued:
+        note_firing(flow, now, planned, FiringOutcome.DROPPED, reason)
+    flow.queued = []
+
+
+def give_way(data: Data, flow: Flow, planned: int, now: int) -> bool:
+    """Settle a planned time while a cycle is open; return whether runs were marked as stopping."""
+    going_on = [name for name, stopping in flow.open.items() if not stopping]
+    running = f"cycle {(max(going_on) if going_on else min(flow.open)).cycle} was running"
+    most = {OverlapPolicy.QUEUE_ONE: 1, OverlapPolicy.QUEUE_ALL: QUEUE}.get(flow.overlap, 0)
+    if flow.overlap is OverlapPolicy.SKIP:
+        note_firing(flow, now, planned, FiringOutcome.SKIPPED, running)
+    elif flow.overlap is OverlapPolicy.CANCEL_RUNNING:
+        drop_queued(flow, now, "a later planned time took its place")
+        _queue(flow, now, planned, f"{running} and was asked to stop")
+        stop = StopRequest("system", "the next cycle is due and overlap is cancel_running", now)
+        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER))
+    elif len(flow.queued) >= most:
+        note_firing(flow, now, planned, FiringOutcome.DROPPED, f"{running} and {len(flow.queued)} waited")
+    else:
+        _queue(flow, now, planned, running)
+    return False
+
+
+def _queue(flow: Flow, now: int, planned: int, reason: str) -> None:
+    flow.queued = sorted([*flow.queued, planned])
+    note_firing(flow, now, planned, FiringOutcome.QUEUED, reason)
+
+
+def pause(data: Data, flow: Flow, now: int, by: str, note: str) -> None:
+    """Let no cycle begin until the flow is resumed."""
+    flow.pause = Pause(by, note, now, flow.next_execution_ms)
+    flow.status, flow.next_execution_ms, flow.updated_ms = FlowStatus.PAUSED, 0, now
+    flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
+    data.outbox[flow.flow_id] = now
+    drop_queued(flow, now, "the flow was paused")
+
+
+def count_failures(data: Data, flow: Flow, now: int, cycle: int, ending: CycleStatus) -> bool:
+    """Count cycles that failed one after the other; return whether that paused the flow."""
+    if not flow.pause_after_failures:
+        return False
+    flow.failures = flow.failures + 1 if ending in (CycleStatus.FAILED, CycleStatus.TIMEOUT) else 0
+    if flow.failures < flow.pause_after_failures or flow.status is not FlowStatus.RUNNING:
+        return False
+    pause(data, flow, now, "system", f"paused after {flow.failures} failed cycles in a row, the last of them {cycle}")
+    flow.failures = 0
+    return True
+
+
+def end_flow_that_is_over(flow: Flow, now: int, status: FlowStatus) -> None:
+    """End a flow whose schedule plans nothing more, and of which nothing runs or waits."""
+    following = flow.pause.next_ms if flow.pause else flow.next_execution_ms
+    if flow.status in (FlowStatus.RUNNING, FlowStatus.PAUSED) and not (following or flow.open or flow.queued):
+        flow.status, flow.next_execution_ms, flow.updated_ms = status, 0, now

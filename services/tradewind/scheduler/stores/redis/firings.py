@@ -1,0 +1,27 @@
+"""What became of planned times, in Redis."""
+
+from collections.abc import Collection
+
+from tradewind.scheduler.domain.firing import Firing
+from tradewind.scheduler.stores.redis.scripts import Scripted
+
+
+class RedisFirings:
+    """Implements Firings."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    async def newest(self, flow_id: str, before_ms: int, limit: int) -> list[Firing]:
+        highest = f"({before_ms}" if before_ms else "+inf"
+        lines = await self._client.execute_command(
+            "ZREVRANGEBYSCORE", self._keys.firings(flow_id), highest, "-inf", "LIMIT", 0, limit
+        )
+        return [Firing.from_line(line.decode()) for line in lines]
+
+    async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
+        pipeline = self._client.pipeline(transaction=False)
+        for partition in partitions:
+            pipeline.execute_command("ZRANGE", self._keys.queued(partition), 0, limit - 1)
+        return [flow_id.decode() for flows in await pipeline.execute() for flow_id in flows]

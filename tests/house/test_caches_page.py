@@ -1,0 +1,55 @@
+"""What docs/caches.md shows is so: its code runs, its commands exist, its numbers are the defaults."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+from examples.screening.nodes import screen_share
+from tests.house.project import ROOT
+from tradewind.node_task_manager.domain.caching import BUILT_IN, JITTER, MAX_BYTES, CacheSettings
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.stores.keys import CACHE_ACL
+from tradewind.node_task_manager.use_cases.cache_statistics import COUNTED
+from tradewind.testing import running_stack
+
+PAGE = (ROOT / "docs" / "caches.md").read_text(encoding="utf-8")
+COMMANDS = sorted(
+    {" ".join(line.split()[2:4]) for line in re.findall(r"^\$ tradewind .*$", PAGE, re.MULTILINE)},
+)
+
+
+async def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    shown, declared = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(f"async def shown(client):\n{textwrap.indent(shown, '    ')}", scope)
+    async with running_stack([screen_share]) as client:
+        await asyncio.wait_for(scope["shown"](client), 30)
+        flow = await client.get_flow("daily")
+    assert capsys.readouterr().out.splitlines() == [
+        "6 completed, 0 cached",
+        "6 completed, 6 cached",
+        "ran",
+    ]
+    assert flow.flow.config["nodes"][0]["cache"] == {"name": "analysis", "scope": "flow"}
+    exec(declared, scope)
+    offer = scope["momentum"].offer()
+    assert (offer.cache.name, offer.version[:2]) == ("analysis", "2+")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_exists(command: str) -> None:
+    ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_its_numbers_are_the_defaults() -> None:
+    assert {name: each.ttl for name, each in BUILT_IN.items()} == {"screening": 3600, "analysis": 7200}
+    assert (SystemConfig().enable_cache, SystemConfig().cache_ttl) == (True, 3600)
+    assert (JITTER, MAX_BYTES, CacheSettings().max_entries) == (0.1, 256 * 1024, 10_000)
+    assert [pattern for pattern in CACHE_ACL.patterns if f"`{pattern}`" not in PAGE] == []
+    assert [what for what in COUNTED if f"| {what} |" not in PAGE] == []

@@ -1,0 +1,161 @@
+"""Calendars, pauses, queues of planned times and what became of them, over gRPC."""
+
+import time
+from typing import Any
+
+import grpc
+
+from tests.rpc.scheduler.conftest import Client, Peers
+from tests.rpc.scheduler.errors import refused
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def register(scheduler: Client, **fields: Any) -> flow_pb2.Flow:
+    """Register flow `f` of one node."""
+    spec = flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(id="a", type="t")], **fields)
+    return (await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))).flow
+
+
+async def answer(peers: Peers, token: str) -> trigger_service_pb2.DueTriggerAck:
+    await until(lambda: peers.triggers.answer(token), f"trigger {token} is answered")
+    found = peers.triggers.answer(token)
+    assert isinstance(found, trigger_service_pb2.DueTriggerAck), found
+    return found
+
+
+async def fire(peers: Peers, planned_ms: int) -> trigger_service_pb2.DueTriggerAck:
+    (token,) = peers.triggers.fire(["f"], planned_ms)
+    return await answer(peers, token)
+
+
+async def firings(scheduler: Client) -> list[tuple[str, int]]:
+    """What became of planned times, the latest first, and how many fared so."""
+    response = await scheduler.stub.ListFirings(pb2.ListFiringsRequest(flow_id="f"))
+    return [(flow_pb2.FiringOutcome.Name(line.outcome).rpartition("_")[2], line.count) for line in response.firings]
+
+
+async def test_a_cron_flow_is_due_when_its_calendar_says_so(scheduler: Client, peers: Peers) -> None:
+    schedule = flow_pb2.ScheduleSpec(cron="30 9 * * 1-5", zone="Europe/Berlin", jitter="5s")
+    await register(scheduler, schedule=schedule)
+    flow = await scheduler.start()
+    trigger = peers.triggers.triggers["f"]
+    assert (trigger.schedule.cron.expression, trigger.schedule.cron.time_zone) == ("30 9 * * 1-5", "Europe/Berlin")
+    assert trigger.schedule.jitter.seconds == 5
+    assert trigger.schedule.start == flow.next_execution
+    planned = (
+        await scheduler.stub.ListNextExecutions(pb2.ListNextExecutionsRequest(flow_id="f", count=3))
+    ).planned_times
+    assert len(planned) == 3
+    assert planned[0] == flow.next_execution
+    ack = await fire(peers, planned[0].ToMilliseconds())
+    assert ack.next_fire_time == planned[1]
+    assert await firings(scheduler) == [("FIRED", 1)]
+
+
+async def test_single_times_come_and_then_the_flow_has_completed(scheduler: Client, peers: Peers) -> None:
+    first, second = "2035-01-01T00:00:00Z", "2035-01-02T00:00:00Z"
+    await register(scheduler, schedule=flow_pb2.ScheduleSpec(at=[second, first]))
+    await scheduler.start()
+    times = [at.ToJsonString() for at in peers.triggers.triggers["f"].schedule.times.at]
+    assert times == [first, second]
+    start = peers.triggers.triggers["f"].schedule.times.at[0].ToMilliseconds()
+    assert not (await fire(peers, start)).finished
+    await scheduler.ended()
+    assert (await fire(peers, start + 24 * HOUR)).finished
+    await until_status(scheduler, flow_pb2.FLOW_STATUS_COMPLETED)
+
+
+async def until_status(scheduler: Client, status: "flow_pb2.FlowStatus.ValueType") -> None:
+    async def reached() -> bool:
+        return (await scheduler.flow()).status == status
+
+    await until(reached, f"the flow is {flow_pb2.FlowStatus.Name(status)}")
+
+
+async def test_what_lies_in_the_past_is_refused(scheduler: Client) -> None:
+    spec = flow_pb2.FlowSpec(
+        nodes=[flow_pb2.NodeSpec(id="a", type="t")], schedule=flow_pb2.ScheduleSpec(at=["2020-01-01T00:00:00Z"])
+    )
+    request = pb2.RegisterFlowRequest(flow_id="f", spec=spec)
+    error = await refused(scheduler.stub.RegisterFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert "all its times have passed" in str(error)
+
+
+async def test_one_that_waited_begins_when_the_one_before_has_ended(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await register(scheduler, interval="1h", overlap=flow_pb2.OVERLAP_POLICY_QUEUE_ONE)
+    await scheduler.start()
+    due = now_ms()
+    await fire(peers, due)
+    await fire(peers, due + HOUR)
+    assert await firings(scheduler) == [("QUEUED", 1), ("FIRED", 1)]
+    await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the first cycle is submitted")
+    await peers.node_tasks.finish(("f", 0, 0))
+    await until(lambda: ("f", 1, 0) in peers.node_tasks.runs, "the second cycle is submitted")
+    assert await firings(scheduler) == [("FIRED", 1), ("FIRED", 1)]
+    cycle = (await scheduler.stub.GetCycle(pb2.GetCycleRequest(flow_id="f", cycle=1))).cycle
+    assert cycle.planned_time.ToMilliseconds() == due + HOUR
+
+
+async def test_the_running_cycle_makes_way(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await register(scheduler, interval="1h", overlap=flow_pb2.OVERLAP_POLICY_CANCEL_RUNNING)
+    await scheduler.start()
+    due = now_ms()
+    await fire(peers, due)
+    await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the first cycle is submitted")
+    await fire(peers, due + HOUR)
+    await until(lambda: ("f", 1, 0) in peers.node_tasks.runs, "the second cycle is submitted")
+    cycle = (await scheduler.stub.GetCycle(pb2.GetCycleRequest(flow_id="f", cycle=0))).cycle
+    assert cycle.status == cycle_pb2.CYCLE_STATUS_CANCELLED
+
+
+async def test_a_paused_flow_is_due_no_more_and_goes_on_where_its_grid_is(scheduler: Client, peers: Peers) -> None:
+    await register(scheduler, interval="1h")
+    started = await scheduler.start()
+    flow = (await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", note="maintenance", by="ada"))).flow
+    assert (flow.status, flow.pause.by, flow.pause.note) == (flow_pb2.FLOW_STATUS_PAUSED, "ada", "maintenance")
+    assert not flow.HasField("next_execution")
+    assert "f" not in peers.triggers.triggers
+    assert (await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f"))).flow.pause == flow.pause
+    resumed = (await scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))).flow
+    assert resumed.status == flow_pb2.FLOW_STATUS_RUNNING
+    assert not resumed.HasField("pause")
+    passed = resumed.next_execution.ToMilliseconds() - started.next_execution.ToMilliseconds()
+    assert passed % HOUR == 0
+    assert peers.triggers.triggers["f"].schedule.interval.anchor == resumed.next_execution
+    assert await firings(scheduler) == ([("SKIPPED", 1)] if passed else [])
+
+
+async def test_only_what_runs_is_paused_and_only_what_is_paused_resumed(scheduler: Client) -> None:
+    await register(scheduler, interval="1h")
+    pause = scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f"))
+    await refused(pause, grpc.StatusCode.FAILED_PRECONDITION, "FLOW_NOT_RUNNING")
+    resume = scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))
+    await refused(resume, grpc.StatusCode.FAILED_PRECONDITION, "FLOW_NOT_PAUSED")
+    nobody = scheduler.stub.ListFirings(pb2.ListFiringsRequest(flow_id="nobody"))
+    await refused(nobody, grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
+    many = scheduler.stub.ListNextExecutions(pb2.ListNextExecutionsRequest(flow_id="f", count=1001))
+    await refused(many, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
+async def test_failed_cycles_in_a_row_pause_a_flow(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await register(scheduler, interval="1h", pause_after_failures=1)
+    await scheduler.start()
+    await fire(peers, now_ms())
+    await until(lambda: ("f", 0, 0) in peers.node_tasks.runs, "the cycle is submitted")
+    await peers.node_tasks.finish(("f", 0, 0), sinks_completed=0, failed=1)
+    await until_status(scheduler, flow_pb2.FLOW_STATUS_PAUSED)
+    await until(lambda: "f" not in peers.triggers.triggers, "the trigger is gone")
+    assert (await scheduler.flow()).pause.by == "system"

@@ -1,0 +1,235 @@
+"""Every sentence of the caches' contract, over every store, and random lives of them beside the memory's."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer, RedisServers, redis_kinds
+from tradewind.node_task_manager.domain.caching import Entry
+from tradewind.node_task_manager.ports import CacheLook, CacheStatistics, CacheStore
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
+from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
+from tradewind.server.clock import ManualClock
+
+ENTRY = Entry("screening", "d0")
+KEYS = {at: Keys("trading_flow", at) for at in range(3)}
+FLIGHT, TTL, MOST = 30_000, 3_600_000, 100
+
+
+def cache_store(server: RedisServer, clock: ManualClock, shards: int = 3) -> RedisCacheStore:
+    """Caches spread over shards, logged in to as the service."""
+    return RedisCacheStore(server.connect("node_task_manager"), {at: KEYS[at] for at in range(shards)}, clock)
+
+
+@pytest_asyncio.fixture
+async def empty(store: RedisServer | None) -> AsyncIterator[RedisServer | None]:
+    """A store without keys, None for memory."""
+    if store is None:
+        yield None
+        return
+    await store.flush()
+    yield store
+    await store.close_clients()
+
+
+@pytest_asyncio.fixture(params=redis_kinds())
+async def redis(request: pytest.FixtureRequest, redis_servers: RedisServers) -> AsyncIterator[RedisServer]:
+    """A store without keys."""
+    server = redis_servers.get(request.param)
+    await server.flush()
+    yield server
+    await server.close_clients()
+
+
+@pytest.fixture
+def caches(empty: RedisServer | None, clock: ManualClock) -> CacheStore:
+    """Empty caches."""
+    return MemoryCacheStore(clock) if empty is None else cache_store(empty, clock)
+
+
+async def fill(caches: CacheStore, entry: Entry = ENTRY, result: str = "[]", most: int = MOST) -> tuple[bool, int]:
+    """Work out a result and put it in."""
+    looked = await caches.look(entry, "filler", FLIGHT)
+    assert (looked.result, looked.busy_ms) == ("", 0)
+    return await caches.fill(entry, "filler", looked.generation, result, TTL, most)
+
+
+async def test_a_result_is_found_until_its_time_is_over(caches: CacheStore, clock: ManualClock) -> None:
+    assert await fill(caches, result='[["out","é"]]') == (True, 0)
+    assert (await caches.look(ENTRY, "b", FLIGHT)).result == '[["out","é"]]'
+    assert (await caches.look(replace(ENTRY, cache="analysis"), "b", FLIGHT)).result == ""
+    assert await caches.size("screening") == 1
+    clock.advance(TTL)
+    assert (await caches.look(ENTRY, "b", FLIGHT)).result == ""
+    assert await caches.size("screening") == 0
+
+
+async def test_of_twenty_who_look_at_once_one_works_it_out(caches: CacheStore) -> None:
+    looks = await asyncio.gather(*(caches.look(ENTRY, f"t{at}", FLIGHT) for at in range(20)))
+    assert sorted(look.busy_ms > 0 for look in looks) == [False, *[True] * 19]
+    chosen = next(at for at, look in enumerate(looks) if not look.busy_ms)
+    refused = await caches.fill(ENTRY, f"t{(chosen + 1) % 20}", looks[0].generation, "[]", TTL, MOST)
+    assert refused == (False, 0)
+    assert (await caches.look(ENTRY, f"t{chosen}", FLIGHT)).busy_ms == 0
+    assert await caches.fill(ENTRY, f"t{chosen}", looks[0].generation, "[]", TTL, MOST) == (True, 0)
+    looks = await asyncio.gather(*(caches.look(ENTRY, f"t{at}", FLIGHT) for at in range(20)))
+    assert {(look.result, look.busy_ms) for look in looks} == {("[]", 0)}
+
+
+async def test_a_flight_that_is_not_renewed_is_over_and_its_result_refused(
+    caches: CacheStore, clock: ManualClock
+) -> None:
+    first = await caches.look(ENTRY, "a", FLIGHT)
+    clock.advance(FLIGHT - 1)
+    assert (await caches.look(ENTRY, "b", FLIGHT)).busy_ms == 1
+    assert await caches.keep(ENTRY, "a", first.generation, FLIGHT)
+    assert not await caches.keep(ENTRY, "b", first.generation, FLIGHT)
+    clock.advance(FLIGHT)
+    assert not await caches.keep(ENTRY, "a", first.generation, FLIGHT)
+    assert (await caches.look(ENTRY, "b", FLIGHT)).busy_ms == 0
+    assert await caches.fill(ENTRY, "a", first.generation, "[1]", TTL, MOST) == (False, 0)
+    assert await caches.fill(ENTRY, "b", first.generation, "[2]", TTL, MOST) == (True, 0)
+    assert (await caches.look(ENTRY, "c", FLIGHT)).result == "[2]"
+
+
+async def test_who_gives_up_makes_way_for_the_next(caches: CacheStore) -> None:
+    first = await caches.look(ENTRY, "a", FLIGHT)
+    assert not await caches.keep(ENTRY, "b", first.generation, 0)
+    assert await caches.keep(ENTRY, "a", first.generation, 0)
+    assert (await caches.look(ENTRY, "b", FLIGHT)).busy_ms == 0
+
+
+async def test_clearing_forgets_results_and_refuses_those_under_way(caches: CacheStore) -> None:
+    other, kept = replace(ENTRY, digest="d1"), replace(ENTRY, cache="analysis")
+    await fill(caches)
+    await fill(caches, kept)
+    under_way = await caches.look(other, "a", FLIGHT)
+    assert await caches.clear("screening") == 1
+    assert await caches.size("screening") == 0
+    assert await caches.fill(other, "a", under_way.generation, "[1]", TTL, MOST) == (False, 0)
+    assert not await caches.keep(other, "b", under_way.generation, FLIGHT)
+    for entry in (ENTRY, other):
+        looked = await caches.look(entry, "b", FLIGHT)
+        assert (looked.result, looked.busy_ms, looked.generation == under_way.generation) == ("", 0, False)
+    assert (await caches.look(kept, "b", FLIGHT)).result == "[]"
+
+
+async def test_clearing_many_takes_out_all(store: RedisServer | None, caches: CacheStore) -> None:
+    for first in range(0, 1700, 100):
+        entries = [Entry("screening", f"d{at}") for at in range(first, first + 100)]
+        await asyncio.gather(*(fill(caches, entry, most=10_000) for entry in entries))
+    assert await caches.clear("screening") == 1700
+    if store is not None:
+        assert [key for key in await store.keys() if ":cache:" in key or ":cache_index:" in key] == []
+
+
+async def test_those_that_end_first_give_way(empty: RedisServer | None, clock: ManualClock) -> None:
+    caches: CacheStore = MemoryCacheStore(clock) if empty is None else cache_store(empty, clock, shards=1)
+    for at in range(5):
+        clock.advance(1)
+        assert await fill(caches, Entry("screening", f"d{at}"), most=3) == (True, int(at >= 3))
+    looks = [await caches.look(Entry("screening", f"d{at}"), "x", FLIGHT) for at in range(5)]
+    assert [bool(look.result) for look in looks] == [False, False, True, True, True]
+    assert await caches.size("screening") == 3
+
+
+async def test_all_keys_have_a_time_to_live(redis: RedisServer, clock: ManualClock) -> None:
+    caches = cache_store(redis, clock)
+    await fill(caches)
+    await caches.look(replace(ENTRY, digest="d1"), "a", FLIGHT)
+    assert len(await redis.keys()) >= 4
+    assert await redis.lasting_keys() == []
+
+
+async def test_counts_add_up(empty: RedisServer | None) -> None:
+    statistics: CacheStatistics = MemoryCacheStatistics()
+    if empty is not None:
+        statistics = RedisCacheStatistics(empty.connect("node_task_manager"), KEYS[0])
+    await statistics.add({"screening:hits": 2, "mine:misses": 1})
+    await statistics.add({"screening:hits": 3})
+    assert await statistics.read() == {"screening:hits": 5, "mine:misses": 1}
+
+
+class Lives:
+    """Does the same random things to two stores. Times are long, since what Redis stores also ends by its own clock."""
+
+    def __init__(self, rng: random.Random, clock: ManualClock, stores: list[CacheStore]) -> None:
+        self.rng, self.clock, self.stores = rng, clock, stores
+        self.entries = [Entry(name, f"d{at}") for name in ("screening", "mine") for at in range(3)]
+        self.generations: dict[tuple[Entry, str], list[str]] = {}
+        self.numbers = 0
+
+    async def step(self) -> list[CacheLook | None]:
+        entry, token = self.rng.choice(self.entries), self.rng.choice("abc")
+        verb = self.rng.choices(("look", "fill", "keep", "clear", "wait"), (6, 4, 2, 0.5, 2))[0]
+        if verb == "wait":
+            self.clock.advance(self.rng.choice((1, 90_000, 4_000_000)))
+        elif verb == "clear":
+            of_memory, *others = [await store.clear(entry.cache) for store in self.stores]
+            # Those whose time is over may still have been there.
+            assert all(of_memory <= count for count in others)
+        elif verb == "look":
+            flight = self.rng.choice((60_000, 6_000_000))
+            looks = [await store.look(entry, token, flight) for store in self.stores]
+            self.generations[entry, token] = [look.generation for look in looks]
+            return list(looks)
+        elif (entry, token) in self.generations:
+            known = self.generations[entry, token]
+            self.numbers += 1
+            given = list(zip(self.stores, known, strict=True))
+            if verb == "keep":
+                done: list[object] = [await store.keep(entry, token, of, 60_000) for store, of in given]
+            else:
+                done = [await store.fill(entry, token, of, f"[{self.numbers}]", 5_000_000, 2) for store, of in given]
+            assert len(set(done)) == 1, (verb, entry, token)
+        sizes = [await store.size(entry.cache) for store in self.stores]
+        assert len(set(sizes)) == 1
+        return []
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_redis_does_what_memory_says(redis: RedisServer, clock: ManualClock, seed: int) -> None:
+    stores: list[CacheStore] = [MemoryCacheStore(clock), cache_store(redis, clock, shards=1)]
+    lives = Lives(random.Random(seed), clock, stores)
+    for _ in range(250):
+        looks = [look for look in await lives.step() if look is not None]
+        assert len({(look.result, look.busy_ms) for look in looks}) <= 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_vanishes_no_result_is_wrong_or_back_from_the_dead(
+    redis: RedisServer, clock: ManualClock, seed: int
+) -> None:
+    """The store evicts keys at random: looks miss then, but what is found is what the last fill put in."""
+    caches, rng = cache_store(redis, clock), random.Random(seed)
+    last: dict[Entry, str] = {}
+    entries = [Entry("screening", f"d{at}") for at in range(3)]
+    flying: dict[Entry, tuple[str, str]] = {}
+    hits = 0
+    for number in range(250):
+        entry, token = rng.choice(entries), f"t{number}"
+        if rng.random() < 0.15:
+            for node in redis.nodes:
+                for key in await redis.on_node(node, "KEYS", "*"):
+                    if rng.random() < 0.3:
+                        await redis.on_node(node, "UNLINK", key.decode())
+        if rng.random() < 0.05:
+            await caches.clear("screening")
+            last.clear()
+        looked = await caches.look(entry, token, FLIGHT)
+        if looked.result:
+            hits += 1
+            assert looked.result == last.get(entry)
+        elif not looked.busy_ms:
+            flying[entry] = (token, looked.generation)
+        if entry in flying and rng.random() < 0.7:
+            holder, generation = flying.pop(entry)
+            filled, _ = await caches.fill(entry, holder, generation, f"[{number}]", TTL, MOST)
+            if filled:
+                last[entry] = f"[{number}]"
+    assert hits > 10

@@ -1,0 +1,369 @@
+"""What is kept of what has ended, and who cleans up: the sentences of `clean`, on every store."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.work import Vacancy
+from tradewind.node_task_manager.ports import Cleaned, Line
+from tradewind.server.clock import ManualClock
+
+PARTITION = 3
+SETTLE = LIMITS.settle_ms
+
+
+async def run_cycle(bench: Bench, cycle: int, plan: Plan, *, keep: int = 0, keep_for: int = 0) -> RunSubmission:
+    """Submit a run of one or more components of the same plan and complete all its node tasks."""
+    run = RunSubmission(
+        RunName("flow", cycle, 0),
+        f"r{cycle}",
+        "default",
+        (("0", plan.digest),),
+        PARTITION,
+        begun_ms=bench.clock(),
+        keep_cycles=keep,
+        keep_for_ms=keep_for,
+    )
+    await bench.shard.save(plan)
+    assert (await bench.shard.submit([run])).results[0].outcome == "accepted"
+    while taken := await bench.take():
+        for each in taken:
+            assert await bench.complete(each, out="1") == ""
+    return run
+
+
+async def acknowledge(bench: Bench) -> None:
+    """Take all events, as a scheduler does once it has folded them."""
+    if events := await bench.shard.read({PARTITION: "0"}, 10_000):
+        await bench.shard.acknowledge({PARTITION: events[-1].event_id})
+
+
+async def clean(bench: Bench, cleaner: str = "c") -> list[Cleaned]:
+    """Clean until there is nothing left to do."""
+    steps = [await bench.shard.clean(cleaner, 0)]
+    while steps[-1].more:
+        steps.append(await bench.shard.clean(cleaner, steps[-1].place))
+    return steps
+
+
+async def kept(bench: Bench, cycles: range) -> list[int]:
+    """Return the cycles that are on record."""
+    return [at for at in cycles if await bench.shard.component_ids(RunName("flow", at, 0))]
+
+
+async def test_the_newest_cycles_stay_and_all_of_the_others_goes(bench: Bench) -> None:
+    plan = plan_of("a>b c")
+    for cycle in range(6):
+        await run_cycle(bench, cycle, plan, keep=2)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    steps = await clean(bench)
+    assert (sum(step.runs for step in steps), sum(step.node_tasks for step in steps)) == (4, 12)
+    assert await kept(bench, range(6)) == [4, 5]
+    assert set((await bench.statuses(plan, cycle=3)).values()) == {"-"}
+    assert set((await bench.statuses(plan, cycle=4)).values()) == {"completed"}
+    assert (await bench.shard.cleaned())["node_tasks"] == 12
+
+
+async def test_a_hundred_cycles_stay_unless_the_flow_says_otherwise(bench: Bench) -> None:
+    for cycle in range(103):
+        await run_cycle(bench, cycle, plan_of("a"))
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    assert await kept(bench, range(103)) == list(range(3, 103))
+
+
+async def test_what_ended_a_moment_ago_stays(bench: Bench) -> None:
+    for cycle in range(3):
+        await run_cycle(bench, cycle, plan_of("a"), keep=1)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE - 1)
+    await clean(bench)
+    assert await kept(bench, range(3)) == [0, 1, 2]
+    bench.clock.advance(1)
+    await clean(bench)
+    assert await kept(bench, range(3)) == [2]
+
+
+async def test_what_the_scheduler_has_not_heard_of_stays(bench: Bench) -> None:
+    """It would submit anew what it does not find."""
+    for cycle in range(3):
+        await run_cycle(bench, cycle, plan_of("a"), keep=1)
+    for _ in range(3):
+        bench.clock.advance(SETTLE)
+        await clean(bench)
+    assert await kept(bench, range(3)) == [0, 1, 2]
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    assert await kept(bench, range(3)) == [2]
+
+
+async def test_an_open_run_stays_however_old_its_number(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    await bench.submit(plan, cycle=0)
+    (open_one,) = await bench.take()
+    for cycle in range(1, 5):
+        await run_cycle(bench, cycle, plan_of("c"), keep=1)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    # What its worker held comes back first.
+    await bench.shard.reap()
+    await clean(bench)
+    assert await kept(bench, range(5)) == [0, 4]
+    assert (await bench.statuses(plan))["a"] == "pending"
+    assert open_one.task_id == "flow:0:0:a"
+
+
+async def test_what_is_kept_for_a_time_goes_when_it_is_over(bench: Bench) -> None:
+    await run_cycle(bench, 0, plan_of("a"), keep_for=SETTLE)
+    await run_cycle(bench, 1, plan_of("a"))
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    assert await kept(bench, range(2)) == [1]
+
+
+async def test_fewer_kept_from_now_on_counts_from_the_next_end(bench: Bench) -> None:
+    for cycle in range(5):
+        await run_cycle(bench, cycle, plan_of("a"), keep=9)
+    await run_cycle(bench, 5, plan_of("a"), keep=2)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    assert await kept(bench, range(6)) == [4, 5]
+
+
+async def test_log_lines_and_dead_letters_go_with_their_cycle(bench: Bench) -> None:
+    # Not one that may be tried again: a worker that is lost four times.
+    await bench.submit(plan_of("a"), cycle=0)
+    for _ in range(4):
+        (a,) = await bench.take()
+        assert await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "hello", 1)]) == 1
+        bench.clock.advance(LIMITS.lease_ms)
+        await bench.shard.reap()
+    assert [task_id for _, task_id in await bench.shard.dead_letters("default", None, 9)] == ["flow:0:0:a"]
+    assert len(await bench.shard.lines("flow", 0, "", 9)) == 4
+    await run_cycle(bench, 1, plan_of("a"), keep=1)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    assert await bench.shard.dead_letters("default", None, 9) == []
+    assert await bench.shard.lines("flow", 0, "", 9) == []
+
+
+async def test_one_cleans_and_another_goes_on_when_it_has_died(bench: Bench) -> None:
+    for cycle in range(3):
+        await run_cycle(bench, cycle, plan_of("a"), keep=1)
+    await acknowledge(bench)
+    assert (await clean(bench, "first"))[-1].leads
+    bench.clock.advance(SETTLE)
+    assert (await clean(bench, "first"))[-1].leads
+    for cycle in range(3, 6):
+        await run_cycle(bench, cycle, plan_of("a"), keep=1)
+    await acknowledge(bench)
+    assert not (await clean(bench, "second"))[-1].leads
+    await bench.shard.leave_cleaning("second")
+    assert not (await clean(bench, "second"))[-1].leads
+    assert await kept(bench, range(6)) == [2, 3, 4, 5]
+    await bench.shard.leave_cleaning("first")
+    bench.clock.advance(SETTLE)
+    assert (await clean(bench, "second"))[-1].leads
+    assert await kept(bench, range(6)) == [5]
+
+
+async def test_what_a_dead_worker_held_comes_back_before_anything_is_cleaned(bench: Bench) -> None:
+    for cycle in range(3):
+        await run_cycle(bench, cycle, plan_of("a"), keep=1)
+    await acknowledge(bench)
+    await bench.submit(plan_of("b"), cycle=9)
+    assert len(await bench.take()) == 1
+    bench.clock.advance(max(SETTLE, LIMITS.lease_ms))
+    (step,) = await clean(bench)
+    assert (step.leads, step.waits, step.runs) == (True, True, 0)
+    assert await kept(bench, range(3)) == [0, 1, 2]
+    await bench.shard.reap()
+    await clean(bench)
+    assert await kept(bench, range(3)) == [2]
+
+
+async def test_a_run_of_several_components_goes_as_a_whole(bench: Bench) -> None:
+    plans = [plan_of("a>b"), plan_of("c")]
+    for plan in plans:
+        await bench.shard.save(plan)
+    parts = tuple((str(at), plan.digest) for at, plan in enumerate(plans))
+    for cycle in range(2):
+        run = RunSubmission(RunName("flow", cycle, 0), f"r{cycle}", "default", parts, PARTITION, keep_cycles=1)
+        await bench.shard.submit([run])
+        while taken := await bench.take():
+            for each in taken:
+                await bench.complete(each, out="1")
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    steps = await clean(bench)
+    assert (sum(step.runs for step in steps), sum(step.node_tasks for step in steps)) == (1, 3)
+    assert await bench.shard.components([(RunName("flow", 0, 0), at) for at in "01"]) == [None, None]
+
+
+async def test_cleaning_goes_on_while_others_write(redis_server: RedisServer) -> None:
+    """Between any two steps runs begin and end; none that is open is touched, and in the end the newest are there."""
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=10)), clock)
+    plan = plan_of(" ".join(f"n{at}" for at in range(8)))
+    for cycle in range(8):
+        await run_cycle(bench, cycle, plan, keep=2)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    cycle, more, place = 8, True, 0
+    while more:
+        step = await bench.shard.clean("c", place)
+        more, place = step.more, step.place or 0
+        if cycle < 12:
+            await bench.submit(plan, cycle=cycle, run_id=f"r{cycle}")
+            taken = await bench.take(4)
+            for each in taken:
+                assert await bench.complete(each, out="1") == ""
+            assert "-" not in (await bench.statuses(plan, cycle=cycle)).values()
+            cycle += 1
+    assert cycle == 12, "there were too few steps"
+    assert await kept(bench, range(12)) == [6, 7, 8, 9, 10, 11]
+
+
+async def test_the_records_that_one_step_touches_are_bounded(redis_server: RedisServer) -> None:
+    clock = ManualClock()
+    bench = Bench(redis_shard(redis_server, clock, replace(LIMITS, clean_keys=40)), clock)
+    plan = plan_of(" ".join(f"n{at}" for at in range(100)))
+    for cycle in range(4):
+        await run_cycle(bench, cycle, plan, keep=1)
+    await acknowledge(bench)
+    clock.advance(SETTLE)
+    admin, more, removed = redis_server.connect(), True, 0
+    while more:
+        before = await admin.execute_command("DBSIZE")
+        step = await bench.shard.clean("c", 0)
+        # A walk is given up with the component that it has reached, and its run.
+        assert before - await admin.execute_command("DBSIZE") <= 40 + 4
+        assert step.keys <= 40 + 4
+        more, removed = step.more, removed + step.node_tasks
+    assert removed == 300
+
+
+async def test_memory_shares_the_lease_as_well() -> None:
+    clock = ManualClock()
+    shard = memory_shard(clock, Limits())
+    assert (await shard.clean("first", 0)).leads
+    clock.advance(LIMITS.cleaner_lease_ms - 1)
+    assert not (await shard.clean("second", 0)).leads
+    clock.advance(1)
+    assert (await shard.clean("second", 0)).leads
+
+
+async def test_the_lease_lapses_by_itself(redis_server: RedisServer) -> None:
+    clock = ManualClock()
+    shard = redis_shard(redis_server, clock)
+    assert (await shard.clean("first", 0)).leads
+    left = await redis_server.connect().pttl("trading_flow:{s0}:cleaner")
+    assert 0 < left <= LIMITS.cleaner_lease_ms
+
+
+BASE = "trading_flow:{s0}:"
+
+
+@pytest.fixture
+def redis_bench(redis_server: RedisServer) -> Bench:
+    clock = ManualClock()
+    return Bench(redis_shard(redis_server, clock), clock)
+
+
+async def test_the_list_of_all_node_tasks_loses_those_without_a_record(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    bench, admin = redis_bench, redis_server.connect()
+    await bench.submit(plan_of("a b c", schedule_to_start_ms=0))
+    await admin.delete(BASE + "node_tasks:flow:0:0:b")
+    bench.clock.advance(LIMITS.retention_ms - 1)
+    await clean(bench)
+    assert await admin.zcard(BASE + "node_tasks_list") == 3
+    bench.clock.advance(1)
+    assert sum(step.entries for step in await clean(bench)) == 1
+    # However old: what is open stays.
+    assert await admin.zrange(BASE + "node_tasks_list", 0, -1) == [b"flow:0:0:a", b"flow:0:0:c"]
+
+
+async def test_the_list_of_a_silent_worker_keeps_what_it_holds_only(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    bench, admin = redis_bench, redis_server.connect()
+    await bench.shard.open_session("w1", "i", [])
+    await bench.submit(plan_of("a b", start_to_close_ms=0))
+    a, b = (await bench.shard.claim([Vacancy("w1", 0, 9, ("noop",))])).assignments
+    await admin.delete(BASE + f"node_tasks:{a.task_id}")
+    bench.clock.advance(LIMITS.silent_ms)
+    await bench.shard.reap()
+    assert await admin.zrange(BASE + "worker_tasks:w1", 0, -1) == [a.task_id.encode()]
+    assert sum(step.entries for step in await clean(bench)) == 1
+    assert not await admin.exists(BASE + "worker_tasks:w1")
+    assert (await bench.shard.tasks([b.task_id]))[0] is not None
+
+
+async def test_a_worker_that_renews_loses_the_entries_without_a_record(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    bench, admin = redis_bench, redis_server.connect()
+    session = (await bench.shard.open_session("w1", "i", [])).session
+    await bench.submit(plan_of("a b"))
+    await bench.shard.claim([Vacancy("w1", session, 9, ("noop",))])
+    await admin.delete(BASE + "node_tasks:flow:0:0:a")
+    await bench.shard.renew("w1", session, [])
+    assert await admin.zrange(BASE + "worker_tasks:w1", 0, -1) == [b"flow:0:0:b"]
+
+
+async def test_dead_letters_without_a_record_are_listed_no_more(redis_bench: Bench, redis_server: RedisServer) -> None:
+    bench, admin = redis_bench, redis_server.connect()
+    await bench.submit(plan_of("a"))
+    for _ in range(4):
+        await bench.take()
+        bench.clock.advance(LIMITS.lease_ms)
+        await bench.shard.reap()
+    assert await admin.zcard(BASE + "dead_letters:default") == 1
+    await admin.delete(BASE + "node_tasks:flow:0:0:a")
+    bench.clock.advance(LIMITS.retention_ms)
+    await clean(bench)
+    assert not await admin.exists(BASE + "dead_letters:default")
+
+
+async def test_what_is_kept_longer_or_shorter_gets_another_time_to_live(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    bench, admin = redis_bench, redis_server.connect()
+    hour = 3_600_000
+    for cycle, keep_for in enumerate((2 * hour, 100 * hour, 0)):
+        await run_cycle(bench, cycle, plan_of("a>b"), keep_for=keep_for)
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    for cycle, expected in enumerate((2 * hour, 100 * hour, LIMITS.retention_ms)):
+        for name in (f"node_tasks:flow:{cycle}:0:b", f"component:flow:{cycle}:0:0", f"run:flow:{cycle}:0"):
+            assert expected - SETTLE - 10_000 < await admin.pttl(BASE + name) <= expected, name
+
+
+async def test_a_purge_takes_what_cleaning_knows_of_the_flow(redis_bench: Bench, redis_server: RedisServer) -> None:
+    bench = redis_bench
+    for cycle in range(3):
+        await run_cycle(bench, cycle, plan_of("a"))
+    await acknowledge(bench)
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    while not (await bench.shard.purge("flow")).done:
+        pass
+    assert [key for key in await redis_server.keys() if ":flow" in key] == [f"{BASE}purged:flow"]
+    bench.clock.advance(SETTLE)
+    await clean(bench)
+    assert not await redis_server.connect().exists(BASE + "to_clean")

@@ -1,0 +1,90 @@
+"""Node tasks that wait for the result of another one: taken back without harm, and ready again in time."""
+
+from dataclasses import replace
+
+from tests.stores.node_task_manager.shards import Bench, plan_of
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Postponed
+
+PLAN = plan_of("a")
+
+
+def postponed(given: Assignment, wait_ms: int = 5_000) -> Postponed:
+    return Postponed(given.task_id, given.attempt, given.nonce, wait_ms)
+
+
+async def task(bench: Bench, node: str = "a") -> NodeTask:
+    (found,) = await bench.shard.tasks([f"flow:0:0:{node}"], outputs=True)
+    assert found is not None
+    return found
+
+
+async def test_what_is_postponed_holds_nothing_and_comes_back_in_time(bench: Bench) -> None:
+    await bench.submit(PLAN)
+    (given,) = await bench.take()
+    effects = await bench.shard.postpone([postponed(given)])
+    assert (effects.results, effects.due_in) == (("",), 5_000)
+    waiting = await task(bench)
+    assert (waiting.status, waiting.postponed == waiting.retry_at, waiting.failures) == ("pending", True, 0)
+    assert await bench.shard.held_by("w1") == []
+    assert await bench.complete(given, out="1") != ""
+    assert await bench.take() == []
+    bench.clock.advance(5_000)
+    (again,) = await bench.take()
+    assert await bench.complete(again, out="1") == ""
+    assert (await task(bench)).failures == 0
+
+
+async def test_who_is_hastened_is_ready_at_once_and_others_are_left_alone(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    first, second = await bench.take()
+    await bench.shard.postpone([postponed(first)])
+    names = [first.task_id, second.task_id, "flow:0:0:none"]
+    assert (await bench.shard.hasten(names)).results == ("", "does not wait", "does not wait")
+    assert [each.task_id for each in await bench.take()] == [first.task_id]
+
+
+async def test_what_does_not_hold_its_lease_is_not_postponed(bench: Bench) -> None:
+    await bench.submit(PLAN)
+    (given,) = await bench.take()
+    assert (await bench.shard.postpone([replace(postponed(given), nonce="other")])).results == ("lost",)
+    assert (await task(bench)).status is NodeTaskStatus.RUNNING
+
+
+async def test_nobody_waits_beyond_the_total_time(bench: Bench) -> None:
+    await bench.submit(plan_of("a", total_ms=3_000))
+    (given,) = await bench.take()
+    assert (await bench.shard.postpone([postponed(given)])).due_in == 3_000
+    bench.clock.advance(3_001)
+    await bench.shard.claim()
+    await bench.shard.reap()
+    ended = await task(bench)
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "TOTAL_TIMEOUT")
+
+
+async def test_who_waits_can_be_stopped(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    first, second = await bench.take()
+    await bench.shard.postpone([postponed(first)])
+    await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 10**9)
+    # One that was asked to stop before it could be postponed has ended.
+    assert (await bench.shard.postpone([postponed(second)])).results == ("lost",)
+    assert [(await task(bench, node)).status.value for node in "ab"] == ["skipped", "terminated"]
+    bench.clock.advance(10_000)
+    assert await bench.take() == []
+
+
+async def test_a_cached_result_is_on_record_as_such(bench: Bench) -> None:
+    await bench.submit(plan_of("a>b"))
+    (given,) = await bench.take()
+    outcome = Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),), cache="mine")
+    assert (await bench.shard.complete([outcome])).results == ("",)
+    ended = await task(bench)
+    assert (ended.status, ended.cached, ended.worker_id, ended.outputs) == ("completed", "mine", "", (("out", "1"),))
+    (successor,) = await bench.take()
+    assert successor.inputs == ((0, "1"),)
+    (component,) = await bench.shard.components([(RunName("flow", 0, 0), "0")])
+    assert component is not None
+    assert (component.completed, component.cached) == (1, 1)

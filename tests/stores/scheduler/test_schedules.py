@@ -1,0 +1,281 @@
+"""Planned times: what becomes of each, overlap, the end of a schedule, pauses."""
+
+from typing import Any
+
+import pytest
+
+from tests.stores.scheduler.bench import MINUTE, Bench
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
+from tradewind.server.partitions import partition_of
+from tradewind.server.schedules.schedule import Span
+
+ONCE = ScheduleDefinition()
+
+
+async def running(bench: Bench, **changes: Any) -> int:
+    """Register and start a flow; return its first planned time."""
+    await bench.register(**changes)
+    await bench.move(FlowStatus.RUNNING)
+    return bench.now
+
+
+async def tick(bench: Bench, due_ms: int) -> ChainState | None:
+    """Judge a time that is due, and return the state of the cycle that began."""
+    answer = await bench.begin(await bench.scheduled(due_ms))
+    assert answer.outcome in (BeginOutcome.BEGUN, BeginOutcome.SETTLED), answer
+    return answer.state
+
+
+async def test_the_latest_of_those_that_passed_fires_and_the_others_are_missed(bench: Bench) -> None:
+    due = await running(bench)
+    bench.clock.advance(3 * MINUTE + 5)
+    answer = await bench.begin(await bench.scheduled(due))
+    assert answer.next_ms == (await bench.flow()).next_execution_ms == due + 4 * MINUTE
+    assert (await bench.state(RunName("f", 0))).facts.planned_ms == due + 3 * MINUTE
+    assert await bench.firings() == [
+        (due, "missed", -1, 3, "found due too late"),
+        (due + 3 * MINUTE, "fired", 0, 1, ""),
+    ]
+
+
+async def test_a_trigger_that_comes_again_changes_nothing_of_what_was_judged(bench: Bench) -> None:
+    due = await running(bench)
+    bench.clock.advance(3 * MINUTE + 5)
+    first = await bench.begin(await bench.scheduled(due))
+    before = await bench.firings()
+    bench.clock.advance(2 * MINUTE)
+    again = await bench.begin(await bench.scheduled(due))
+    assert (again.outcome, again.next_ms) == (BeginOutcome.SETTLED, first.next_ms)
+    assert await bench.firings() == before
+
+
+async def test_all_of_those_that_passed_fire_one_after_the_other(bench: Bench) -> None:
+    schedule = ScheduleDefinition(MINUTE, catch_up=CatchUp.ALL, window_ms=150_000)
+    due = await running(bench, schedule=schedule)
+    bench.clock.advance(4 * MINUTE)
+    while due <= bench.now:
+        answer = await bench.begin(await bench.scheduled(due))
+        due = answer.next_ms
+    start = bench.now - 4 * MINUTE
+    assert await bench.firings() == [
+        (start, "missed", -1, 2, "found due too late"),
+        *((start + (2 + cycle) * MINUTE, "fired", cycle, 1, "") for cycle in range(3)),
+    ]
+
+
+async def test_what_comes_too_late_begins_nothing(bench: Bench) -> None:
+    due = await running(bench, schedule=ScheduleDefinition(60 * MINUTE, catch_up=CatchUp.NONE))
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, due) is None
+    assert await bench.firings() == [(due, "missed", -1, 1, "found due too late")]
+    assert (await bench.flow()).next_execution_ms == due + 60 * MINUTE
+
+
+async def test_one_that_waits_begins_at_the_end_of_the_one_before(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
+    first = await tick(bench, due)
+    assert first is not None
+    bench.clock.advance(2 * MINUTE)
+    assert await tick(bench, due + MINUTE) is None
+    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.OVERLAP
+    assert await tick(bench, due + 2 * MINUTE) is None
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
+    assert (await bench.end(first)).follow_up
+    second = await bench.begun(bench.waiting())
+    assert second.facts.planned_ms == due + 2 * MINUTE
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
+    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.OVERLAP
+    assert not (await bench.end(second)).follow_up
+    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.SETTLED
+
+
+async def test_only_one_waits_and_later_ones_are_dropped(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
+    await tick(bench, due)
+    for _ in range(2):
+        bench.clock.advance(MINUTE)
+        await tick(bench, bench.now)
+    assert [line[1:] for line in await bench.firings()] == [
+        ("fired", 0, 1, ""),
+        ("queued", -1, 1, "cycle 0 was running"),
+        ("dropped", -1, 1, "cycle 0 was running and 1 waited"),
+    ]
+
+
+async def test_all_that_wait_begin_in_their_order_and_no_more_than_a_hundred(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.QUEUE_ALL)
+    state = await tick(bench, due)
+    assert state is not None
+    for _ in range(101):
+        bench.clock.advance(MINUTE)
+        await tick(bench, bench.now)
+    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "cycle 0 was running and 100 waited")
+    for place in range(1, 101):
+        await bench.end(state)
+        state = await bench.begun(bench.waiting())
+        assert state.facts.planned_ms == due + place * MINUTE
+
+
+async def test_the_running_one_is_asked_to_make_way(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.CANCEL_RUNNING)
+    first = await tick(bench, due)
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    answer = await bench.begin(await bench.scheduled(bench.now))
+    assert (answer.outcome, answer.stopping) == (BeginOutcome.SETTLED, True)
+    stop = (await bench.state(first.name)).stop
+    assert stop is not None
+    assert (stop.by, "overlap is cancel_running" in stop.reason) == ("system", True)
+    bench.clock.advance(MINUTE)
+    assert not (await bench.begin(await bench.scheduled(bench.now))).stopping
+    await bench.end(await bench.state(first.name), CycleStatus.CANCELLED)
+    assert (await bench.begun(bench.waiting())).facts.planned_ms == due + 2 * MINUTE
+    assert [line[1:] for line in await bench.firings()] == [
+        ("fired", 0, 1, ""),
+        ("dropped", -1, 1, "a later planned time took its place"),
+        ("fired", 1, 1, ""),
+    ]
+
+
+@pytest.mark.parametrize("overlap", list(OverlapPolicy))
+async def test_by_hand_nothing_waits(bench: Bench, overlap: OverlapPolicy) -> None:
+    await running(bench, overlap=overlap)
+    await bench.begun()
+    expected = BeginOutcome.BEGUN if overlap is OverlapPolicy.ALLOW else BeginOutcome.OVERLAP
+    assert (await bench.begin()).outcome is expected
+    assert await bench.firings() == []
+
+
+async def test_so_many_cycles_and_no_more(bench: Bench) -> None:
+    due = await running(bench, schedule=ScheduleDefinition(MINUTE, max_cycles=2))
+    first = await tick(bench, due)
+    assert first is not None
+    bench.clock.advance(MINUTE)
+    answer = await bench.begin(await bench.scheduled(bench.now))
+    assert answer.next_ms == 0
+    assert answer.state is not None
+    await bench.end(answer.state)
+    assert (await bench.flow()).status is FlowStatus.RUNNING
+    await bench.end(first)
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.begin(await bench.scheduled(bench.now + MINUTE))).next_ms > 0
+
+
+async def test_a_schedule_whose_last_time_was_missed_is_over(bench: Bench) -> None:
+    late = ScheduleDefinition(times_ms=(bench.now,), catch_up=CatchUp.NONE)
+    due = await running(bench, schedule=late)
+    bench.clock.advance(MINUTE)
+    assert await tick(bench, due) is None
+    assert (await bench.flow()).status is FlowStatus.COMPLETED
+
+
+async def test_a_flow_that_runs_once_does_not_give_its_one_cycle_up(bench: Bench) -> None:
+    due = await running(bench, schedule=ONCE, overlap=OverlapPolicy.SKIP)
+    by_hand = await bench.begun()
+    wish = await bench.scheduled(due)
+    answer = await bench.begin(wish)
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.OVERLAP, 0)
+    await bench.end(by_hand)
+    answer = await bench.begin(wish)
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.BEGUN, 0)
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [(CycleStatus.COMPLETED, FlowStatus.COMPLETED), (CycleStatus.FAILED, FlowStatus.FAILED)]
+)
+async def test_the_end_of_its_one_cycle_ends_a_flow_that_runs_once(
+    bench: Bench, ending: CycleStatus, status: FlowStatus
+) -> None:
+    due = await running(bench, schedule=ONCE)
+    await bench.end(await bench.begun(), ending)
+    assert (await bench.flow()).status is FlowStatus.RUNNING
+    state = await bench.begun(await bench.scheduled(due))
+    await bench.end(state, ending)
+    assert (await bench.flow()).status is status
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.flow()).status is FlowStatus.RUNNING
+
+
+async def test_a_stopped_flow_that_runs_once_stays_stopped(bench: Bench) -> None:
+    due = await running(bench, schedule=ONCE)
+    state = await bench.begun(await bench.scheduled(due))
+    await bench.move(FlowStatus.STOPPED)
+    await bench.end(await bench.state(state.name), CycleStatus.CANCELLED)
+    assert (await bench.flow()).status is FlowStatus.STOPPED
+
+
+async def test_a_pause_lets_what_runs_go_on_and_nothing_begin(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.QUEUE_ONE)
+    state = await tick(bench, due)
+    assert state is not None
+    bench.clock.advance(MINUTE)
+    await tick(bench, bench.now)
+    answer = await bench.move(FlowStatus.PAUSED, by="ada", reason="maintenance")
+    assert answer.stopping == ()
+    flow = await bench.flow()
+    assert flow.pause is not None
+    assert (flow.status, flow.next_execution_ms, flow.pause.by, flow.pause.note, flow.pause.next_ms) == (
+        FlowStatus.PAUSED,
+        0,
+        "ada",
+        "maintenance",
+        due + 2 * MINUTE,
+    )
+    assert (await bench.begin(await bench.scheduled(due + 2 * MINUTE))).outcome is BeginOutcome.NOT_RUNNING
+    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.NOT_RUNNING
+    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "the flow was paused")
+    await bench.end(state)
+    assert (await bench.flow()).status is FlowStatus.PAUSED
+    passed = Span(due + 2 * MINUTE, due + 4 * MINUTE, 3)
+    await bench.move(FlowStatus.RUNNING, start_at_ms=due + 5 * MINUTE, passed=passed)
+    flow = await bench.flow()
+    assert (flow.status, flow.pause, flow.next_execution_ms) == (FlowStatus.RUNNING, None, due + 5 * MINUTE)
+    assert (await bench.firings())[-1] == (due + 2 * MINUTE, "skipped", -1, 3, "paused by ada: maintenance")
+
+
+async def test_too_many_failures_in_a_row_pause_a_flow(bench: Bench) -> None:
+    due = await running(bench, pause_after_failures=2)
+    outcomes = [CycleStatus.FAILED, CycleStatus.COMPLETED, CycleStatus.TIMEOUT, CycleStatus.FAILED]
+    for place, status in enumerate(outcomes):
+        assert (await bench.flow()).status is FlowStatus.RUNNING
+        bench.clock.advance(MINUTE if place else 0)
+        state = await tick(bench, due + place * MINUTE)
+        assert state is not None
+        assert (await bench.end(state, status)).follow_up is (place == 3)
+    flow = await bench.flow()
+    assert (flow.status, flow.pause and flow.pause.by) == (FlowStatus.PAUSED, "system")
+    assert flow.pause is not None
+    assert flow.pause.note == "paused after 2 failed cycles in a row, the last of them 3"
+    checks = await bench.stores.outbox.check([partition_of("f")], 9)
+    assert checks[partition_of("f")].due == ("f",)
+
+
+async def test_what_waits_is_dropped_with_a_stop(bench: Bench) -> None:
+    due = await running(bench, overlap=OverlapPolicy.QUEUE_ALL)
+    await tick(bench, due)
+    bench.clock.advance(MINUTE)
+    await tick(bench, bench.now)
+    await bench.move(FlowStatus.STOPPED)
+    assert (await bench.firings())[-1][1:] == ("dropped", -1, 1, "the flow was stopped")
+    assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
+
+
+async def test_the_newest_thousand_are_kept_and_read_in_pages(bench: Bench) -> None:
+    schedule = ScheduleDefinition(1000, catch_up=CatchUp.NONE)
+    due = await running(bench, schedule=schedule)
+    for _ in range(1003):
+        state = await tick(bench, bench.now)
+        assert state is not None
+        await bench.end(state)
+        bench.clock.advance(1000)
+    lines = await bench.firings()
+    assert (len(lines), lines[0][0]) == (1000, due + 3000)
+    page = await bench.stores.firings.newest("f", due + 5000, 10)
+    assert [line.planned_ms for line in page] == [due + 4000, due + 3000]

@@ -1,0 +1,173 @@
+"""Nodes that run once for each item of a list, over a whole stack: the client and the commands."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.processes import Shell
+from tests.waiting import until
+from tradewind.client import Client, CycleStatus, InvalidInput, ItemCounts, NodeTaskStatus, NotFound, WrongStatus
+from tradewind.flow import Flow, Retry
+
+
+def halving(count: int, **fan_out: Any) -> Flow:
+    """Numbers from 0 on, each halved, and what became of all of them."""
+    flow = Flow("halving", "1h")
+    numbers = flow.node("numbers", "numbers", {"start": 0, "count": count})
+    half = flow.node("half", "half", map="number", **fan_out)
+    listed = flow.node("listed", "listed")
+    numbers["numbers"] >> half["number"]
+    half["half"] >> listed["values"]
+    half["errors"] >> listed["errors"]
+    return flow
+
+
+async def test_results_reach_the_successors_in_order(client: Client) -> None:
+    flow = Flow("doubles", "1h")
+    numbers = flow.node("numbers", "numbers", {"start": 10, "count": 250})
+    label = flow.node("label", "total", {"numbers": [7]})
+    shared = flow.node("shared", "shared", map="number", max_parallel=7)
+    listed = flow.node("listed", "listed")
+    numbers["numbers"] >> shared["number"]
+    label["total"] >> shared["label"]
+    shared["labelled"] >> listed["values"]
+    await client.register_flow("doubles", flow)
+    handle = await client.run_flow("doubles")
+    assert (await handle.wait(30)).status is CycleStatus.COMPLETED
+    described = await client.describe_cycle("doubles", 0, include_outputs=True)
+    wanted = [f"7-{at}-{at + 10}" for at in range(250)]
+    listed_task, shared_task = described.node("listed"), described.node("shared")
+    assert listed_task is not None
+    assert listed_task.outputs["listed"] == {"values": wanted, "errors": None}
+    assert shared_task is not None
+    assert shared_task.items == ItemCounts(250, 250, begun=250, completed=250)
+    assert described.statistics.completed_nodes == described.statistics.total_nodes == 4
+
+
+async def test_enough_items_make_it_succeed_and_the_others_are_null(client: Client, shell: Shell) -> None:
+    await client.register_flow("halving", halving(6, min_success=0.5))
+    handle = await client.run_flow("halving")
+    assert (await handle.wait(30)).status is CycleStatus.COMPLETED
+    shown = await shell.json("cycle", "show", "halving", "--output", "listed")
+    assert shown["listed"]["values"] == [0, None, 1, None, 2, None]
+    assert [error["item"] for error in shown["listed"]["errors"]] == [1, 3, 5]
+    assert shown["listed"]["errors"][0] == {
+        "item": 1,
+        "status": "failed",
+        "code": "NODE_ERROR",
+        "type": "ValueError",
+        "message": "1 is odd",
+    }
+    assert re.search(r"half +half +completed .*6 of 6 items done, 3 failed", await shell("cycle", "show", "halving"))
+    items = await shell("cycle", "show", "halving", "--items", "half")
+    assert re.search(r"^3 +failed +1 .*ValueError: 3 is odd", items, re.MULTILINE)
+    assert re.search(r"items +6 of 6 items done, 3 failed", await shell("task", "get", "halving:0:0:half"))
+    assert re.search(r"error: ValueError: 5 is odd", await shell("task", "get", "halving:0:0:half:5"))
+
+
+async def test_too_few_end_it_and_say_so(client: Client, shell: Shell) -> None:
+    await client.register_flow("halving", halving(1000, max_parallel=1, min_success=998, retry=Retry(2, "10ms")))
+    handle = await client.run_flow("halving")
+    assert (await handle.wait(30)).status is CycleStatus.FAILED
+    node = await client.get_node_task("halving:0:0:half")
+    assert node.error is not None
+    assert node.error.code == "ITEMS_FAILED"
+    assert node.error.message == (
+        "at least 998 of 1000 items must complete, but 3 failed, 0 were cancelled and 994 never began; the first is "
+        "item 1, failed: ValueError: 1 is odd"
+    )
+    items = [item async for item in client.list_node_tasks("halving", 0, items_of="half")]
+    assert [item.item for item in items] == list(range(1000))
+    assert (items[1].failures, items[1].status) == (2, NodeTaskStatus.FAILED)
+    assert (items[999].status, items[999].reason) == (NodeTaskStatus.SKIPPED, "its node ended before it began")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code", "message"),
+    [
+        ({"a": 1}, "NODE_ERROR", 'input "number", which the node is mapped over, must be a list, is {"a":1}'),
+        (list(range(10_001)), "INPUT_TOO_LARGE", 'the list at input "number" has 10001 items; at most 10000: map over'),
+    ],
+)
+async def test_what_is_no_list_or_too_long_fails_the_node(
+    client: Client, numbers: object, code: str, message: str
+) -> None:
+    flow = Flow("odd", "1h")
+    source = flow.node("source", "listed", {"values": []}) if isinstance(numbers, dict) else None
+    if source is None:
+        assert isinstance(numbers, list)
+        source = flow.node("source", "numbers", {"count": len(numbers)})
+    half = flow.node("half", "half", map="number")
+    source["listed" if source.type == "listed" else "numbers"] >> half["number"]
+    await client.register_flow("odd", flow)
+    assert (await (await client.run_flow("odd")).wait(30)).status is CycleStatus.FAILED
+    node = await client.get_node_task("odd:0:0:half")
+    assert node.error is not None
+    assert node.error.code == code
+    assert node.error.message.startswith(message.partition(", is {")[0])
+
+
+async def test_an_empty_list_succeeds_at_once(client: Client) -> None:
+    await client.register_flow("halving", halving(0, min_success=3))
+    assert (await (await client.run_flow("halving")).wait(30)).status is CycleStatus.COMPLETED
+    listed = await client.get_node_task("halving:0:0:listed")
+    assert listed.outputs["listed"] == {"values": [], "errors": []}
+
+
+async def test_a_stop_reaches_items_that_run_and_those_that_have_not_begun(
+    client: Client, shell: Shell, tmp_path: Path
+) -> None:
+    flow = Flow("gated", "1h")
+    numbers = flow.node("numbers", "numbers", {"count": 40})
+    gate = flow.node("gate", "gate", {"file": str(tmp_path / "never")}, map="total", max_parallel=3)
+    numbers["numbers"] >> gate["total"]
+    await client.register_flow("gated", flow)
+    handle = await client.run_flow("gated")
+
+    async def running() -> bool:
+        items = [item async for item in client.list_node_tasks("gated", 0, items_of="gate")]
+        return sum(item.progress == 50 for item in items) == 3
+
+    await until(running, "three items run")
+    node = await client.get_node_task("gated:0:0:gate")
+    assert (node.status, node.items) == (NodeTaskStatus.RUNNING, ItemCounts(40, 40, begun=3))
+    assert node.message == "0 of 40 items have ended, 3 are open"
+    waiting = await client.get_node_task("gated:0:0:gate:3")
+    assert (waiting.status, waiting.reason) == (
+        NodeTaskStatus.REGISTERED,
+        "waits until fewer than 3 items before it are open",
+    )
+    with pytest.raises(NotFound):
+        await client.get_node_task("gated:0:0:gate:40")
+    with pytest.raises(WrongStatus, match='item 39 of node "gate" has not begun; stop the node to stop it as well'):
+        await client.terminate_node_task("gated:0:0:gate:39")
+    await client.terminate_node_task("gated:0:0:gate", reason="enough")
+    assert (await handle.wait(30)).ended
+    node = await client.get_node_task("gated:0:0:gate")
+    assert (node.status, node.reason) == (NodeTaskStatus.TERMINATED, "enough")
+    assert node.items == ItemCounts(40, 40, begun=3, cancelled=3)
+
+
+async def test_bad_definitions_name_what_is_wrong(client: Client) -> None:
+    weather = halving(3, max_parallel=4, min_success=0.9).to_weather()
+    half = next(node for node in weather["nodes"] if node["id"] == "half")
+    assert (half["map"], half["max_parallel"], half["min_success"]) == ("number", 4, 0.9)
+    for change, told in (
+        ({"map": "nubmer"}, r'nodes\[1\].map: no edge leads into input "nubmer".*did you mean "number"'),
+        ({"max_parallel": 0}, r"nodes\[1\].max_parallel: must be a whole number from 1 to 10000, is 0"),
+        ({"min_success": 1.5}, r"nodes\[1\].min_success: must be a whole number of items from 0 to 10000, or a share"),
+        ({"min_success": -1}, r"nodes\[1\].min_success: must be"),
+        ({"map": None}, r'nodes\[1\].max_parallel: needs "map"'),
+    ):
+        broken = json.loads(json.dumps(weather))
+        broken["nodes"][1] |= change
+        with pytest.raises(InvalidInput, match=told):
+            await client.register_flow("broken", broken)
+
+
+async def test_the_picture_of_a_flow_shows_what_runs_over_a_list(client: Client, shell: Shell) -> None:
+    await client.register_flow("halving", halving(3, max_parallel=4))
+    assert "half (half)  for each of number, 4 at once" in await shell("flow", "graph", "halving")

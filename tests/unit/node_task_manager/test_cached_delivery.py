@@ -1,0 +1,393 @@
+"""Node tasks whose results may be cached: who runs, who waits, and what follows when caches or workers fail."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.unit.node_task_manager.conftest import Bench, Line, outcome
+from tests.waiting import until
+from tradewind.node_task_manager.domain.caching import CacheUse, Entry
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.work import OutcomeKind
+from tradewind.node_task_manager.ports import CacheLook
+from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
+from tradewind.node_task_manager.use_cases.breaker import Breaker
+from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Offer
+
+SCREENING = CacheUse("screening")
+FLIGHT_MS = 30_000
+
+
+class Store(MemoryCacheStore):
+    """Caches that count calls, and can be away."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.clock)
+        self.calls: list[str] = []
+        self.away = False
+        self.full = False
+
+    async def look(self, entry: Entry, token: str, flight_ms: int) -> CacheLook:
+        self.calls.append("look")
+        if self.away:
+            raise ConnectionError("the cache is away")
+        return await super().look(entry, token, flight_ms)
+
+    async def fill(self, *args: Any) -> tuple[bool, int]:
+        self.calls.append("fill")
+        if self.full:
+            raise ConnectionError("no memory is left")
+        return await super().fill(*args)
+
+
+class CachingBench(Bench):
+    """Two shards of one process with caches."""
+
+    def __init__(self) -> None:
+        self.config = SystemConfig()
+        self.told: list[str] = []
+        self.cycles = 0
+        super().__init__(self._made)
+
+    def _made(self, bench: Bench) -> ResultCaches:
+        self.caches_store = Store(bench)
+        self.count = CountCaches(self.caches_store, MemoryCacheStatistics(), lambda: self.config)
+        self.caches = ResultCaches(
+            self.caches_store,
+            self.count,
+            lambda: self.config,
+            bench.pool,
+            self._hasten,
+            self._tell,
+            FLIGHT_MS,
+            10.0,
+            lambda: bench.clock() / 1000,
+        )
+        return self.caches
+
+    async def _hasten(self, shard: int, task_ids: Any) -> Any:
+        dispatcher = self.dispatchers[shard]
+        effects = await dispatcher.shard.tasks.hasten(task_ids)
+        dispatcher.apply(effects)
+        dispatcher.look()
+        return effects.results
+
+    async def _tell(self, message: str) -> None:
+        self.told.append(message)
+
+    async def run(self, *names: str, config: str = "{}", use: CacheUse | None = SCREENING, **node: Any) -> None:
+        """Submit a run of single nodes that do the same work."""
+        self.cycles += 1
+        nodes = tuple(PlanNode(name, "noop", config, cache=use, **node) for name in names)
+        plan = Plan(f"plan{self.cycles}", nodes, ())
+        await self.store.save(plan)
+        self.plans.put(plan)
+        await self.accepted(plan, flow_id=f"f{self.cycles}")
+
+    async def tasks(self, *names: str, of: int = 0) -> list[NodeTask]:
+        """Return node tasks of a run, the latest unless told otherwise."""
+        found = await self.store.tasks([f"f{of or self.cycles}:0:0:{name}" for name in names], outputs=True)
+        return [task for task in found if task is not None]
+
+    async def all_are(self, status: NodeTaskStatus, *names: str, of: int = 0) -> None:
+        """Wait until the named node tasks have a status."""
+
+        async def are() -> bool:
+            return [task.status for task in await self.tasks(*names, of=of)] == [status] * len(names)
+
+        await until(are, f"{', '.join(names)} are {status}")
+
+    async def given(self, line: Line, count: int) -> None:
+        """Wait until so many node tasks were given in all."""
+        await until(lambda: len(line.assigned) == count, f"{count} node tasks are given")
+
+    async def end(self, worker: ConnectedWorker, line: Line, at: int = -1, **changed: Any) -> None:
+        """Report the end of an attempt."""
+        shard, done = outcome(line.assigned[at])
+        await self.connections.hear(worker, 1, [(shard, replace(done, **changed))])
+
+    async def counts(self) -> dict[str, int]:
+        """Return what was counted of the cache that is called screening."""
+        (usage,) = await self.count("screening")
+        return {what: count for what, count in usage.counts.items() if count}
+
+
+COMPLETED, RUNNING, PENDING = NodeTaskStatus.COMPLETED, NodeTaskStatus.RUNNING, NodeTaskStatus.PENDING
+
+
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[CachingBench]:
+    """Dispatchers that run."""
+    bench = CachingBench()
+    for dispatcher in bench.dispatchers.values():
+        dispatcher.start()
+    yield bench
+    await bench.connections.stop()
+    for dispatcher in bench.dispatchers.values():
+        await dispatcher.stop()
+    await bench.caches.stop()
+
+
+async def filled(bench: CachingBench) -> None:
+    """Wait until a result was put in."""
+    await until(lambda: bench.told[-1:] and bench.told[-1].endswith(":1"), "the result is there")
+
+
+async def test_the_same_work_runs_once_and_is_answered_from_then_on(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a", config='{"share": "IBM", "months": 12}')
+    await bench.given(line, 1)
+    await bench.end(worker, line)
+    await filled(bench)
+    await bench.run("b", config='{"months":12,"share":"IBM"}')
+    await bench.all_are(COMPLETED, "b")
+    (task,) = await bench.tasks("b")
+    assert (task.cached, task.outputs, task.worker_id) == ("screening", (("out", "1"),), "")
+    (ran,) = await bench.tasks("a", of=1)
+    assert (ran.cached, ran.outputs, ran.worker_id) == ("", task.outputs, "w1")
+    await bench.run("c", config='{"months": 6, "share": "IBM"}')
+    await bench.given(line, 2)
+    assert worker.room == 9
+    assert await bench.counts() == {"hits": 1, "misses": 2, "fills": 1}
+
+
+async def test_of_twenty_that_do_the_same_one_runs_and_the_others_keep_no_room(bench: CachingBench) -> None:
+    worker, line = await bench.connect(capacity=20)
+    other, its_line = await bench.connect("w2", capacity=20)
+    names = [f"n{at}" for at in range(20)]
+    await bench.run(*names)
+
+    async def all_wait() -> bool:
+        return [task.status for task in await bench.tasks(*names)].count(PENDING) == 19
+
+    await until(all_wait, "nineteen wait")
+    await until(lambda: worker.room + other.room == 39, "those that wait keep no room")
+    assert len(line.assigned) + len(its_line.assigned) == 1
+    busy, its = (worker, line) if line.assigned else (other, its_line)
+    await bench.end(busy, its)
+    await bench.all_are(COMPLETED, *names)
+    tasks = await bench.tasks(*names)
+    assert sorted(task.cached for task in tasks) == ["", *["screening"] * 19]
+    assert {task.outputs for task in tasks} == {(("out", "1"),)}
+    assert len(line.assigned) + len(its_line.assigned) == 1
+    assert {task.failures for task in tasks} == {0}
+    assert len(bench.caches.waiters) == 0
+    counts = await bench.counts()
+    assert (counts["hits"], counts["misses"], counts["fills"]) == (19, 1, 1)
+
+
+async def test_a_failure_is_not_kept_and_one_that_waits_takes_over(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a", "b", "c")
+    await bench.given(line, 1)
+    broke = TaskError("NODE_ERROR", "broke")
+    await bench.end(worker, line, kind=OutcomeKind.FAILED, outputs=(), error=broke)
+    await bench.given(line, 2)
+    assert line.nodes[0] != line.nodes[1]
+    await bench.end(worker, line)
+    (last,) = {"a", "b", "c"} - set(line.nodes)
+    await bench.all_are(COMPLETED, last)
+    (task,) = await bench.tasks(last)
+    assert task.cached == "screening"
+
+
+async def test_when_the_worker_is_gone_another_one_works_it_out(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a", "b")
+    await bench.given(line, 1)
+    await until(lambda: len(bench.caches.waiters) == 1, "the other one waits")
+    heir, its_line = await bench.connect("heir")
+    bench.connections.close(worker)
+
+    async def taken_over() -> bool:
+        await bench.caches.tend()
+        return bool(its_line.assigned)
+
+    await until(taken_over, "the flight is handed on")
+    await bench.end(heir, its_line, 0)
+    await bench.all_are(COMPLETED, "a", "b")
+    assert len(its_line.assigned) == 1
+
+
+async def test_a_flight_is_renewed_while_its_attempt_is_held(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a")
+    await bench.given(line, 1)
+    for _ in range(4):
+        bench.clock.advance(FLIGHT_MS // 3 + 1000)
+        await bench.caches.tend()
+    await bench.run("b")
+    await until(lambda: len(bench.caches.waiters) == 1, "the other one waits still")
+    await bench.end(worker, line)
+    await bench.all_are(COMPLETED, "b")
+
+
+async def test_a_cache_that_is_away_is_as_good_as_none_and_left_alone(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    bench.caches_store.away = True
+    await bench.run("a")
+    await bench.given(line, 1)
+    await bench.end(worker, line)
+    await bench.all_are(COMPLETED, "a")
+    for count in (2, 3):
+        await bench.run("b")
+        await bench.given(line, count)
+    # After the first failure nobody waits for another one.
+    assert bench.caches_store.calls == ["look"]
+    bench.caches_store.away = False
+    assert await bench.counts() == {"bypassed": 3}
+
+
+async def test_a_result_that_could_not_be_put_in_holds_nobody_up(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a")
+    await bench.given(line, 1)
+    bench.caches_store.full = True
+    await bench.end(worker, line)
+    await until(lambda: bench.told, "it was tried")
+    bench.caches_store.full = False
+    bench.caches._breaker = Breaker()
+    await bench.caches.tend()
+    await bench.run("b")
+    await bench.given(line, 2)
+
+
+async def test_a_cache_that_does_not_answer_delays_no_more_than_a_moment(
+    bench: CachingBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.caches._patience_s = 0.01
+
+    async def hangs(*_args: object) -> CacheLook:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(bench.caches_store, "look", hangs)
+    _, line = await bench.connect()
+    await bench.run("a")
+    await bench.given(line, 1)
+
+
+async def test_a_node_without_a_cache_costs_the_cache_nothing(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a", use=None)
+    await bench.given(line, 1)
+    await bench.end(worker, line)
+    await bench.all_are(COMPLETED, "a")
+    await bench.caches.tend()
+    assert (bench.caches_store.calls, bench.told) == ([], [])
+
+
+async def test_caches_can_be_switched_off_and_forgotten(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    bench.config = SystemConfig(enable_cache=False)
+    await bench.run("a")
+    await bench.given(line, 1)
+    bench.config = SystemConfig()
+    await bench.run("b", use=CacheUse("forgotten"))
+    await bench.given(line, 2)
+    assert bench.caches_store.calls == []
+    await bench.end(worker, line)
+
+
+async def test_outputs_that_are_too_large_are_not_kept_and_hold_nobody_up(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a", "b")
+    await bench.given(line, 1)
+    large = '"' + "x" * 256 * 1024 + '"'
+    await bench.end(worker, line, outputs=(("out", large),))
+    await bench.given(line, 2)
+    await bench.end(worker, line)
+    await bench.all_are(COMPLETED, "a", "b")
+    await until(lambda: not bench.caches.in_flight, "both have ended")
+    assert (await bench.counts())["oversize"] == 1
+
+
+async def test_who_waits_can_be_stopped(bench: CachingBench) -> None:
+    worker, line = await bench.connect()
+    await bench.run("a", "b")
+    await bench.given(line, 1)
+    (waiting,) = {"a", "b"} - set(line.nodes)
+    await bench.all_are(PENDING, waiting)
+    await bench.store.terminate(f"f1:0:0:{waiting}", "0", "ab".index(waiting), "enough", "ann")
+    await bench.all_are(NodeTaskStatus.SKIPPED, waiting)
+    await bench.end(worker, line)
+    await filled(bench)
+    assert [task.status for task in await bench.tasks(waiting)] == [NodeTaskStatus.SKIPPED]
+
+
+async def test_news_of_another_replica_wakes_those_who_wait(bench: CachingBench) -> None:
+    """Here the result is put in by somebody else, whose message alone is heard."""
+    _, line = await bench.connect()
+    await bench.run("a", use=replace(SCREENING, key="k"))
+    await bench.given(line, 1)
+    await bench.run("b", use=replace(SCREENING, key="k"))
+    await bench.all_are(PENDING, "b")
+    (entry,) = bench.caches_store._flights
+    flight = bench.caches_store._flights[entry]
+    await bench.caches_store.fill(entry, flight.value, flight.generation, '[["out","7"]]', 60_000, 10)
+    bench.caches.tell(f"{entry}:1")
+    await bench.all_are(COMPLETED, "b")
+    (task,) = await bench.tasks("b")
+    assert task.outputs == (("out", "7"),)
+
+
+async def test_what_the_worker_says_of_a_type_counts(bench: CachingBench) -> None:
+    """Its cache where a node names none; and its version, of which results of others are not taken."""
+    worker, line = await bench.connect()
+    worker.offers = {"noop": Offer("1", SCREENING)}
+    await bench.run("a", use=None)
+    await bench.given(line, 1)
+    await bench.end(worker, line)
+    await filled(bench)
+    await bench.run("b", use=None)
+    await bench.all_are(COMPLETED, "b")
+    worker.offers = {"noop": Offer("2", SCREENING)}
+    await bench.run("c", use=None)
+    await bench.given(line, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (SCREENING, SCREENING, True),
+        (SCREENING, replace(SCREENING, name="analysis"), False),
+        (replace(SCREENING, key="k"), replace(SCREENING, key="k"), True),
+        (replace(SCREENING, key="k"), replace(SCREENING, key="l"), False),
+    ],
+)
+async def test_what_is_the_same_work(bench: CachingBench, first: CacheUse, second: CacheUse, shared: bool) -> None:
+    worker, line = await bench.connect()
+    config = ('{"x":1}', '{"x":2}') if first.key else ('{"x":1}', '{"x":1}')
+    await bench.run("a", use=first, config=config[0])
+    await bench.given(line, 1)
+    await bench.end(worker, line)
+    await filled(bench)
+    await bench.run("b", use=second, config=config[1])
+    if shared:
+        await bench.all_are(COMPLETED, "b")
+    else:
+        await bench.given(line, 2)
+
+
+def test_the_breaker_waits_twice_as_long_each_time() -> None:
+    now = 100.0
+    breaker = Breaker(lambda: now)
+    for pause in (1, 2, 4, 8, 16, 30, 30):
+        assert not breaker.is_open
+        breaker.failed()
+        breaker.failed()
+        now += pause - 0.01
+        assert breaker.is_open
+        now += 0.02
+    breaker.succeeded()
+    breaker.failed()
+    now += 1.01
+    assert not breaker.is_open

@@ -1,0 +1,192 @@
+"""Splitting lists and joining results, over a store in memory that may fail."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.unit.node_task_manager.conftest import Bench
+from tests.waiting import until
+from tradewind.node_task_manager.domain.fan_out import FanOut
+from tradewind.node_task_manager.domain.item_counts import ItemCounts
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
+from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.use_cases.fan_out import split_list
+from tradewind.node_task_manager.use_cases.report import Report
+
+OVER = FanOut("in")
+
+
+def plan(fan_out: FanOut = OVER, *, errors: bool = False) -> Plan:
+    """A list, a node that runs over it, and one that gets the results."""
+    nodes = (PlanNode("list", "noop"), PlanNode("map", "noop", fan_out=fan_out), PlanNode("sink", "noop"))
+    edges = (PlanEdge(0, "out", 1, "in"), PlanEdge(1, "out", 2, "in"))
+    return Plan("mapped", nodes, (*edges, PlanEdge(1, "errors", 2, "errors")) if errors else edges)
+
+
+async def run(bench: Bench, of: Plan, value: str, *, failing: tuple[str, ...] = (), size: int = 1) -> NodeTask:
+    """Run a flow whose list is `value`: each item emits itself `size` times, or fails.
+
+    Returns the node task of the mapped node, as it has ended.
+    """
+    worker, line = await bench.connect(capacity=20)
+    await bench.store.save(of)
+    bench.plans.put(of)
+    await bench.accepted(of)
+    answered = 0
+
+    async def ended() -> bool:
+        nonlocal answered
+        for ready in line.assigned[answered:]:
+            answered += 1
+            given = ready.assignment
+            values = dict(ready.inputs)
+            item = value if ready.node.node_id == "list" else values.get("in", ("null",))[0]
+            kind, error = OutcomeKind.COMPLETED, None
+            if ready.node.node_id == "map" and item in failing:
+                kind, error = OutcomeKind.FAILED, TaskError("NODE_ERROR", f"will not have {item}", "ValueError")
+            if ready.node.node_id == "map" and size > 1:
+                item = json.dumps(item * size)
+            outputs = (("out", item),) if error is None else ()
+            outcome = Outcome(given.task_id, given.attempt, given.nonce, kind, outputs, error)
+            bench.dispatcher.report(Report(worker, [outcome]))
+        (task,) = await bench.store.tasks(["flow:0:0:map"])
+        return task is not None and task.status.terminal
+
+    await until(ended, "the mapped node has ended")
+    (task,) = await bench.store.tasks(["flow:0:0:map"], outputs=True)
+    assert isinstance(task, NodeTask)
+    return task
+
+
+async def test_items_run_and_what_they_emit_comes_as_a_list(bench: Bench) -> None:
+    values = [f'{{"n": {at}}}' for at in range(30)]
+    task = await run(bench, plan(FanOut("in", 3)), f" [ {' ,'.join(values)} ] ")
+    assert task.items == ItemCounts(30, 30, begun=30, completed=30)
+    # Each as it came, blanks and all: nothing is decoded on the way.
+    assert task.outputs == (("out", f"[{','.join(values)}]"),)
+
+
+async def test_items_that_failed_are_null_and_named(bench: Bench) -> None:
+    task = await run(bench, plan(FanOut("in", least_ratio="0.5")), "[1,2,3,4]", failing=("2", "4"))
+    errors = [
+        {
+            "item": at,
+            "status": "failed",
+            "code": "NODE_ERROR",
+            "type": "ValueError",
+            "message": f"will not have {at + 1}",
+        }
+        for at in (1, 3)
+    ]
+    assert [(handle, json.loads(value)) for handle, value in task.outputs] == [
+        ("errors", errors),
+        ("out", [1, None, 3, None]),
+    ]
+
+
+async def test_no_more_than_a_hundred_are_named(bench: Bench) -> None:
+    numbers = [str(at) for at in range(150)]
+    every = FanOut("in", least_count=0)
+    task = await run(bench, plan(every), f"[{','.join(numbers)}]", failing=tuple(numbers))
+    assert task.status is NodeTaskStatus.COMPLETED
+    assert [error["item"] for error in json.loads(dict(task.outputs)["errors"])] == list(range(100))
+
+
+async def test_an_empty_list_gives_empty_lists_on_every_handle_that_is_led_from(bench: Bench) -> None:
+    task = await run(bench, plan(FanOut("in", least_count=3), errors=True), "[]")
+    assert task.outputs == (("errors", "[]"), ("out", "[]"))
+
+
+async def test_joined_results_over_the_limit_fail_the_node(bench: Bench) -> None:
+    task = await run(bench, plan(), "[1,2,3]", size=400_000)
+    assert task.error is not None
+    assert task.error.code == "OUTPUT_TOO_LARGE"
+    assert "return less, or where it is kept" in task.error.message
+
+
+async def test_a_step_that_the_store_did_not_take_is_carried_out_when_it_is_offered_anew(bench: Bench) -> None:
+    refusals = 0
+
+    def refused(*_: object) -> bool:
+        nonlocal refusals
+        refusals += 1
+        bench.clock.advance(5_000)
+        bench.dispatcher.look()
+        return refusals <= 2
+
+    bench.store.refused["fan_out"] = refused
+    task = await run(bench, plan(), "[1,2]")
+    assert task.outputs == (("out", "[1,2]"),)
+    assert refusals == 4
+
+
+async def test_a_step_whose_answer_was_lost_is_not_carried_out_twice(bench: Bench) -> None:
+    bench.store.lost.add("fan_out")
+
+    async def forget() -> None:
+        await until(lambda: any(name == "fan_out" for name, _ in bench.store.calls), "it was split")
+        bench.store.lost.clear()
+        bench.clock.advance(5_000)
+        bench.dispatcher.look()
+
+    forgetting = asyncio.create_task(forget())
+    task = await run(bench, plan(), "[1,2]")
+    await forgetting
+    assert (task.outputs, task.items) == ((("out", "[1,2]"),), ItemCounts(2, 2, begun=2, completed=2))
+
+
+@pytest.mark.parametrize(
+    ("value", "fan_out", "code", "message"),
+    [
+        (None, OVER, "INPUT_MISSING", 'no list arrived at input "in", which the node is mapped over'),
+        ('{"a":1}', OVER, "NODE_ERROR", 'input "in", which the node is mapped over, must be a list, is {"a":1}'),
+        ("null", OVER, "NODE_ERROR", 'input "in", which the node is mapped over, must be a list, is null'),
+        (
+            f"[{','.join(['1'] * 10_001)}]",
+            OVER,
+            "INPUT_TOO_LARGE",
+            'the list at input "in" has 10001 items; at most 10000: map over parts of it',
+        ),
+        (
+            "[1,2]",
+            FanOut("in", least_count=3),
+            "ITEMS_FAILED",
+            'at least 3 items must complete, and the list at input "in" has only 2',
+        ),
+    ],
+)
+def test_what_cannot_be_run_over_says_why(value: str | None, fan_out: FanOut, code: str, message: str) -> None:
+    error = split_list(value, fan_out)
+    assert isinstance(error, TaskError)
+    assert (error.code, error.message) == (code, message)
+
+
+def test_the_longest_list_is_split() -> None:
+    items = split_list(f"[{','.join(['1'] * 10_000)}]", OVER)
+    assert items == ("1",) * 10_000
+
+
+@pytest.mark.parametrize(
+    ("fan_out", "items", "need"),
+    [
+        (OVER, 7, 7),
+        (FanOut("in", least_count=0), 7, 0),
+        (FanOut("in", least_count=9), 7, 9),
+        (FanOut("in", least_ratio="0.5"), 7, 4),
+        # Exactly, whatever binary fractions make of it: 0.1 * 30 is over 3.
+        (FanOut("in", least_ratio="0.1"), 30, 3),
+        (FanOut("in", least_ratio="0.7"), 10, 7),
+        (FanOut("in", least_ratio="1e-05"), 10_000, 1),
+        (FanOut("in", least_ratio="1.0"), 7, 7),
+    ],
+)
+def test_how_many_must_complete(fan_out: FanOut, items: int, need: int) -> None:
+    assert fan_out.needed(items) == need
+
+
+def test_counts_tell_what_is_open_and_when_too_few_are_left() -> None:
+    counts = ItemCounts(10, 8, begun=6, completed=2, failed=1, cancelled=1)
+    assert (counts.ended, counts.open, counts.out_of_reach) == (4, 2, False)
+    assert ItemCounts(10, 8, begun=6, completed=2, failed=2, cancelled=1).out_of_reach

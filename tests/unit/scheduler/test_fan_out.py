@@ -1,0 +1,113 @@
+"""Nodes that run once for each item of a list, as flows define them."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.flows import analyzed, edge, faults_of, flow, node
+from tests.unit.scheduler.test_declared_types import SINGLE, Catalogue, Declared
+from tradewind.scheduler.domain.fan_out import FanOut
+
+RULE = "must be a whole number of items from 0 to 10000, or a share of them over 0 and under 1, is "
+
+
+def mapped(**fields: Any) -> dict[str, Any]:
+    return flow(nodes=[node("a"), node("b", **{"map": "in", **fields})])
+
+
+@pytest.mark.parametrize(
+    ("fields", "read"),
+    [
+        ({}, FanOut("in")),
+        ({"max_parallel": 4, "min_success": 0.9}, FanOut("in", 4, 0.9)),
+        ({"min_success": 0}, FanOut("in", 100, 0)),
+        # JSON knows one kind of number: this is one item.
+        ({"min_success": 1.0}, FanOut("in", 100, 1)),
+        ({"max_parallel": None, "min_success": None}, FanOut("in")),
+    ],
+)
+def test_what_a_node_says_is_read_and_written_as_it_was(fields: dict[str, Any], read: FanOut) -> None:
+    definition = analyzed(mapped(**fields)).definition
+    assert definition is not None
+    assert definition.nodes[1].fan_out == read
+    assert analyzed(definition.to_weather()).definition == definition
+    (plan,) = definition.plans()
+    assert plan.nodes[1].fan_out == read
+
+
+def test_a_node_that_does_not_say_so_has_the_plan_it_had() -> None:
+    plain, over = analyzed(flow()).definition, analyzed(mapped()).definition
+    assert plain is not None
+    assert over is not None
+    # As computed before there was any fan-out: every plan in store stays known.
+    assert plain.plans()[0].digest == "8c20ce67f7e312c0835a19104485f2c93aa8d214ab48a71e0e9f544fbaeb250c"
+    assert over.plans()[0].digest != plain.plans()[0].digest
+
+
+@pytest.mark.parametrize(
+    ("fields", "faults"),
+    [
+        ({"map": 7}, [("nodes[1].map", "must be text, is 7")]),
+        ({"max_parallel": 0}, [("nodes[1].max_parallel", "must be a whole number from 1 to 10000, is 0")]),
+        ({"max_parallel": 10_001}, [("nodes[1].max_parallel", "must be a whole number from 1 to 10000, is 10001")]),
+        *(
+            ({"min_success": value}, [("nodes[1].min_success", f"{RULE}{shown}; without it all must complete")])
+            for value, shown in ((-1, "-1"), (1.5, "1.5"), (10_001, "10001"), (True, "true"), ("all", '"all"'))
+        ),
+        (
+            {"map": None, "max_parallel": 4, "min_success": 2},
+            [
+                ("nodes[1].max_parallel", 'needs "map", the input handle whose list the node runs over'),
+                ("nodes[1].min_success", 'needs "map", the input handle whose list the node runs over'),
+            ],
+        ),
+        (
+            {"map": "inn"},
+            [
+                (
+                    "nodes[1].map",
+                    'no edge leads into input "inn", whose list the node is to run over; did you mean "in"?',
+                )
+            ],
+        ),
+        (
+            {"map": "prices"},
+            [
+                (
+                    "nodes[1].map",
+                    'no edge leads into input "prices", whose list the node is to run over; edges lead into "in"',
+                )
+            ],
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_told_with_its_place(fields: dict[str, Any], faults: list[tuple[str, str]]) -> None:
+    assert faults_of(mapped(**fields)) == faults
+
+
+def test_the_list_comes_along_exactly_one_edge() -> None:
+    entry = flow(nodes=[node("a", map="in"), node("b")])
+    assert faults_of(entry) == [("nodes[0].map", 'no edge leads into input "in", whose list the node is to run over')]
+    twice = flow(nodes=[node("a"), node("b", map="in")], edges=[edge("a", "b"), edge("a", "b", "more")])
+    assert faults_of(twice) == [("nodes[1].map", '2 edges lead into input "in"; exactly one must bring the list')]
+
+
+def test_edges_may_lead_from_what_tells_the_errors_and_a_type_that_has_such_an_output_is_warned_of() -> None:
+    nodes = [node("a", "source"), node("b", "work", map="in"), node("c", "sink")]
+    weather = flow(nodes=nodes, edges=[edge("a", "b"), edge("b", "c", "errors")])
+    source, sink = Declared(outputs=frozenset({"out"})), Declared(inputs={"in": SINGLE})
+    work = Declared(inputs={"in": SINGLE}, outputs=frozenset({"out"}))
+    assert faults_of(weather, Catalogue({"source": source, "work": work, "sink": sink})) == []
+    own = Declared(inputs={"in": SINGLE}, outputs=frozenset({"out", "errors"}))
+    warnings = analyzed(weather, Catalogue({"source": source, "work": own, "sink": sink})).warnings
+    assert [(each.path, each.message) for each in warnings] == [
+        (
+            "nodes[1].map",
+            'output "errors" of a mapped node names the items that did not complete; what its type emits there is not '
+            "handed on",
+        )
+    ]
+    nodes[1] = node("b", "work")
+    assert faults_of(
+        flow(nodes=nodes, edges=weather["edges"]), Catalogue({"source": source, "work": work, "sink": sink})
+    )
