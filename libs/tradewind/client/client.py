@@ -1,8 +1,8 @@
 """The asynchronous client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -153,18 +153,26 @@ class Client(
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> TaskHandle:
         """Run one node by itself; `await handle.result()` waits for what it emits.
 
-        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority` and `cache`
-        are those of such a node, but that it waits for a worker as long as it takes unless they say else.
-        Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
+        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`,
+        `rate` and `cache` are those of such a node, but that it waits for a worker as long as it takes unless they say
+        else. Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
         `require_worker` NotFound when no live worker offers the node type; without, the handle has a warning.
         """
         options = options_of(
-            require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority, cache=cache
+            require_worker=require_worker,
+            timeouts=timeouts,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+            cache=cache,
         )
         answer = await self._submit_task(node_type, parameters, request_id, options)
         task = node_task_from(answer.task)
@@ -179,6 +187,8 @@ class Client(
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> BatchHandle:
@@ -188,7 +198,13 @@ class Client(
         each item.
         """
         options = options_of(
-            require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority, cache=cache
+            require_worker=require_worker,
+            timeouts=timeouts,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+            cache=cache,
         )
         answer = await self._submit_batch(node_type, parameters, request_id, options)
         batch = batch_from(answer.batch)

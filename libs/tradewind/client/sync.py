@@ -1,6 +1,6 @@
 """The client for code without an event loop: the asynchronous one, with waiting."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -303,6 +303,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncTaskHandle:
@@ -314,6 +316,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             cache=cache,
             request_id=request_id,
         )
@@ -328,6 +332,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncBatchHandle:
@@ -339,6 +345,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             cache=cache,
             request_id=request_id,
         )

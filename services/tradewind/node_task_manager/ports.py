@@ -348,7 +348,7 @@ class NodeTaskStore(Protocol):
         ...
 
     async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        """Give back what outlived its lease (counting it as lost; the fourth time it fails), fail what outlived its
+        """Give back what outlived its lease (counting it as lost; the third time it fails), fail what outlived its
         timeout or its wait for a worker, terminate what did not stop in time. `results` names them."""
         ...
 

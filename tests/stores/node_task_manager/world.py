@@ -12,7 +12,6 @@ from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
-from tradewind.node_task_manager.domain.rates import Rate
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.work import (
@@ -27,6 +26,7 @@ from tradewind.node_task_manager.domain.work import (
 )
 from tradewind.node_task_manager.ports import Cleaned, Line, Progress
 from tradewind.server.clock import ManualClock
+from tradewind.server.rates import KeyRate, Rate
 
 TYPES = ("t1", "t2")
 WORKERS = ("w1", "w2", "w3")
@@ -414,12 +414,14 @@ class World:
         await self.both("reopen", (self._also(),))
 
     async def acknowledge(self) -> None:
-        """Take some of the events of a partition as a scheduler would."""
+        """Take some of the events of a partition as a scheduler would, up to one instant: those of the same one come in
+        an order of each store's own."""
         partition, count = self.rng.randint(0, 1), self.rng.randint(1, 5)
-        for shard in (self.memory, self.redis):
-            events = await shard.read({partition: "0"}, count)
-            if events:
-                await shard.acknowledge({partition: events[-1].event_id})
+        known = [await shard.read({partition: "0"}, 10_000) for shard in (self.memory, self.redis)]
+        if known[0]:
+            until = known[0][:count][-1].at
+            for shard, events in zip((self.memory, self.redis), known, strict=True):
+                await shard.acknowledge({partition: [each for each in events if each.at <= until][-1].event_id})
 
     async def clean(self) -> None:
         """Clean until nothing is left to do; what is open is not touched, and of the rest as much goes in both."""
@@ -586,6 +588,7 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
             concurrency=Concurrency(rng.choice("kl"), rng.randint(1, 2), rng.choice(list(WhenFull)))
             if limits and rng.random() < 0.3
             else None,
+            rate=_random_rate(rng) if limits and rng.random() < 0.3 else None,
         )
         for at in range(count)
     )
@@ -602,6 +605,11 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
             nodes = (*nodes[:target], mapped, *nodes[target + 1 :])
     policy = rng.choices(list(FailurePolicy), (4, 2, 2))[0]
     return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)) if limits else 0)
+
+
+def _random_rate(rng: random.Random) -> KeyRate:
+    rate = Rate(rng.randint(1, 4), rng.choice((1_000, 60_000)))
+    return KeyRate(rng.choice("kl"), rate, rng.randint(1, rate.count))
 
 
 def _random_policy(rng: random.Random) -> RetryPolicy:

@@ -19,6 +19,7 @@ class Limits:
     signal_bytes: int = 4096
     answer_bytes: int = 1024
     losses: int = 3
+    """A node task that has lost so many workers is given up."""
     retention_ms: int = 24 * 3600 * 1000
     run_retention_ms: int = 8 * 24 * 3600 * 1000
     plan_retention_ms: int = 30 * 24 * 3600 * 1000

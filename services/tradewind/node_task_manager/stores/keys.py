@@ -23,7 +23,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
-| `delayed` | zset | failed node tasks, and those that wait for a result, by when they may begin | empties itself |
+| `delayed` | zset | node tasks by when they may begin; limits (`\|<limit>`) likewise | empties itself |
 | `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |
 | `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
 | `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |
@@ -31,7 +31,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `blocked_by:<limit>` | set | the groups of those that wait for a limit | empties itself |
 | `blocked_of` | zset | the same groups, by user | empties itself |
 | `parked` | zset | users at their limit, with the types they have queues of | empties itself |
-| `bucket:<type>` | string | when the bucket of a rate is full again, in us | a minute after that |
+| `bucket:<type>`, `bucket:<user>:<key>` | string | when a bucket of tokens is full, in us | a minute after that |
 | `slots:<limit>` | zset | node tasks that hold a slot, by when they began | empties itself |
 | `system:config` | hash | limits of the system and their version | kept, one |
 | `user_weights` | hash | what users' turns count | kept, one |

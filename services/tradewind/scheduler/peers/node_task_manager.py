@@ -221,6 +221,8 @@ def _add_plan(request: pb2.SubmitComponentsRequest, plan: ComponentPlan) -> None
             priority=node.priority,
             concurrency=_concurrency(node.concurrency),
         )
+        if node.rate is not None:
+            added.rate.CopyFrom(node_task_pb2.KeyRate(key=node.rate.key, limit=node.rate.limit, cost=node.rate.cost))
         if node.heartbeat_ms:
             added.heartbeat_timeout.CopyFrom(_duration(node.heartbeat_ms))
         if node.total_ms:

@@ -77,6 +77,8 @@ class TaskOptions(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     HEARTBEAT_TIMEOUT_FIELD_NUMBER: _builtins.int
     TOTAL_TIMEOUT_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     require_worker: _builtins.bool
     """Refuse with NODE_TYPE_NOT_FOUND when no live worker offers the node type, in place of waiting for one."""
@@ -103,6 +105,14 @@ class TaskOptions(_message.Message):
         """Longest time from its submission to its end, waits and further attempts included; none when unset or 0."""
 
     @_builtins.property
+    def concurrency(self) -> _node_task_pb2.Concurrency:
+        """Bounds how many run at once under a key, as of nodes of flows; none when unset."""
+
+    @_builtins.property
+    def rate(self) -> _node_task_pb2.KeyRate:
+        """Bounds how many begin in a time under a key, as of nodes of flows; none when unset."""
+
+    @_builtins.property
     def cache(self) -> _cache_pb2.CacheUse:
         """Where its outputs may come from; as the worker says when unset. Without a flow there is no scope FLOW, and items of a batch
         have no key.
@@ -118,11 +128,13 @@ class TaskOptions(_message.Message):
         priority: _builtins.int = ...,
         heartbeat_timeout: _duration_pb2.Duration | None = ...,
         total_timeout: _duration_pb2.Duration | None = ...,
+        concurrency: _node_task_pb2.Concurrency | None = ...,
+        rate: _node_task_pb2.KeyRate | None = ...,
         cache: _cache_pb2.CacheUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "rate", b"rate", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "heartbeat_timeout", b"heartbeat_timeout", "priority", b"priority", "require_worker", b"require_worker", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "priority", b"priority", "rate", b"rate", "require_worker", b"require_worker", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -72,8 +72,22 @@ local function readmit_group(limit, group, count)
   return #back / 2
 end
 
+-- Puts back those for which the rate of a key has tokens now, a bounded number of them.
+local PACED_AT_ONCE = 100
+local function readmit_paced(limit)
+  for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
+    local _, length, short = pace_of(limit, group)
+    local count = short > 0 and 0 or math.min(PACED_AT_ONCE, math.floor(-short / length) + 1)
+    if count > 0 then readmit_group(limit, group, count) end
+    if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
+      look_again(limit, count > 0 and count * length or short)
+    end
+  end
+end
+
 -- Puts back up to `count` of each group that a limit held back and now has room for.
 local function readmit(limit, count)
+  if string.sub(limit, 1, 5) == 'pace:' then return readmit_paced(limit) end
   for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
     if tonumber(string.match(group, '%d+$')) > held_of(limit) then readmit_group(limit, group, count) end
   end

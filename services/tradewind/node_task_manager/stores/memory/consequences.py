@@ -28,6 +28,7 @@ from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
 from tradewind.node_task_manager.stores.memory.queues import HEADS
 from tradewind.node_task_manager.stores.memory.records import Private
 from tradewind.node_task_manager.stores.memory.retries import wait_ms, why_final
+from tradewind.node_task_manager.stores.memory.slots import Most
 
 MANY_INPUTS = 500
 INPUT_BYTES = 256 * 1024
@@ -186,7 +187,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         task = replace(task, lost=task.lost + lost)
         if lost:
             task = self._remembering(task, "WORKER_LOST")
-        if lost and task.lost > self._limits.losses:
+        if lost and task.lost >= self._limits.losses:
             self._dead[task.task_id] = self._clock()
             message = f"the worker was lost {task.lost} times while it ran, the last was {task.worker_id}"
             self._fail(task, "WORKER_LOST", message, turn)
@@ -346,6 +347,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
     def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
         self._settle(turn)
         self._wake_delayed()
+        self._wake_paced()
         self._reopen()
         self._queues.tidy()
         self._claim(vacancies, turn)
@@ -354,7 +356,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         self._slots.freed += turn.owed
         self._reopen()
         self._queues.tidy()
-        turn.due_in = min((*(at - self._clock() for at in self._delayed.values()), *turn.tokens), default=-1)
+        due = [*self._delayed.values(), *self._paced.values()]
+        turn.due_in = min((*(at - self._clock() for at in due), *turn.tokens), default=-1)
 
     def _claim(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
         open_ = [v for v in vacancies if v.session in (0, self._sessions.get(v.worker_id))]
@@ -400,7 +403,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
             if self._room_of_type(node_type) > 0:
                 turn.ready_types.append(node_type)
 
-    def _hold_back(self, task: NodeTask, limit: tuple[str, int], rank: int, turn: Turn) -> None:
+    def _hold_back(self, task: NodeTask, limit: tuple[str, Most], rank: int, turn: Turn) -> None:
         """Do about a ready node task that a limit of its own holds back what its key says."""
         action, reason = self._when_full(task, limit)
         newer = f"{reason}: {task.task_id} is newer"
