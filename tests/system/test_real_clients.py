@@ -159,7 +159,7 @@ async def test_triggers_and_events_by_grpcurl(stack: Standalone) -> None:
     _, published, _ = await grpcurl(stack, f"{service}/PublishEvent", **event)
     _, counts, _ = await grpcurl(stack, f"{service}/CountTriggers", queue="reports")
 
-    assert published == {"eventId": "quote-7", "matched": 1, "fired": 1}
+    assert published == {"event_id": "quote-7", "matched": 1, "fired": 1}
     assert (counts["triggers"], counts["scheduled"]) == ("2", "2")
     code, dead, _ = await grpcurl(stack, f"{service}/ListDeadTriggers", queue="reports")
     assert (code, dead) == (0, {})
