@@ -16,6 +16,7 @@ PURE = {
     "tradewind.server.faults",
     "tradewind.server.identifiers",
     "tradewind.server.partitions",
+    "tradewind.server.rates",
     "tradewind.server.schedules.grids",
     "tradewind.server.schedules.schedule",
 }

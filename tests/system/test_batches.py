@@ -161,6 +161,11 @@ async def test_tasks_as_a_person_types_them(shell: Shell) -> None:
     assert "ValueError: will not have 1" in failed
     again = ("--param", "total=1", "--attempts", "2", "--priority", "-1", "--wait")
     assert re.search(r"attempt +2", await shell("task", "submit", "failing", *again, ends=1))
+    limits = ("--concurrency", "acct-7:1:drop_new", "--rate", "acct-7:100/m:2")
+    assert "completed" in await shell("task", "submit", "numbers", *limits, "--wait")
+    assert "must be at least 1, is 0" in await shell("task", "submit", "numbers", "--concurrency", "acct-7:0", ends=2)
+    assert "must be at most 5" in await shell("task", "submit", "numbers", "--rate", "acct-7:5/m:6", ends=2)
+    assert "is not KEY:MAX[:WHEN_FULL]" in await shell("task", "submit", "numbers", "--concurrency", "1", ends=2)
     waiting = await shell.json("task", "submit", "nobodys", "-o", "json")
     assert waiting["warnings"] == ['no live worker offers node type "nobodys"; it waits until one does']
     assert "no live worker offers" in await shell("task", "get", waiting["task"]["node_task_id"])

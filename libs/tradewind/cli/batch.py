@@ -8,13 +8,17 @@ from tradewind.cli.failures import FAILED, fail
 from tradewind.cli.parameters import (
     Attempts,
     CacheName,
+    ConcurrencyText,
     NodeTypeName,
     Output,
     Priority,
+    RateText,
     RequestId,
     RequireWorker,
     chosen_statuses,
+    concurrency_of,
     first,
+    rate_of,
 )
 from tradewind.cli.screen import STYLES, Format, length
 from tradewind.cli.session import Session, asynchronous
@@ -40,6 +44,8 @@ async def submit(
     require_worker: RequireWorker = False,
     attempts: Attempts = 1,
     priority: Priority = 0,
+    concurrency: ConcurrencyText = None,
+    rate: RateText = None,
     cache: CacheName = None,
     request_id: RequestId = None,
     output: Output = Format.TEXT,
@@ -59,6 +65,8 @@ async def submit(
             require_worker=require_worker,
             retry=Retry(attempts) if attempts > 1 else None,
             priority=priority,
+            concurrency=concurrency_of(concurrency),
+            rate=rate_of(rate),
             cache=cache,
             request_id=request_id,
         )

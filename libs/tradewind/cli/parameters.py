@@ -43,6 +43,34 @@ CacheName = Annotated[
 RequestId = Annotated[
     str | None, typer.Option("--request-id", metavar="ID", help="The same id again gets the first answer.")
 ]
+ConcurrencyText = Annotated[
+    str | None,
+    typer.Option("--concurrency", metavar="KEY:MAX[:WHEN_FULL]", help="At most so many run at once under a key."),
+]
+RateText = Annotated[
+    str | None,
+    typer.Option("--rate", metavar="KEY:COUNT/UNIT[:COST]", help="At most so many begin in a time under a key."),
+]
+
+
+def concurrency_of(text: str | None) -> dict[str, Any] | None:
+    """Read `KEY:MAX[:WHEN_FULL]`. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    key, *rest = text.split(":")
+    if len(rest) not in (1, 2) or not rest[0].lstrip("-").isdecimal():
+        raise typer.BadParameter(f'"{text}" is not KEY:MAX[:WHEN_FULL]', param_hint="--concurrency")
+    return {"key": key, "max": int(rest[0]), **({"when_full": rest[1]} if len(rest) > 1 else {})}
+
+
+def rate_of(text: str | None) -> dict[str, Any] | None:
+    """Read `KEY:COUNT/UNIT[:COST]`. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    key, *rest = text.split(":")
+    if len(rest) not in (1, 2) or not all(cost.lstrip("-").isdecimal() for cost in rest[1:]):
+        raise typer.BadParameter(f'"{text}" is not KEY:COUNT/UNIT[:COST]', param_hint="--rate")
+    return {"key": key, "limit": rest[0], **({"cost": int(rest[1])} if len(rest) > 1 else {})}
 
 
 def pairs(given: Iterable[str] | None, option: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from tradewind.client.cycles import (
     SignalStatus,
 )
 from tradewind.client.definitions import Definition
+from tradewind.client.due_triggers import DueTrigger, DueTriggers
 from tradewind.client.errors import (
     Aborted,
     BatchFailed,
@@ -50,8 +51,11 @@ from tradewind.client.node_tasks import (
     PastAttempt,
     StatusCounts,
 )
+from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
+from tradewind.client.task_events import TaskEventKind, WatchedTask
+from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
 from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus
 
 __all__ = [
@@ -76,6 +80,8 @@ __all__ = [
     "CycleStatistics",
     "CycleStatus",
     "Definition",
+    "DueTrigger",
+    "DueTriggers",
     "Exhausted",
     "FiringOutcome",
     "FiringRecord",
@@ -96,14 +102,18 @@ __all__ = [
     "NodeTaskStatus",
     "NodeType",
     "NotFound",
+    "Notification",
+    "NotificationKind",
     "OutputHandle",
     "PastAttempt",
     "Pause",
+    "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
     "RunRequest",
     "ServerFault",
+    "Severity",
     "Signal",
     "SignalStatus",
     "StatusCounts",
@@ -113,13 +123,19 @@ __all__ = [
     "SyncFlowHandle",
     "SyncTaskHandle",
     "SystemConfig",
+    "TaskEventKind",
     "TaskFailed",
     "TaskHandle",
     "TimedOut",
     "TradewindError",
+    "TriggerCounts",
+    "TriggerFiring",
+    "TriggerRecord",
+    "TriggerStatus",
     "Unavailable",
     "Unreachable",
     "Violation",
+    "WatchedTask",
     "WorkerRecord",
     "WorkerStatus",
     "WrongStatus",

@@ -1,8 +1,8 @@
 """The asynchronous client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -19,10 +19,12 @@ from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
+from tradewind.client.notification_calls import NotificationCalls
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
 from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
+from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Cache, Retry, Timeouts
 
@@ -34,9 +36,11 @@ class Client(
     NodeTaskCalls,
     AdHocCalls,
     DeadLetterCalls,
+    NotificationCalls,
     QueueCalls,
     CacheCalls,
     RegistryCalls,
+    TriggerCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
@@ -93,7 +97,10 @@ class Client(
         self._connection.set_patience(seconds)
 
     async def wait_ready(self, timeout: Seconds = 10.0) -> None:
-        """Return once every server says that it is ready. Raises Unavailable when one does not within `timeout`."""
+        """Return once every server that runs flows says that it is ready.
+
+        Raises Unavailable when one does not within `timeout`.
+        """
         await self._connection.wait_ready(seconds_of(timeout))
 
     def flow(self, flow_id: str) -> FlowHandle:
@@ -148,18 +155,26 @@ class Client(
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> TaskHandle:
         """Run one node by itself; `await handle.result()` waits for what it emits.
 
-        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority` and `cache`
-        are those of such a node, but that it waits for a worker as long as it takes unless they say else.
-        Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
+        `parameters` reach the node as the config of a flow's node does; `timeouts`, `retry`, `priority`, `concurrency`,
+        `rate` and `cache` are those of such a node, but that it waits for a worker as long as it takes unless they say
+        else. Raises InvalidInput, Conflict when `request_id` was used for something else, Exhausted, and with
         `require_worker` NotFound when no live worker offers the node type; without, the handle has a warning.
         """
         options = options_of(
-            require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority, cache=cache
+            require_worker=require_worker,
+            timeouts=timeouts,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+            cache=cache,
         )
         answer = await self._submit_task(node_type, parameters, request_id, options)
         task = node_task_from(answer.task)
@@ -174,6 +189,8 @@ class Client(
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> BatchHandle:
@@ -183,7 +200,13 @@ class Client(
         each item.
         """
         options = options_of(
-            require_worker=require_worker, timeouts=timeouts, retry=retry, priority=priority, cache=cache
+            require_worker=require_worker,
+            timeouts=timeouts,
+            retry=retry,
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+            cache=cache,
         )
         answer = await self._submit_batch(node_type, parameters, request_id, options)
         batch = batch_from(answer.batch)

@@ -1,6 +1,6 @@
 """The client for code without an event loop: the asynchronous one, with waiting."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -240,6 +240,11 @@ class SyncClient(_Sync[Client]):
     list_worker_tasks = _waits(Client.list_worker_tasks)
     list_dead_letters = _iterates(Client.list_dead_letters)
     redrive_dead_letters = _waits(Client.redrive_dead_letters)
+    list_notifications = _iterates(Client.list_notifications)
+    watch_notifications = _iterates(Client.watch_notifications)
+    count_unread_notifications = _waits(Client.count_unread_notifications)
+    mark_notifications_read = _waits(Client.mark_notifications_read)
+    send_notification = _waits(Client.send_notification)
     queue_statistics = _waits(Client.queue_statistics)
     get_config = _waits(Client.get_config)
     update_config = _waits(Client.update_config)
@@ -264,6 +269,19 @@ class SyncClient(_Sync[Client]):
     available_workers = _waits(Client.available_workers)
     list_node_types = _iterates(Client.list_node_types)
     get_node_type = _waits(Client.get_node_type)
+
+    save_trigger = _waits(Client.save_trigger)
+    get_trigger = _waits(Client.get_trigger)
+    remove_trigger = _waits(Client.remove_trigger)
+    list_triggers = _iterates(Client.list_triggers)
+    fire_trigger = _waits(Client.fire_trigger)
+    pause_trigger = _waits(Client.pause_trigger)
+    resume_trigger = _waits(Client.resume_trigger)
+    list_trigger_firings = _iterates(Client.list_trigger_firings)
+    list_dead_triggers = _iterates(Client.list_dead_triggers)
+    redrive_trigger = _waits(Client.redrive_trigger)
+    count_triggers = _waits(Client.count_triggers)
+    publish_event = _waits(Client.publish_event)
 
     def flow(self, flow_id: str) -> SyncFlowHandle:
         """Return the handle of a flow, without asking whether there is one."""
@@ -290,6 +308,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncTaskHandle:
@@ -301,6 +321,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             cache=cache,
             request_id=request_id,
         )
@@ -315,6 +337,8 @@ class SyncClient(_Sync[Client]):
         timeouts: Timeouts | None = None,
         retry: Retry | None = None,
         priority: int = 0,
+        concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         request_id: str | None = None,
     ) -> SyncBatchHandle:
@@ -326,6 +350,8 @@ class SyncClient(_Sync[Client]):
             timeouts=timeouts,
             retry=retry,
             priority=priority,
+            concurrency=concurrency,
+            rate=rate,
             cache=cache,
             request_id=request_id,
         )

@@ -1,15 +1,26 @@
 """How an ad-hoc task, or every item of a batch, is carried out."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from google.protobuf.duration_pb2 import Duration
 
 from tradewind.api.node_task_manager.v1 import batch_pb2, retry_pb2
 from tradewind.client.wire import Seconds
 from tradewind.flow import Cache, Retry, Timeouts
+from tradewind.flow.spec import concurrency_of, key_rate_of
 from tradewind.flow.values import seconds_in
 
 
 def options_of(
-    *, require_worker: bool, timeouts: Timeouts | None, retry: Retry | None, priority: int, cache: Cache | str | None
+    *,
+    require_worker: bool,
+    timeouts: Timeouts | None,
+    retry: Retry | None,
+    priority: int,
+    concurrency: Mapping[str, Any] | None,
+    rate: Mapping[str, Any] | None,
+    cache: Cache | str | None,
 ) -> batch_pb2.TaskOptions:
     """Return the options as they travel; None leaves it to the server. Raises ValueError for what is no time."""
     given = timeouts or Timeouts()
@@ -21,6 +32,8 @@ def options_of(
         require_worker=require_worker,
         retry=None if retry is None else _retry(retry),
         priority=priority,
+        concurrency=None if concurrency is None else concurrency_of(concurrency),
+        rate=None if rate is None else key_rate_of(rate),
         cache=None if cache is None else Cache.of(cache).to_message(),
     )
 

@@ -108,6 +108,7 @@ class Flow:
         retry: Retry | None = None,
         priority: int | None = None,
         concurrency: Mapping[str, Any] | None = None,
+        rate: Mapping[str, Any] | None = None,
         cache: Cache | str | None = None,
         map: str | None = None,
         max_parallel: int | None = None,
@@ -119,8 +120,9 @@ class Flow:
         worker, `timeout` one attempt, `timeouts` has further limits; `retry` says how often it may be tried. Of ready
         nodes the one with the higher `priority` (-5 to 5) goes first; one step is worth a minute of waiting.
         `concurrency` bounds how many run at once under a key of the user's, in any flow, such as {"key": "acct-7",
-        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. With `cache`, its name or
-        a Cache, it does not run when the same work was done before.
+        "max": 1}; its `when_full` is wait, drop_new, cancel_oldest or keep_newest. `rate` bounds how many begin in a
+        time under a key, such as {"key": "acct-7", "limit": "100/m", "cost": 2}. With `cache`, its
+        name or a Cache, it does not run when the same work was done before.
 
         `map` names the input at which a list arrives: the node runs once for each of its items, at most `max_parallel`
         (100) at once, and emits lists of what they emit, in order. It completes when `min_success` of them do: an int
@@ -146,6 +148,8 @@ class Flow:
             weather["priority"] = priority
         if concurrency is not None:
             weather["concurrency"] = json_copy(concurrency, f"{path}.concurrency")
+        if rate is not None:
+            weather["rate"] = json_copy(rate, f"{path}.rate")
         if cache is not None:
             weather["cache"] = Cache.of(cache).to_weather(f"{path}.cache")
         if map is not None:

@@ -37,10 +37,11 @@ _WHEN_FULL: dict[str, node_task_pb2.WhenFull.ValueType] = {
 _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
 _NODE_FIELDS = (
     *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
-    *("concurrency", "cache", "map", "max_parallel", "min_success"),
+    *("concurrency", "rate", "cache", "map", "max_parallel", "min_success"),
 )
 _TIMEOUT_FIELDS = ("schedule_to_start", "start_to_close", "total", "heartbeat")
 _RETRY_FIELDS = ("attempts", "initial", "factor", "maximum", "jitter", "non_retryable")
+_RATE_FIELDS = ("key", "limit", "cost")
 _CACHE_FIELDS = ("name", "key", "scope", "ttl")
 _CONCURRENCY_FIELDS = ("key", "max", "when_full")
 _FLOW_FIELDS = (
@@ -132,10 +133,9 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
     if run_if := fields.word("run_if", _RUN_IF):
         node.run_if = run_if
     if "concurrency" in item:
-        bound = Fields(item["concurrency"], f"{path}.concurrency", _CONCURRENCY_FIELDS)
-        node.concurrency.key, node.concurrency.max = bound.text("key"), bound.integer("max")
-        if when_full := bound.word("when_full", _WHEN_FULL):
-            node.concurrency.when_full = when_full
+        node.concurrency.CopyFrom(concurrency_of(item["concurrency"], f"{path}.concurrency"))
+    if item.get("rate") is not None:
+        node.rate.CopyFrom(key_rate_of(item["rate"], f"{path}.rate"))
     if item.get("cache") is not None:
         named = {"name": item["cache"]} if isinstance(item["cache"], str) else item["cache"]
         cache = Fields(named, fields.at("cache"), _CACHE_FIELDS)
@@ -153,6 +153,21 @@ def _node(item: Object, path: str) -> flow_pb2.NodeSpec:
     if item.get("retry") is not None:
         node.retry.CopyFrom(_retry(item["retry"], fields.at("retry")))
     return node
+
+
+def concurrency_of(item: Object, path: str = "concurrency") -> node_task_pb2.Concurrency:
+    """Return `{"key": ..., "max": ..., "when_full": ...}` as a message. Raises FlowError."""
+    fields = Fields(item, path, _CONCURRENCY_FIELDS)
+    message = node_task_pb2.Concurrency(key=fields.text("key"), max=fields.integer("max"))
+    if when_full := fields.word("when_full", _WHEN_FULL):
+        message.when_full = when_full
+    return message
+
+
+def key_rate_of(item: Object, path: str = "rate") -> node_task_pb2.KeyRate:
+    """Return `{"key": ..., "limit": "100/m", "cost": ...}` as a message. Raises FlowError."""
+    fields = Fields(item, path, _RATE_FIELDS)
+    return node_task_pb2.KeyRate(key=fields.text("key"), limit=fields.text("limit"), cost=fields.integer("cost"))
 
 
 def _retry(item: Object, path: str) -> flow_pb2.RetrySpec:
@@ -187,6 +202,8 @@ def _node_weather(node: flow_pb2.NodeSpec, path: str) -> dict[str, Any]:
     if node.HasField("concurrency"):
         bound = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
         say(bound, "when_full", node.concurrency.when_full, _WHEN_FULL, f"{path}.concurrency.")
+    if node.HasField("rate"):
+        weather["rate"] = {field.name: value for field, value in node.rate.ListFields()}
     if node.HasField("cache"):
         cache = weather["cache"] = {
             name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))

@@ -7,7 +7,7 @@ same step, users in turn and oldest first, and are found in the effects.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.domain.called import CalledWorker
@@ -15,9 +15,21 @@ from tradewind.node_task_manager.domain.component import Component, RunSubmissio
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
+from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Postponed, Termination, Vacancy
+
+Item = TypeVar("Item", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch(Generic[Item]):
+    """What follows a position in a capped stream; after a `gap` some of that is gone, and this is all that is."""
+
+    gap: bool
+    entries: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,16 +360,17 @@ class NodeTaskStore(Protocol):
         ...
 
     async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        """Give back what outlived its lease (counting it as lost; the fourth time it fails), fail what outlived its
+        """Give back what outlived its lease (counting it as lost; the third time it fails), fail what outlived its
         timeout or its wait for a worker, terminate what did not stop in time. `results` names them."""
         ...
 
     def configure(self, config: SystemConfig) -> None:
-        """Keep within these limits from now on; what began under others is not counted under new ones."""
+        """Keep within these limits from now on; what began before counts under new ones once `reopen` has ended."""
         ...
 
     async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        """Look anew at all that limits held back: they have changed."""
+        """Count what runs already under limits that are new, and look anew at all that limits held back: they have
+        changed."""
         ...
 
     async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
@@ -557,4 +570,40 @@ class EventLog(Protocol):
 
     async def acknowledge(self, through: dict[int, str]) -> None:
         """Forget each partition's events up to a position."""
+        ...
+
+
+class Notices(Protocol):
+    """Events of ad-hoc tasks, and what users are to know; written for the most part by what changes node tasks.
+
+    Each task keeps its newest events, as long as its record, and each user the newest notifications, for 7 d.
+    """
+
+    async def task_events(self, run: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        """Return up to `limit` events of a task after a position, "0-0" for before the first, in order."""
+        ...
+
+    async def newest_task_event(self, run: str) -> TaskEvent | None:
+        """Return the newest event of a task, None when none is kept."""
+        ...
+
+    async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
+        """Keep notifications (user, key, fact); False for one whose key, unless "", came for the user within a day."""
+        ...
+
+    async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:
+        """Return up to `limit` notifications of a user after a position, "0-0" for before the first, in order."""
+        ...
+
+    async def newest_notification(self, user_id: str) -> str:
+        """Return the position of a user's newest notification, "0-0" when there is none."""
+        ...
+
+    async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:
+        """Return up to `limit` notifications, the newest first, from before a position ("" for the newest); and how
+        many of all that are kept are not read."""
+        ...
+
+    async def mark_read(self, user_id: str, through: str) -> None:
+        """Mark all up to a position as read, "" for all; what was read stays so."""
         ...

@@ -323,6 +323,11 @@ INVALID = grpc.StatusCode.INVALID_ARGUMENT
         ({"options": {"start_to_close": {"seconds": -1}}}, ["options.start_to_close"]),
         ({"options": {"heartbeat_timeout": {"nanos": 5_000_000}}}, ["options.heartbeat_timeout"]),
         ({"options": {"priority": 6, "retry": {"attempts": 0}}}, ["options.priority", "options.retry.attempts"]),
+        (
+            {"options": {"concurrency": {"max": 0, "when_full": 7}, "rate": {"key": "k", "limit": "0/m"}}},
+            [*(f"options.concurrency.{name}" for name in ("key", "max", "when_full")), "options.rate.limit"],
+        ),
+        ({"options": {"rate": {"key": "k", "limit": "2/m", "cost": 3}}}, ["options.rate.cost"]),
     ],
 )
 async def test_a_bad_task_is_refused_with_every_fault_and_nothing_is_kept(

@@ -12,8 +12,8 @@ import pytest_asyncio
 from tests.rpc.node_task_manager.called import Called, Proxy, Registry, aborting, hanging
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
 from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import batch_pb2, cache_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
-from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.api.registry.v1 import worker_pb2
 
 Status = grpc.StatusCode
@@ -382,3 +382,26 @@ async def test_bad_reports_are_refused(ntm: Ntm, fields: dict[str, Any], path: s
         await ntm.stub.ReportNodeTasks(pb2.ReportNodeTasksRequest(**{"worker_id": "w1", **fields}))
     assert refused.value.code() is Status.INVALID_ARGUMENT
     assert refused.value.details().startswith(f"{path}: ")  # type: ignore[union-attr]
+
+
+async def test_cached_results_count_for_the_process_that_gave_them(ntm: Ntm, registry: Registry, make: Make) -> None:
+    worker = await make("w1")
+    registry.workers = [worker.listed()]
+
+    async def submitted() -> str:
+        options = batch_pb2.TaskOptions(cache=cache_pb2.CacheUse(name="screening"))
+        request = batch_pb2.SubmitTaskRequest(user_id="ann", node_type="noop", options=options)
+        return (await ntm.stub.SubmitTask(request)).task.node_task_id
+
+    await submitted()
+    await worker.complete(ntm.stub, (await worker.has(1))[0].token, out="1")
+    task_id = await submitted()
+
+    async def cached() -> bool:
+        request = batch_pb2.GetTaskRequest(task_id=task_id, user_id="ann")
+        return (await ntm.stub.GetTask(request)).task.cached_in == "screening"
+
+    await until(cached, "the second one is answered")
+    await registry.list(worker.listed(incarnation="another"))
+    await submitted()
+    await worker.has(2)

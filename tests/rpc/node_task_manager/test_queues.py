@@ -128,14 +128,21 @@ async def test_a_node_without_its_key_or_with_a_bound_below_one_is_refused(ntm: 
     wrong.nodes[0].concurrency.CopyFrom(node_task_pb2.Concurrency(key="a b", max=1))
     wrong.nodes[1].concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=0))
     wrong.nodes[2].concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=1, when_full=9))  # type: ignore[arg-type]
+    wrong.nodes[0].rate.CopyFrom(node_task_pb2.KeyRate(key="a b", limit="5/s", cost=-1))
+    wrong.nodes[1].rate.CopyFrom(node_task_pb2.KeyRate(key="k", limit="5 a second"))
+    wrong.nodes[2].rate.CopyFrom(node_task_pb2.KeyRate(key="k", limit="5/s", cost=6))
     run = component_pb2.RunSubmission(flow_id="f", run_id="r", user_id="u")
     run.components.add(component_id="0", plan_digest=wrong.digest)
     request = pb2.SubmitComponentsRequest(runs=[run], plans=[wrong])
     assert await faults(ntm.stub.SubmitComponents(request)) == [
         "plans[0].max_running",
         "plans[0].nodes[0].concurrency.key",
+        "plans[0].nodes[0].rate.key",
+        "plans[0].nodes[0].rate.cost",
         "plans[0].nodes[1].concurrency.max",
+        "plans[0].nodes[1].rate.limit",
         "plans[0].nodes[2].concurrency.when_full",
+        "plans[0].nodes[2].rate.cost",
     ]
 
 

@@ -37,10 +37,15 @@ async def empty(store: RedisServer | None) -> AsyncIterator[RedisServer | None]:
     await store.close_clients()
 
 
-@pytest_asyncio.fixture(params=redis_kinds())
-async def redis(request: pytest.FixtureRequest, redis_servers: RedisServers) -> AsyncIterator[RedisServer]:
+@pytest.fixture(params=redis_kinds())
+def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer:
+    """A store of every kind; it is started outside any event loop."""
+    return redis_servers.get(request.param)
+
+
+@pytest_asyncio.fixture
+async def redis(server: RedisServer) -> AsyncIterator[RedisServer]:
     """A store without keys."""
-    server = redis_servers.get(request.param)
     await server.flush()
     yield server
     await server.close_clients()

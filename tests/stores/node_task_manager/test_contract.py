@@ -183,9 +183,9 @@ async def test_renewing_keeps_a_lease_alive_and_names_lost_ones(bench: Bench) ->
     assert (await bench.shard.renew("w1", 0, held(b))).lost == ((b.nonce, "the lease lapsed"),)
 
 
-async def test_the_fourth_loss_fails_a_node_task(bench: Bench) -> None:
+async def test_the_third_loss_fails_a_node_task(bench: Bench) -> None:
     await bench.submit(plan_of("a"))
-    for _ in range(4):
+    for _ in range(3):
         assert len(await bench.take()) == 1
         bench.clock.advance(30_001)
         await bench.shard.reap()

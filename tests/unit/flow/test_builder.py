@@ -63,6 +63,7 @@ def test_every_option_has_its_place() -> None:
         timeout=0.5,
         priority=2,
         concurrency={"key": "k", "max": 1},
+        rate={"key": "k", "limit": "5/s"},
         cache=Cache("mine", scope="flow", ttl=timedelta(minutes=10)),
     )
     flow.node("d", "noop", cache="screening")
@@ -87,6 +88,7 @@ def test_every_option_has_its_place() -> None:
                 "timeout": 0.5,
                 "priority": 2,
                 "concurrency": {"key": "k", "max": 1},
+                "rate": {"key": "k", "limit": "5/s"},
                 "cache": {"name": "mine", "scope": "flow", "ttl": 600},
             },
             {"id": "d", "type": "noop", "cache": {"name": "screening"}},

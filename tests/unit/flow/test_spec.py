@@ -19,6 +19,7 @@ WEATHER = {
             "schedule_to_start": "30s",
             "priority": -3,
             "concurrency": {"key": "acct-7", "max": 1, "when_full": "keep_newest"},
+            "rate": {"key": "acct-7", "limit": "100/m", "cost": 2},
             "cache": {"name": "screening", "key": "k", "scope": "global", "ttl": "10m"},
             "timeout": "0",
             "timeouts": {"total": "1h", "heartbeat": "30"},

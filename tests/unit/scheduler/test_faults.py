@@ -190,6 +190,32 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
         ],
     ),
     (
+        "rates",
+        flow(
+            nodes=[
+                node("a", rate={"key": "a b", "limit": "100/m", "cost": 0}),
+                node("b", rate={"key": "k", "limit": "100 a minute"}),
+                node("c", rate={"key": "k", "limit": "5/s", "cost": 6}),
+                node("d", rate={"max": 1}),
+                node("e", rate="5/s"),
+            ],
+            edges=[],
+        ),
+        [
+            ("nodes[0].rate.key", f'"a b" {ID_RULE}'),
+            ("nodes[0].rate.cost", "must be a whole number from 1 to 999999999, is 0"),
+            (
+                "nodes[1].rate.limit",
+                '"100 a minute" is no rate; write COUNT/UNIT, such as "100/m", the unit being s, m, h or d',
+            ),
+            ("nodes[2].rate.cost", "must be at most 5, as many as the limit 5/s ever lets begin at once, is 6"),
+            ("nodes[3].rate.max", 'unknown field; there are "key", "limit", "cost"'),
+            ("nodes[3].rate.key", "is required"),
+            ("nodes[3].rate.limit", "is required"),
+            ("nodes[4].rate", 'must be an object, is "5/s"'),
+        ],
+    ),
+    (
         "schedule_to_start zero",
         flow(nodes=[node("a", schedule_to_start=0)], edges=[]),
         [("nodes[0].schedule_to_start", "must be at least 1ms, is 0")],

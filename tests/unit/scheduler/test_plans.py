@@ -50,6 +50,7 @@ def test_the_digest_is_of_what_runs_and_nothing_else() -> None:
         "priority": 1,
         "cache": "screening",
         "concurrency": {"key": "k", "max": 1},
+        "rate": {"key": "k", "limit": "1/s"},
         "id": "a2",
     }.items():
         nodes = [NODES[0], {**NODES[1], field: value}, *NODES[2:]]

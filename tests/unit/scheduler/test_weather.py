@@ -16,6 +16,7 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import analyze
 from tradewind.scheduler.domain.flow_definition import FlowDefinition, OverlapPolicy
 from tradewind.scheduler.domain.json_text import UNREADABLE, read_json_text
+from tradewind.scheduler.domain.key_rate import KeyRate
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition, RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
@@ -83,6 +84,7 @@ def test_every_field() -> None:
             node("b", run_if="any_succeeded", timeout=0),
             node("c", run_if="all_done", timeout="1m", priority=-5),
             node("d", concurrency={"key": "acct-7", "max": 1, "when_full": "drop_new"}),
+            node("r", rate={"key": "acct-7", "limit": "100/m", "cost": 2}),
             node("e", cache="screening"),
             node("g", cache={"name": "mine", "key": "k", "scope": "flow", "ttl": "10m"}),
         ],
@@ -102,6 +104,7 @@ def test_every_field() -> None:
         NodeDefinition("b", "feed", run_if=RunIf.ANY_SUCCEEDED, start_to_close_ms=0),
         NodeDefinition("c", "feed", run_if=RunIf.ALL_DONE, start_to_close_ms=60_000, priority=-5),
         NodeDefinition("d", "feed", concurrency=Concurrency("acct-7", 1, WhenFull.DROP_NEW)),
+        NodeDefinition("r", "feed", rate=KeyRate("acct-7", "100/m", 2)),
         NodeDefinition("e", "feed", cache=CacheDefinition("screening")),
         NodeDefinition("g", "feed", cache=CacheDefinition("mine", "k", CacheScope.FLOW, 600_000)),
     )
@@ -113,6 +116,7 @@ def test_every_field() -> None:
             node("b", run_if="any_succeeded", timeout=0),
             node("c", run_if="all_done", timeout=60, priority=-5),
             node("d", concurrency={"key": "acct-7", "max": 1, "when_full": "drop_new"}),
+            node("r", rate={"key": "acct-7", "limit": "100/m", "cost": 2}),
             node("e", cache={"name": "screening"}),
             node("g", cache={"name": "mine", "key": "k", "scope": "flow", "ttl": 600}),
         ],

@@ -8,9 +8,11 @@ from functools import cached_property
 from tradewind.node_task_manager.domain.batch import NO_PARTITION, ONLY_COMPONENT
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import START_TO_CLOSE_MS, Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.server.rates import KeyRate
 
 _ID_LENGTH = 20
 
@@ -33,6 +35,8 @@ class AdHocWork:
     total_ms: int = 0
     retry: RetryPolicy | None = None
     priority: int = 0
+    concurrency: Concurrency | None = None
+    rate: KeyRate | None = None
     traceparent: str = ""
     cache: CacheUse | None = None
 
@@ -40,7 +44,9 @@ class AdHocWork:
     def digest(self) -> str:
         """Hex SHA-256 of all that is to be done, whoever asks for it."""
         clocks = (self.schedule_to_start_ms, self.start_to_close_ms, self.heartbeat_ms, self.total_ms)
-        options = (*map(str, clocks), str(self.retry), str(self.priority), *([str(self.cache)] if self.cache else []))
+        # What is not said leaves no trace, so that a request of an earlier version is still the same one.
+        limits = [str(limit) for limit in (self.concurrency, self.rate, self.cache) if limit is not None]
+        options = (*map(str, clocks), str(self.retry), str(self.priority), *limits)
         return _digest(("batch" if self.batch else "task", self.node_type, *options, *self.parameters))
 
     def run(self, fresh_id: str) -> RunName:
@@ -62,6 +68,8 @@ class AdHocWork:
                 total_ms=self.total_ms,
                 retry=self.retry,
                 priority=self.priority,
+                concurrency=self.concurrency,
+                rate=self.rate,
                 cache=self.cache,
             )
             for place, parameters in enumerate(self.parameters)

@@ -34,6 +34,8 @@ def in_words(limit: str) -> str:
             return f'as many node tasks of flow "{rest}" run as may'
         case "rate":
             return f'as many node tasks of type "{rest}" have begun as may for now'
+        case "pace":
+            return f'as many node tasks with key "{rest.partition(":")[2]}" have begun as may for now'
         case "adhoc":
             return f'as many ad-hoc tasks of user "{rest}" run as may'
         case "key":

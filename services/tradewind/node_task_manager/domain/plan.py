@@ -8,6 +8,7 @@ from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.fan_out import FanOut
 from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.server.rates import KeyRate
 
 SCHEDULE_TO_START_MS = 5 * 60 * 1000
 START_TO_CLOSE_MS = 5 * 60 * 1000
@@ -59,6 +60,7 @@ class PlanNode:
     total_ms: int = 0
     priority: int = 0
     concurrency: Concurrency | None = None
+    rate: KeyRate | None = None
     cache: CacheUse | None = None
     fan_out: FanOut | None = None
 

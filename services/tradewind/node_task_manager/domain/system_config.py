@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from tradewind.node_task_manager.domain.caching import BUILT_IN, CacheSettings
-from tradewind.node_task_manager.domain.rates import Rate
+from tradewind.server.rates import Rate
 
 
 @dataclass(frozen=True, slots=True)

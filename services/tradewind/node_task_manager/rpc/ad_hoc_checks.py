@@ -9,6 +9,7 @@ from tradewind.node_task_manager.domain.batch import MAX_ITEMS
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
+from tradewind.node_task_manager.rpc.checks import concurrency_faults, rate_faults
 from tradewind.node_task_manager.rpc.mapping import is_duration, milliseconds
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.server.faults import InvalidInput, Violation
@@ -115,3 +116,7 @@ def _common_faults(
         bounds = f"{LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
         yield Violation(f"{prefix}options.priority", f"must be {bounds}, is {options.priority}")
     yield from retry_faults(f"{prefix}options.retry", options.retry)
+    if options.HasField("concurrency"):
+        yield from concurrency_faults(f"{prefix}options.concurrency", options.concurrency)
+    if options.HasField("rate"):
+        yield from rate_faults(f"{prefix}options.rate", options.rate)

@@ -18,6 +18,7 @@ from tradewind.node_task_manager.rpc.mapping import is_duration, is_instant, mil
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.rates import Rate, cost_fault
 
 _MAX_RUNS = 500
 _MAX_COMPONENTS = 1000
@@ -164,7 +165,9 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
             bounds = f"{LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
             yield Violation(f"{path}.nodes[{at}].priority", f"must be {bounds}, is {node.priority}")
         if node.HasField("concurrency"):
-            yield from _concurrency_faults(f"{path}.nodes[{at}].concurrency", node.concurrency)
+            yield from concurrency_faults(f"{path}.nodes[{at}].concurrency", node.concurrency)
+        if node.HasField("rate"):
+            yield from rate_faults(f"{path}.nodes[{at}].rate", node.rate)
         if node.HasField("cache"):
             yield from cache_faults(f"{path}.nodes[{at}].cache", node.cache)
         for name in ("schedule_to_start", "start_to_close", "heartbeat_timeout", "total_timeout"):
@@ -186,7 +189,20 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
         yield Violation(f"{path}.edges", "must not form a cycle")
 
 
-def _concurrency_faults(path: str, concurrency: node_task_pb2.Concurrency) -> Iterator[Violation | None]:
+def rate_faults(path: str, given: node_task_pb2.KeyRate) -> Iterator[Violation | None]:
+    """Yield what is wrong with a rate of a key."""
+    yield check_identifier(f"{path}.key", given.key)
+    try:
+        rate = Rate.parse(given.limit)
+    except ValueError as error:
+        yield Violation(f"{path}.limit", str(error))
+    else:
+        if fault := cost_fault(given.cost or 1, rate):
+            yield Violation(f"{path}.cost", fault)
+
+
+def concurrency_faults(path: str, concurrency: node_task_pb2.Concurrency) -> Iterator[Violation | None]:
+    """Yield what is wrong with a limit of a key."""
     yield check_identifier(f"{path}.key", concurrency.key)
     if concurrency.max < 1:
         yield Violation(f"{path}.max", f"must be at least 1, is {concurrency.max}")

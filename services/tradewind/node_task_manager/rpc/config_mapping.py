@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 
 from tradewind.api.node_task_manager.v1 import config_pb2
-from tradewind.node_task_manager.domain.rates import Rate
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.rpc import cache_mapping
 from tradewind.node_task_manager.rpc.mapping import milliseconds
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
+from tradewind.server.rates import Rate
 
 FIELDS = tuple(field.name for field in config_pb2.SystemConfig.DESCRIPTOR.fields)
 _NUMBERS = ("max_running", "max_running_per_user", "max_running_per_flow", "max_concurrent_tasks")

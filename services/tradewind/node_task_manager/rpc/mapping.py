@@ -33,6 +33,7 @@ from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
 from tradewind.server.partitions import partition_of
+from tradewind.server.rates import KeyRate, Rate
 
 _RUN_IF = {
     node_task_pb2.RUN_IF_ANY_SUCCEEDED: RunIf.ANY_SUCCEEDED,
@@ -108,14 +109,21 @@ def _plan_node(node: component_pb2.PlanNode) -> PlanNode:
         heartbeat_ms=milliseconds(node.heartbeat_timeout),
         total_ms=milliseconds(node.total_timeout),
         priority=node.priority,
-        concurrency=_concurrency(node.concurrency) if node.HasField("concurrency") else None,
+        concurrency=concurrency(node.concurrency) if node.HasField("concurrency") else None,
+        rate=key_rate(node.rate) if node.HasField("rate") else None,
         cache=cache_use(node.cache),
         fan_out=fan_out(node),
     )
 
 
-def _concurrency(message: node_task_pb2.Concurrency) -> Concurrency:
+def concurrency(message: node_task_pb2.Concurrency) -> Concurrency:
+    """Read how many may run at once under a key."""
     return Concurrency(message.key, message.max, _WHEN_FULL.get(message.when_full, WhenFull.WAIT))
+
+
+def key_rate(message: node_task_pb2.KeyRate) -> KeyRate:
+    """Read how many may begin in a time under a key. Raises ValueError for a limit that is none."""
+    return KeyRate(message.key, Rate.parse(message.limit), message.cost or 1)
 
 
 def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:

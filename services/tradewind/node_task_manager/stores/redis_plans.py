@@ -91,6 +91,10 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
         facts |= {"key": node.concurrency.key, "key_max": node.concurrency.most}
         if node.concurrency.when_full is not WhenFull.WAIT:
             facts["when_full"] = node.concurrency.when_full
+    if node.rate:
+        # Its place is that of a number in the name of a group that waits.
+        group = f"{node.rate.rate.interval_us}.{node.rate.rate.period_us}.{node.rate.cost}"
+        facts |= {"pace": node.rate.key, "pace_group": group}
     if node.fan_out is not None:
         facts["map"] = {"edge": plan.mapped_edge(place), "most": node.fan_out.max_parallel}
     if len(into) <= _PIECE:

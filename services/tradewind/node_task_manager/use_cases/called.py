@@ -11,7 +11,7 @@ from tradewind.node_task_manager.ports import Answer, CalledWorkerDirectory, Rea
 from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import Report
-from tradewind.node_task_manager.use_cases.workers import WorkerPool
+from tradewind.node_task_manager.use_cases.workers import Offer, WorkerPool
 from tradewind.server.ending import end_tasks
 
 _log = structlog.get_logger(__name__)
@@ -123,6 +123,7 @@ class CalledWorkers:
             0 if said.draining else said.capacity,
             line,
             sessions=dict.fromkeys(self._dispatchers, 0),
+            offers=_offers(said),
             said=said,
         )
         self._workers[said.worker_id] = worker
@@ -255,3 +256,8 @@ class CalledWorkers:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.warning("a step with a called worker failed", error=repr(error))
+
+
+def _offers(said: CalledWorker) -> dict[str, Offer]:
+    """Nobody knows the versions of its node types: cached results of another process do not count."""
+    return dict.fromkeys(said.node_types, Offer(f"process {said.incarnation}"))

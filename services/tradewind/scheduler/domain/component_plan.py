@@ -66,6 +66,7 @@ def _digest(
                 *((n.priority,) if n.priority else ()),
                 *([n.retry.to_weather()] if n.retry is not None else ()),
                 *([n.concurrency.to_weather()] if n.concurrency is not None else ()),
+                *([n.rate.to_weather()] if n.rate is not None else ()),
                 *([{"cache": n.cache.to_weather()}] if n.cache is not None else ()),
                 *([n.further_clocks] if n.further_clocks else ()),
                 *([n.fan_out.to_weather()] if n.fan_out is not None else ()),

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.cache_definition import CacheDefinition
 from tradewind.scheduler.domain.concurrency import Concurrency
 from tradewind.scheduler.domain.fan_out import FanOut
 from tradewind.scheduler.domain.intervals import format_duration
+from tradewind.scheduler.domain.key_rate import KeyRate
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
 
 SCHEDULE_TO_START_MS = 300_000
@@ -38,6 +39,7 @@ class NodeDefinition:
     retry: RetryDefinition | None = None
     priority: int = 0
     concurrency: Concurrency | None = None
+    rate: KeyRate | None = None
     total_ms: int = 0
     heartbeat_ms: int = 0
     cache: CacheDefinition | None = None
@@ -68,6 +70,8 @@ class NodeDefinition:
             weather["priority"] = self.priority
         if self.concurrency is not None:
             weather["concurrency"] = self.concurrency.to_weather()
+        if self.rate is not None:
+            weather["rate"] = self.rate.to_weather()
         if self.cache is not None:
             weather["cache"] = self.cache.to_weather()
         if self.fan_out is not None:

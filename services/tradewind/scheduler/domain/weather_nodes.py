@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.fan_out import FAN_OUT_FIELDS, read_fan_out
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.json_text import canonical_json
+from tradewind.scheduler.domain.key_rate import read_rate
 from tradewind.scheduler.domain.node_clocks import read_clocks
 from tradewind.scheduler.domain.node_definition import (
     EdgeDefinition,
@@ -24,7 +25,7 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
 
 _NODE_FIELDS = (
     *("id", "type", "config", "run_if", "schedule_to_start", "timeout", "timeouts", "priority", "retry"),
-    *("concurrency", "cache"),
+    *("concurrency", "rate", "cache"),
     *FAN_OUT_FIELDS,
 )
 _EDGE_FIELDS = ("source", "source_handle", "target", "target_handle")
@@ -68,6 +69,7 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
     clocks = read_clocks(item, fields, path, faults)
     priority = fields.integer("priority", 0, LOWEST_PRIORITY, HIGHEST_PRIORITY)
     concurrency = read_concurrency(item, path, faults)
+    rate = read_rate(item, path, faults)
     cache = read_cache(item, path, faults)
     fan_out = read_fan_out(item, path, faults)
     retry_given = fields.mapping("retry")
@@ -94,6 +96,7 @@ def read_node(item: dict[str, Any], path: str, faults: FaultList) -> NodeDraft:
             retry=retry,
             priority=priority,
             concurrency=concurrency,
+            rate=rate,
             cache=cache,
             total_ms=clocks.total_ms,
             heartbeat_ms=clocks.heartbeat_ms,

@@ -140,6 +140,8 @@ def _node(node: flow_pb2.NodeSpec, path: str, faults: FaultList) -> dict[str, An
         concurrency = weather["concurrency"] = {"key": node.concurrency.key, "max": node.concurrency.max}
         path_of = f"{path}.concurrency.when_full"
         _choose(concurrency, "when_full", node.concurrency.when_full, _WHEN_FULL, path_of, faults)
+    if node.HasField("rate"):
+        weather["rate"] = {field.name: value for field, value in node.rate.ListFields()}
     if node.HasField("cache"):
         cache = weather["cache"] = {
             name: value for name in ("name", "key", "ttl") if (value := getattr(node.cache, name))

@@ -13,6 +13,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as _retry_pb2
+from tradewind.api.node_task_manager.v1 import task_event_pb2 as _task_event_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -77,6 +78,8 @@ class TaskOptions(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     HEARTBEAT_TIMEOUT_FIELD_NUMBER: _builtins.int
     TOTAL_TIMEOUT_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     require_worker: _builtins.bool
     """Refuse with NODE_TYPE_NOT_FOUND when no live worker offers the node type, in place of waiting for one."""
@@ -103,6 +106,14 @@ class TaskOptions(_message.Message):
         """Longest time from its submission to its end, waits and further attempts included; none when unset or 0."""
 
     @_builtins.property
+    def concurrency(self) -> _node_task_pb2.Concurrency:
+        """Bounds how many run at once under a key, as of nodes of flows; none when unset."""
+
+    @_builtins.property
+    def rate(self) -> _node_task_pb2.KeyRate:
+        """Bounds how many begin in a time under a key, as of nodes of flows; none when unset."""
+
+    @_builtins.property
     def cache(self) -> _cache_pb2.CacheUse:
         """Where its outputs may come from; as the worker says when unset. Without a flow there is no scope FLOW, and items of a batch
         have no key.
@@ -118,11 +129,13 @@ class TaskOptions(_message.Message):
         priority: _builtins.int = ...,
         heartbeat_timeout: _duration_pb2.Duration | None = ...,
         total_timeout: _duration_pb2.Duration | None = ...,
+        concurrency: _node_task_pb2.Concurrency | None = ...,
+        rate: _node_task_pb2.KeyRate | None = ...,
         cache: _cache_pb2.CacheUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "rate", b"rate", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "heartbeat_timeout", b"heartbeat_timeout", "priority", b"priority", "require_worker", b"require_worker", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "heartbeat_timeout", b"heartbeat_timeout", "priority", b"priority", "rate", b"rate", "require_worker", b"require_worker", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -391,22 +404,28 @@ class WatchTaskRequest(_message.Message):
     TASK_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
+    AFTER_EVENT_ID_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """`task:<id>`."""
     user_id: _builtins.str
     """Whose it is; decides the shard."""
     include_outputs: _builtins.bool
     """Also what it emitted, once it has ended."""
+    after_event_id: _builtins.str
+    """Every event after this one, as far as they are kept; `0-0` for all. When empty the newest comes first, which tells the task as
+    it is, then those to come.
+    """
     def __init__(
         self,
         *,
         task_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
         include_outputs: _builtins.bool = ...,
+        after_event_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_outputs", b"include_outputs", "task_id", b"task_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_event_id", b"after_event_id", "include_outputs", b"include_outputs", "task_id", b"task_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -414,23 +433,33 @@ Global___WatchTaskRequest: _TypeAlias = WatchTaskRequest  # noqa: Y015
 
 @_typing.final
 class WatchTaskResponse(_message.Message):
-    """The task has changed."""
+    """Something happened to the task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    GAP_FIELD_NUMBER: _builtins.int
+    gap: _builtins.bool
+    """Some events between the one asked for and this are no longer kept, or the store has lost them."""
     @_builtins.property
     def task(self) -> _node_task_pb2.NodeTask:
-        """As it is now; changes that follow each other closely come as one. The last has a terminal status."""
+        """As the event left it. The last has a terminal status."""
+
+    @_builtins.property
+    def event(self) -> _task_event_pb2.TaskEvent:
+        """What happened; unset when only what it waits for has changed, or no events of it are kept."""
 
     def __init__(
         self,
         *,
         task: _node_task_pb2.NodeTask | None = ...,
+        event: _task_event_pb2.TaskEvent | None = ...,
+        gap: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "gap", b"gap", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -105,6 +105,7 @@ class PlanNode(_message.Message):
     TOTAL_TIMEOUT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     FAN_OUT_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
@@ -144,6 +145,10 @@ class PlanNode(_message.Message):
         """Bounds how many run at once under a key; none when unset."""
 
     @_builtins.property
+    def rate(self) -> _node_task_pb2.KeyRate:
+        """Bounds how many begin in a time under a key; none when unset."""
+
+    @_builtins.property
     def cache(self) -> _cache_pb2.CacheUse:
         """Where its outputs may come from; as the worker says when unset. A cache that the configuration does not know is not used."""
 
@@ -165,12 +170,13 @@ class PlanNode(_message.Message):
         total_timeout: _duration_pb2.Duration | None = ...,
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
+        rate: _node_task_pb2.KeyRate | None = ...,
         cache: _cache_pb2.CacheUse | None = ...,
         fan_out: Global___FanOut | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "fan_out", b"fan_out", "heartbeat_timeout", b"heartbeat_timeout", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "fan_out", b"fan_out", "heartbeat_timeout", b"heartbeat_timeout", "rate", b"rate", "retry", b"retry", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "fan_out", b"fan_out", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "fan_out", b"fan_out", "heartbeat_timeout", b"heartbeat_timeout", "node_id", b"node_id", "node_type", b"node_type", "priority", b"priority", "rate", b"rate", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "start_to_close", b"start_to_close", "total_timeout", b"total_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -215,6 +215,38 @@ class Concurrency(_message.Message):
 Global___Concurrency: _TypeAlias = Concurrency  # noqa: Y015
 
 @_typing.final
+class KeyRate(_message.Message):
+    """At most so many node tasks of a user begin in a time under a key, whatever their flow and type. All that name the key should
+    say the same limit.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The key, an identifier; each user has keys of their own, others than those of Concurrency."""
+    limit: _builtins.str
+    """`COUNT/UNIT`, the unit being s, m, h or d: `100/m` is 100 at once and 100 more in each minute, evenly."""
+    cost: _builtins.int
+    """How many of them one counts for; 1 when 0, at most COUNT."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        limit: _builtins.str = ...,
+        cost: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "key", b"key", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyRate: _TypeAlias = KeyRate  # noqa: Y015
+
+@_typing.final
 class NodeTaskError(_message.Message):
     """Why a node task failed."""
 

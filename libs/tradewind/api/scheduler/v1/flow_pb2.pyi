@@ -371,6 +371,7 @@ class NodeSpec(_message.Message):
     TIMEOUTS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     MAP_FIELD_NUMBER: _builtins.int
     MAX_PARALLEL_FIELD_NUMBER: _builtins.int
@@ -413,6 +414,10 @@ class NodeSpec(_message.Message):
         """Bounds how many run at once under a key; none when unset."""
 
     @_builtins.property
+    def rate(self) -> _node_task_pb2.KeyRate:
+        """Bounds how many begin in a time under a key; none when unset."""
+
+    @_builtins.property
     def cache(self) -> Global___CacheSpec:
         """Where its outputs may come from; as its worker says when unset."""
 
@@ -429,15 +434,16 @@ class NodeSpec(_message.Message):
         timeouts: Global___TimeoutsSpec | None = ...,
         priority: _builtins.int = ...,
         concurrency: _node_task_pb2.Concurrency | None = ...,
+        rate: _node_task_pb2.KeyRate | None = ...,
         cache: Global___CacheSpec | None = ...,
         map: _builtins.str = ...,
         max_parallel: _builtins.int = ...,
         min_success_count: _builtins.int = ...,
         min_success_ratio: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "min_success", b"min_success", "min_success_count", b"min_success_count", "min_success_ratio", b"min_success_ratio", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "min_success", b"min_success", "min_success_count", b"min_success_count", "min_success_ratio", b"min_success_ratio", "rate", b"rate", "retry", b"retry", "timeouts", b"timeouts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "map", b"map", "max_parallel", b"max_parallel", "min_success", b"min_success", "min_success_count", b"min_success_count", "min_success_ratio", b"min_success_ratio", "priority", b"priority", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "concurrency", b"concurrency", "config_json", b"config_json", "id", b"id", "map", b"map", "max_parallel", b"max_parallel", "min_success", b"min_success", "min_success_count", b"min_success_count", "min_success_ratio", b"min_success_ratio", "priority", b"priority", "rate", b"rate", "retry", b"retry", "run_if", b"run_if", "schedule_to_start", b"schedule_to_start", "timeout", b"timeout", "timeouts", b"timeouts", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_min_success: _TypeAlias = _typing.Literal["min_success_count", "min_success_ratio"]  # noqa: Y015
     _WhichOneofArgType_min_success: _TypeAlias = _typing.Literal["min_success", b"min_success"]  # noqa: Y015

@@ -119,10 +119,10 @@ local function assign(record, comp, vacancy)
   take_slots(record, entry, comp)
   local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
   record.status = 'running'
-  changed(comp, 1)
   set(record, 'attempt', attempt)
   set(record, 'nonce', nonce)
   set(record, 'worker_id', vacancy.worker_id)
+  changed(comp, 1, record, 'running')
   local close_at, deadline = begin_clocks(record, entry)
   if attempt > 1 then
     note(record, 'progress', 0)
@@ -177,7 +177,7 @@ local function assign_within_limits(record, comp, vacancies, rank)
   local entry = node(comp.plan, record.index)
   local own = own_limits(entry, comp)
   for i = 1, own and #own or 0 do
-    if held_of(own[i][1]) >= own[i][2] then
+    if is_full(own[i]) then
       held_back[entry.type] = (held_back[entry.type] or 0) + 1
       hold_back(record, entry, comp, own[i], rank)
       return false

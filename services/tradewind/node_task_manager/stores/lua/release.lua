@@ -2,7 +2,7 @@
 -- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
 local work, finished, queues = {}, {}, {}
 -- What a node that runs once for each item of a list needs besides; see fan_out.
-local fan_out, mapped
+local fan_out
 local TURN = 1000000
 
 -- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next.
@@ -34,8 +34,8 @@ end
 
 local function enqueue(record, comp)
   local entry = node(comp.plan, record.index)
-  if entry.map and mapped(record) then return fan_out().offer(record, comp) end
-  changed(comp, record.status == 'running' and -1 or 0)
+  if entry.map and fan_out().owns(record) then return fan_out().offer(record, comp) end
+  changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
   note(record, 'ready_at', stamp)
   record.comp = comp
@@ -72,8 +72,22 @@ local function readmit_group(limit, group, count)
   return #back / 2
 end
 
+-- Puts back those for which the rate of a key has tokens now, a bounded number of them.
+local PACED_AT_ONCE = 100
+local function readmit_paced(limit)
+  for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
+    local _, length, short = pace_of(limit, group)
+    local count = short > 0 and 0 or math.min(PACED_AT_ONCE, math.floor(-short / length) + 1)
+    if count > 0 then readmit_group(limit, group, count) end
+    if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
+      look_again(limit, count > 0 and count * length or short)
+    end
+  end
+end
+
 -- Puts back up to `count` of each group that a limit held back and now has room for.
 local function readmit(limit, count)
+  if string.sub(limit, 1, 5) == 'pace:' then return readmit_paced(limit) end
   for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
     if tonumber(string.match(group, '%d+$')) > held_of(limit) then readmit_group(limit, group, count) end
   end
@@ -108,7 +122,7 @@ end
 -- Takes out what waits, be it in a queue or for its next attempt.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
-  if entry.map and mapped(record) then return fan_out().withdraw(record) end
+  if entry.map and fan_out().owns(record) then return fan_out().withdraw(record) end
   if not withdraw(record, entry, comp) then
     local items = queue_of(entry.type, comp.user_id).removed
     items[#items + 1] = record.id
@@ -166,6 +180,7 @@ local function request_stop(record, mark)
   set(record, 'stop', mark)
   put('inflight', record.id, time + limits.stop_grace)
   tell_to_stop(record, mark)
+  if run_of(record.id) == record.id then changed(component_of(record), 0, record, 'stopping') end
 end
 
 local function stop_component(comp, mark)
@@ -209,11 +224,11 @@ end
 -- The one way into a terminal status. Of a component that is stopped nothing is delivered: the stop reaches every node.
 local function finish(record, comp, status, reason)
   local entry = node(comp.plan, record.index)
-  changed(comp, record.status == 'running' and -1 or 0)
+  if reason then set(record, 'reason', reason) end
+  changed(comp, record.status == 'running' and -1 or 0, record, status)
   record.status = status
   record.ended = true
   note(record, 'ended_at', stamp)
-  if reason then note(record, 'reason', reason) end
   totals[status] = (totals[status] or 0) + 1
   if entry.map and fan_out().ended(record, comp, entry, status, reason) then return end
   comp[status] = comp[status] + 1
@@ -381,7 +396,7 @@ local function work_off()
       end
       at = at + 1
     end
-    local offset = item and WORK[item[1]](item[2], item[4], item[3], item[5])
+    local offset = item and (WORK[item[1]] or fan_out()[item[1]])(item[2], item[4], item[3], item[5])
     if offset then
       item[4] = offset
       if popped then call('LPUSH', todo, packed(item)) else at = at - 1 end
@@ -394,11 +409,12 @@ end
 local function announce(comp)
   comp.status = 'finished'
   set(comp, 'finished_at', stamp)
-  if comp.partition == NO_PARTITION then return end
+  if comp.partition == NO_PARTITION then return notices.ended(comp, node(comp.plan, 0).type) end
   call('XADD', base .. 'events:' .. comp.partition, '*', 'finished', cmsgpack.pack({run = comp.run, component = comp.id,
     run_id = comp.run_id, nodes = comp.nodes, completed = comp.completed, failed = comp.failed, terminated = comp.terminated,
     skipped = comp.skipped, sinks = comp.sinks, at = time, sink = comp.sink, outputs = comp.outputs,
     stop = comp.stop and cmsgpack.unpack(comp.stop) or nil}))
+  if comp.failed > 0 or comp.stop then notices.component_failed(comp) end
   effects.partitions[#effects.partitions + 1] = comp.partition
 end
 

@@ -39,14 +39,14 @@ local function fail_attempt(record, comp, error, wish)
       set(record, 'error', cmsgpack.pack(error))
       set(record, 'settled', record.nonce)
       set(record, 'nonce', '')
-      changed(comp, record.status == 'running' and -1 or 0)
-      record.status, record.comp = 'pending', comp
       set(record, 'retry_at', time + wait)
+      changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
+      record.status, record.comp = 'pending', comp
       delaying[#delaying + 1] = record
       return
     end
     error.final = final
-    bury(record, comp)
+    bury(record, comp, error)
   end
   set(record, 'error', cmsgpack.pack(error))
   count_failure(error.code)
@@ -67,8 +67,15 @@ local function wake_delayed()
     local left = tonumber(due[at + 1]) - time
     if left > 0 or at > 2 * most then return math.max(0, left), left <= 0 end
     budget = budget - 1
-    take('delayed', due[at])
-    local record = task(due[at])
+    local limit = string.match(due[at], '^|(.+)$')
+    if limit then
+      -- Not by `take`: it may be put in again at the end.
+      call('ZREM', base .. 'delayed', due[at])
+      freed[limit] = (freed[limit] or 0) + 1
+    else
+      take('delayed', due[at])
+    end
+    local record = not limit and task(due[at])
     local open = record and (record.status == 'pending' or record.status == 'running' and not record.worker_id)
     local comp = open and component_of(record)
     -- What this script has taken out is still in the set, and may be delayed anew.
@@ -82,6 +89,10 @@ end
 -- Puts what this script has delayed into the set, unless it has ended meanwhile; returns the time until the first of it is due.
 local function write_delayed()
   local first
+  for limit, at in pairs(paced) do
+    call('ZADD', base .. 'delayed', 'LT', at, '|' .. limit)
+    first = math.min(first or at, at)
+  end
   for _, record in ipairs(delaying) do
     if not TERMINAL[record.status] and record.retry_at > time then
       put('delayed', record.id, record.retry_at)

@@ -22,13 +22,14 @@ local function running_now()
   return leased + leases
 end
 
--- When (in us) the bucket of a type's rate is full again: that is all there is to know of it. Each that begins puts it off.
+-- When (in us) the bucket of a rate is full again: that is all there is to know of it. Each that begins puts it off. It is
+-- named by a node type, or `<user>:<key>`.
 local full_at, spent = {}, {}
-local function full_at_of(node_type)
-  if not full_at[node_type] then
-    full_at[node_type] = math.max(time * 1000, tonumber(call('GET', base .. 'bucket:' .. node_type) or 0))
+local function full_at_of(name)
+  if not full_at[name] then
+    full_at[name] = math.max(time * 1000, tonumber(call('GET', base .. 'bucket:' .. name) or 0))
   end
-  return full_at[node_type]
+  return full_at[name]
 end
 
 local function spend(node_type)
@@ -67,9 +68,9 @@ end
 
 -- The limits that hold back single node tasks, with how many each lets run; nil or false when there are none.
 local function own_limits(entry, comp)
-  if not (entry.flow_max or entry.key or limits.flow_running or limits.adhoc) then return nil end
+  if not (entry.flow_max or entry.key or entry.pace or limits.flow_running or limits.adhoc) then return nil end
   -- Nodes without a key are under the same limits as all others of their component.
-  if comp.own_limits ~= nil and not entry.key then return comp.own_limits end
+  if comp.own_limits ~= nil and not entry.key and not entry.pace then return comp.own_limits end
   local found, flow = {}, string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
   if flow then
     local most = math.min(entry.flow_max or HUGE, limits.flow_running or HUGE)
@@ -77,12 +78,35 @@ local function own_limits(entry, comp)
   elseif limits.adhoc then
     found[1] = {'adhoc:' .. comp.user_id, limits.adhoc}
   end
-  if not entry.key then
+  if not entry.key and not entry.pace then
     comp.own_limits = #found > 0 and found
     return comp.own_limits
   end
-  found[#found + 1] = {'key:' .. comp.user_id .. ':' .. entry.key, entry.key_max}
+  if entry.key then found[#found + 1] = {'key:' .. comp.user_id .. ':' .. entry.key, entry.key_max} end
+  if entry.pace then found[#found + 1] = {'pace:' .. comp.user_id .. ':' .. entry.pace, entry.pace_group, true} end
   return found
+end
+
+-- The rate of a key, by the limit `pace:<user>:<key>` and the group `<us a token takes>.<us to fill the bucket>.<cost>`: the
+-- name of its bucket, how long its cost takes (us), and how much longer that is than what the bucket has now (us).
+local function pace_of(limit, group)
+  local interval, period, cost = string.match(group, '(%d+)%.(%d+)%.(%d+)$')
+  local name, length = string.sub(limit, 6), interval * cost
+  return name, length, full_at_of(name) + length - (time * 1000 + period)
+end
+
+-- Whether a limit of its own holds back a node task.
+local function is_full(limit)
+  if not limit[3] then return held_of(limit[1]) >= limit[2] end
+  local _, _, short = pace_of(limit[1], limit[2])
+  return short > 0
+end
+
+-- When those who wait for the rate of a key are looked at again: one entry in `delayed` for each.
+local paced = {}
+local function look_again(limit, us)
+  local at = time + math.max(1, math.ceil(us / 1000))
+  paced[limit] = math.min(paced[limit] or at, at)
 end
 
 local function take_slot(record, limit)
@@ -101,7 +125,14 @@ local function take_slots(record, entry, comp)
     names = (names and names .. ' ' or '') .. take_slot(record, 'type:' .. entry.type)
   end
   if own then
-    for i = 1, #own do names = (names and names .. ' ' or '') .. take_slot(record, own[i][1]) end
+    for i = 1, #own do
+      if own[i][3] then
+        local name, length = pace_of(own[i][1], own[i][2])
+        full_at[name], spent[name] = full_at[name] + length, true
+      else
+        names = (names and names .. ' ' or '') .. take_slot(record, own[i][1])
+      end
+    end
   end
   if names or record.slots then set(record, 'slots', names or '') end
 end
@@ -135,6 +166,10 @@ local function block(record, entry, comp, limit, most, rank)
   call('ZADD', base .. 'blocked:' .. record.blocked, rank, record.id)
   call('SADD', base .. 'blocked_by:' .. limit, group)
   call('ZADD', base .. 'blocked_of', 0, comp.user_id .. '|' .. record.blocked)
+  if string.sub(limit, 1, 5) == 'pace:' then
+    local _, _, short = pace_of(limit, group)
+    look_again(limit, short)
+  end
   if record.start_by then call('ZADD', base .. 'start_deadlines', record.start_by, record.id) end
   -- It made room for another under the rest of its limits.
   for _, other in ipairs(own_limits(entry, comp)) do

@@ -20,14 +20,17 @@ from tradewind.node_task_manager.domain.node_task import (
 )
 from tradewind.node_task_manager.domain.plan import FailurePolicy
 from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Termination, Vacancy
 from tradewind.node_task_manager.ports import ComponentEvent
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
+from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
 from tradewind.node_task_manager.stores.memory.queues import HEADS
 from tradewind.node_task_manager.stores.memory.records import Private
 from tradewind.node_task_manager.stores.memory.retries import wait_ms, why_final
+from tradewind.node_task_manager.stores.memory.slots import Most
 
 MANY_INPUTS = 500
 INPUT_BYTES = 256 * 1024
@@ -67,12 +70,13 @@ class Turn:
         )
 
 
-class MemoryConsequences(MemoryLimiting, MemoryEvents):
+class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     """Carries on what a change has begun; each call's Turn collects what it brings about."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         MemoryLimiting.__init__(self, limits, clock)
         MemoryEvents.__init__(self)
+        MemoryNotices.__init__(self, limits, clock)
         self._totals: Counter[str] = Counter()
         self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
         self._ends: dict[str, int] = {}
@@ -99,6 +103,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         node, user = self._node(task), self._components[self._owner(task)].user_id
         private = self._private[task.task_id]
         self._tasks[task.task_id] = replace(task, status=NodeTaskStatus.PENDING, ready_at=self._clock())
+        self._happened(task, TaskEventKind.QUEUED)
         self._queues.put(node.node_type, user, task.task_id, node.schedule_to_start_ms, node.priority)
         if node.total_ms:
             private.total_at = private.total_at or self._clock() + node.total_ms
@@ -122,13 +127,17 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
             if not final:
                 self._delayed[task.task_id] = at
                 self._private[task.task_id].settled = task.nonce
-                self._tasks[task.task_id] = replace(
-                    task, status=NodeTaskStatus.PENDING, nonce="", error=error, retry_at=at
-                )
+                task = replace(task, status=NodeTaskStatus.PENDING, nonce="", error=error, retry_at=at)
+                self._tasks[task.task_id] = task
+                self._happened(task, TaskEventKind.RETRYING, error)
                 return
             error = replace(error, final=final)
-            self._dead[task.task_id] = self._clock()
+            self._bury(task, error)
         self._finish(replace(task, error=error), NodeTaskStatus.FAILED, "", turn)
+
+    def _bury(self, task: NodeTask, error: TaskError) -> None:
+        self._dead[task.task_id] = self._clock()
+        self._notify_given_up(task.task_id, self._components[self._owner(task)], self._node(task).node_type, error)
 
     def _remembering(self, task: NodeTask, how: str) -> NodeTask:
         """Add what became of its latest attempt to the history of a node task."""
@@ -174,7 +183,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
 
     def _request_stop(self, task: NodeTask, mark: StopMark, turn: Turn) -> None:
         if task.stop is None:
-            self._tasks[task.task_id] = replace(task, stop=mark)
+            self._tasks[task.task_id] = task = replace(task, stop=mark)
+            self._happened(task, TaskEventKind.STOPPING)
             self._leases[task.task_id] = self._clock() + self._limits.stop_grace_ms
             turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
 
@@ -186,9 +196,9 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         task = replace(task, lost=task.lost + lost)
         if lost:
             task = self._remembering(task, "WORKER_LOST")
-        if lost and task.lost > self._limits.losses:
-            self._dead[task.task_id] = self._clock()
+        if lost and task.lost >= self._limits.losses:
             message = f"the worker was lost {task.lost} times while it ran, the last was {task.worker_id}"
+            self._bury(task, TaskError("WORKER_LOST", message))
             self._fail(task, "WORKER_LOST", message, turn)
         else:
             self._enqueue(task)
@@ -235,6 +245,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         """Write down that a node task has ended."""
         self._tasks[task.task_id] = replace(task, status=status, ended_at=self._clock(), reason=reason or task.reason)
         self._totals[status] += 1
+        error = task.error if status is NodeTaskStatus.FAILED else None
+        self._happened(task, TaskEventKind(status), error, reason)
         if task.error is not None and status is NodeTaskStatus.FAILED:
             self._totals[f"failed:{task.error.code if task.error.code in KNOWN_CODES else 'OTHER'}"] += 1
 
@@ -307,7 +319,11 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         component = replace(component, status=ComponentStatus.FINISHED, finished_at=self._clock())
         self._components[owner] = component
         if component.run.ad_hoc:
+            only = self._tasks.get(owner[0])
+            given_up = owner[0] in self._dead
+            self._notify_end(component, self._plans[component.plan].nodes[0].node_type, only, given_up=given_up)
             return
+        self._notify_component(component)
         if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
             self._ends[owner[0]] = self._clock() + self._limits.settle_ms
         partition = self._runs[owner[0]].submission.partition
@@ -346,6 +362,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
     def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
         self._settle(turn)
         self._wake_delayed()
+        self._wake_paced()
         self._reopen()
         self._queues.tidy()
         self._claim(vacancies, turn)
@@ -354,7 +371,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         self._slots.freed += turn.owed
         self._reopen()
         self._queues.tidy()
-        turn.due_in = min((*(at - self._clock() for at in self._delayed.values()), *turn.tokens), default=-1)
+        due = [*self._delayed.values(), *self._paced.values()]
+        turn.due_in = min((*(at - self._clock() for at in due), *turn.tokens), default=-1)
 
     def _claim(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
         open_ = [v for v in vacancies if v.session in (0, self._sessions.get(v.worker_id))]
@@ -400,7 +418,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
             if self._room_of_type(node_type) > 0:
                 turn.ready_types.append(node_type)
 
-    def _hold_back(self, task: NodeTask, limit: tuple[str, int], rank: int, turn: Turn) -> None:
+    def _hold_back(self, task: NodeTask, limit: tuple[str, Most], rank: int, turn: Turn) -> None:
         """Do about a ready node task that a limit of its own holds back what its key says."""
         action, reason = self._when_full(task, limit)
         newer = f"{reason}: {task.task_id} is newer"
@@ -431,6 +449,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         self._queues.waits.pop(task.task_id, None)
         task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
         task = self._lease(self._take_slots(task), worker_id)
+        self._happened(task, TaskEventKind.RUNNING)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
         turn.assignments.append(self._assignment(task))

@@ -10,9 +10,11 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.stores.memory.queues import MemoryQueues
 from tradewind.node_task_manager.stores.memory.records import MemoryRecords
-from tradewind.node_task_manager.stores.memory.slots import MemorySlots
+from tradewind.node_task_manager.stores.memory.slots import Group, MemorySlots, Most
+from tradewind.server.rates import KeyRate
 
 UNBOUND = 10**9
+PACED_AT_ONCE = 100
 
 
 class MemoryLimiting(MemoryRecords):
@@ -24,6 +26,7 @@ class MemoryLimiting(MemoryRecords):
         self._slots = MemorySlots()
         self._config = SystemConfig()
         self._full_at: dict[str, int] = {}
+        self._paced: dict[str, int] = {}
 
     def configure(self, config: SystemConfig) -> None:
         self._config = config
@@ -36,9 +39,34 @@ class MemoryLimiting(MemoryRecords):
             room = min(room, (self._clock() * 1000 + rate.period_us - self._bucket(node_type)) // rate.interval_us)
         return min(room, most - self._slots.held(f"type:{node_type}")) if most else room
 
-    def _bucket(self, node_type: str) -> int:
-        """When, in microseconds, the bucket of a type's rate is full again; each that begins puts it off."""
-        return max(self._clock() * 1000, self._full_at.get(node_type, 0))
+    def _bucket(self, name: str) -> int:
+        """When, in us, the bucket of a type, or of `<user>:<key>`, is full again; each that begins puts it off."""
+        return max(self._clock() * 1000, self._full_at.get(name, 0))
+
+    def _short(self, limit: str, rate: KeyRate) -> int:
+        """How much longer, in microseconds, a node task needs to fill the bucket of a key than is left of it."""
+        return self._bucket(_bucket_of(limit)) + rate.length_us - self._clock() * 1000 - rate.rate.period_us
+
+    def _look_again(self, limit: str, us: int) -> None:
+        """Look again in a while at those who wait for the rate of a key."""
+        at = self._clock() + max(1, -(-us // 1000))
+        self._paced[limit] = min(self._paced.get(limit, at), at)
+
+    def _wake_paced(self) -> None:
+        """Those who wait for the rate of a key may go on, as far as it has tokens now."""
+        for limit in [limit for limit, at in self._paced.items() if at <= self._clock()]:
+            del self._paced[limit]
+            self._slots.freed[limit] += 1
+
+    def _readmit_paced(self, limit: str) -> None:
+        for group in self._slots.groups(limit):
+            rate = group[3]
+            assert isinstance(rate, KeyRate)
+            short = self._short(limit, rate)
+            count = 0 if short > 0 else min(PACED_AT_ONCE, -short // rate.length_us + 1)
+            self._let_in(self._slots.take_out(group, count))
+            if self._slots.waiting(group):
+                self._look_again(limit, count * rate.length_us if count else short)
 
     def _token_in(self, node_type: str) -> int:
         """In how many ms a type has a token again, 0 when it has one or needs none."""
@@ -52,35 +80,53 @@ class MemoryLimiting(MemoryRecords):
         most = self._config.max_running_per_user
         return most - self._slots.held(f"user:{user}") if most else UNBOUND
 
-    def _own_limits(self, task: NodeTask) -> list[tuple[str, int]]:
-        """The limits that hold back single node tasks, with how many each lets run."""
+    def _own_limits(self, task: NodeTask) -> list[tuple[str, Most]]:
+        """The limits that hold back single node tasks, with how many each lets run, or begin in a time."""
         plan, user, node = self._plan(task), self._user(task), self._node(task)
         run = TaskName.parse(task.task_id).run
         if run.ad_hoc:
             name, bounds = f"adhoc:{user}", [self._config.max_concurrent_tasks]
         else:
             name, bounds = f"flow:{run.flow_id}", [plan.max_running, self._config.max_running_per_flow]
-        found = [(name, min(most for most in bounds if most))] if any(bounds) else []
+        found: list[tuple[str, Most]] = []
+        if any(bounds):
+            found.append((name, min(most for most in bounds if most)))
         if node.concurrency:
             found.append((f"key:{user}:{node.concurrency.key}", node.concurrency.most))
+        if node.rate:
+            found.append((f"pace:{user}:{node.rate.key}", node.rate))
         return found
 
     def _user(self, task: NodeTask) -> str:
         return self._components[self._owner(task)].user_id
 
-    def _take_slots(self, task: NodeTask) -> NodeTask:
-        """Give a node task the slots that it needs."""
+    def _slots_of(self, task: NodeTask) -> list[str]:
+        """The limits of which a node task that runs holds a slot."""
         user, node_type = self._user(task), self._node(task).node_type
-        names = [limit for limit, _ in self._own_limits(task)]
+        names = [limit for limit, most in self._own_limits(task) if isinstance(most, int)]
         if self._config.max_running_per_user:
             names.append(f"user:{user}")
         if self._config.max_running_per_node_type.get(node_type):
             names.append(f"type:{node_type}")
+        return names
+
+    def _take_slots(self, task: NodeTask) -> NodeTask:
+        """Give a node task the slots, and the tokens, that it needs."""
+        node_type, names = self._node(task).node_type, self._slots_of(task)
+        for limit, most in self._own_limits(task):
+            if isinstance(most, KeyRate):
+                self._full_at[_bucket_of(limit)] = self._bucket(_bucket_of(limit)) + most.length_us
         rate = self._config.rates.get(node_type)
         if rate:
             self._full_at[node_type] = self._bucket(node_type) + rate.interval_us
         self._slots.take(task.task_id, names)
         return replace(task, slots=tuple(sorted(names)))
+
+    def _count_anew(self, task: NodeTask) -> NodeTask:
+        """Give a node task that runs the slots of limits that were set after it began."""
+        new = set(self._slots_of(task)) - set(task.slots)
+        self._slots.take(task.task_id, new)
+        return replace(task, slots=tuple(sorted({*task.slots, *new})))
 
     def _release(self, task: NodeTask) -> NodeTask:
         """Take back lease and slots of a node task, if it has any."""
@@ -111,26 +157,33 @@ class MemoryLimiting(MemoryRecords):
             if kind == "user":
                 if self._room_of_user(rest) > 0:
                     self._queues.unpark(rest)
+            elif kind == "pace":
+                self._readmit_paced(limit)
             elif kind != "type":
                 self._let_in(self._slots.readmit(limit, count))
 
-    def _let_in(self, back: list[tuple[tuple[str, str, str, int], str, int]]) -> None:
+    def _let_in(self, back: list[tuple[Group, str, int]]) -> None:
         for (_, node_type, user, _), task_id, rank in back:
             self._tasks[task_id] = replace(self._tasks[task_id], blocked="")
             self._queues.put_back(node_type, user, task_id, rank)
 
-    def _full(self, task: NodeTask) -> tuple[str, int] | None:
-        return next((limit for limit in self._own_limits(task) if self._slots.held(limit[0]) >= limit[1]), None)
+    def _full(self, task: NodeTask) -> tuple[str, Most] | None:
+        for limit, most in self._own_limits(task):
+            if self._slots.held(limit) >= most if isinstance(most, int) else self._short(limit, most) > 0:
+                return limit, most
+        return None
 
-    def _block(self, task: NodeTask, limit: tuple[str, int], rank: int) -> list[str]:
+    def _block(self, task: NodeTask, limit: tuple[str, Most], rank: int) -> list[str]:
         """Put a node task aside; returns the other limits, for which it has made room."""
         group = (limit[0], self._node(task).node_type, self._user(task), limit[1])
         self._private[task.task_id].judged = True
         self._tasks[task.task_id] = replace(task, blocked=limit[0])
         self._slots.block(group, task.task_id, rank)
+        if isinstance(limit[1], KeyRate):
+            self._look_again(limit[0], self._short(limit[0], limit[1]))
         return [name for name, _ in self._own_limits(task) if name != limit[0]]
 
-    def _when_full(self, task: NodeTask, limit: tuple[str, int]) -> tuple[WhenFull, str]:
+    def _when_full(self, task: NodeTask, limit: tuple[str, Most]) -> tuple[WhenFull, str]:
         """What is to be done about a node task that a limit holds back, each being judged once."""
         concurrency = self._node(task).concurrency
         if concurrency is None or not limit[0].startswith("key:") or self._private[task.task_id].judged:
@@ -145,3 +198,8 @@ class MemoryLimiting(MemoryRecords):
         running = [self._tasks[task_id] for task_id in self._slots.holders(limit)]
         running = [task for task in running if task.status is NodeTaskStatus.RUNNING and task.stop is None]
         return min(running, key=lambda task: (task.started_at, task.task_id), default=None)
+
+
+def _bucket_of(limit: str) -> str:
+    """The name of the bucket of a limit `pace:<user>:<key>`."""
+    return limit.partition(":")[2]

@@ -3,7 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable
 
-Group = tuple[str, str, str, int]
+from tradewind.server.rates import KeyRate
+
+Most = int | KeyRate
+"""How many a limit lets run, or begin in a time."""
+Group = tuple[str, str, str, Most]
 """Those that wait for the same: limit, node type, user, and how many the limit lets run."""
 
 
@@ -65,14 +69,19 @@ class MemorySlots:
         """Take out up to `count` of each group that waits for a limit and has room now; with their places."""
         back = []
         for group in self._blocked:
-            if group[0] == limit and group[3] > self.held(limit):
-                back += self._out(group, count)
+            if group[0] == limit and isinstance(group[3], int) and group[3] > self.held(limit):
+                back += self.take_out(group, count)
         return back
+
+    def groups(self, limit: str) -> list[Group]:
+        """Return the groups in which somebody waits for a limit."""
+        return [group for group, waiting in self._blocked.items() if group[0] == limit and waiting]
 
     def readmit_all(self) -> list[tuple[Group, str, int]]:
         """Take out everybody."""
-        return [each for group, waiting in self._blocked.items() for each in self._out(group, len(waiting))]
+        return [each for group, waiting in self._blocked.items() for each in self.take_out(group, len(waiting))]
 
-    def _out(self, group: Group, count: int) -> list[tuple[Group, str, int]]:
+    def take_out(self, group: Group, count: int) -> list[tuple[Group, str, int]]:
+        """Take out up to `count` of a group, with their places."""
         waiting = self._blocked[group]
         return [(group, task_id, waiting.pop(task_id)) for task_id in self.waiting(group)[:count]]

@@ -8,6 +8,9 @@ _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _FORM = re.compile(r"([1-9][0-9]{0,8})/([smhd])", re.ASCII)
 
 
+MOST = 10**9 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """A bucket of `count` tokens that is filled evenly within `period_ms`."""
@@ -36,3 +39,26 @@ class Rate:
     def interval_us(self) -> int:
         """How long one token takes, in microseconds, at least 1."""
         return max(1, self.period_us // self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRate:
+    """A rate under a key of a user's own, of which each that begins takes `cost` tokens."""
+
+    key: str
+    rate: Rate
+    cost: int = 1
+
+    @property
+    def length_us(self) -> int:
+        """How long it takes until as many tokens are there as one that begins takes, in microseconds."""
+        return self.cost * self.rate.interval_us
+
+
+def cost_fault(cost: int, rate: Rate) -> str | None:
+    """Say what is wrong with a cost, None for nothing."""
+    if cost < 1:
+        return f"must be at least 1, is {cost}"
+    if cost > rate.count:
+        return f"must be at most {rate.count}, as many as the limit {rate} ever lets begin at once, is {cost}"
+    return None

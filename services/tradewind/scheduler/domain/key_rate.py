@@ -1,0 +1,53 @@
+"""How many nodes begin in a time under a key, as a flow defines it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.paths import join
+from tradewind.server.rates import MOST, Rate, cost_fault
+
+_FIELDS = ("key", "limit", "cost")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRate:
+    """Under `key` as many nodes of a user begin as the `limit`, such as `100/m`, allows; one takes `cost` of it."""
+
+    key: str
+    limit: str
+    cost: int = 1
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return it in Weather Syntax."""
+        weather: dict[str, Any] = {"key": self.key, "limit": self.limit}
+        if self.cost != 1:
+            weather["cost"] = self.cost
+        return weather
+
+
+def read_rate(item: dict[str, Any], path: str, faults: FaultList) -> KeyRate | None:
+    """Read the field `rate` of the node at `path`; None when it is absent or at fault."""
+    if item.get("rate") is None:
+        return None
+    before = len(faults)
+    fields = Fields(Fields(item, path, faults).mapping("rate"), join(path, "rate"), faults)
+    if len(faults) > before:
+        return None
+    fields.refuse_unknown(_FIELDS)
+    key = fields.identifier("key")
+    fields.required("limit")
+    limit = fields.text("limit", 32)
+    cost = fields.integer("cost", 1, 1, MOST)
+    if len(faults) > before or key is None:
+        return None
+    try:
+        rate = Rate.parse(limit)
+    except ValueError as error:
+        faults.add(join(join(path, "rate"), "limit"), str(error))
+        return None
+    if fault := cost_fault(cost, rate):
+        faults.add(join(join(path, "rate"), "cost"), fault)
+        return None
+    return KeyRate(key, limit, cost)
