@@ -2,9 +2,9 @@
 
     python -m benchmarks.claims [--few 1000] [--many 500000] [--rounds 5]
 
-The records are loaded directly. Claims take ten at a time, in turns of both sizes, and only node tasks that none has taken
-before: the short queue is loaded anew for each round. Each claim counts by itself, the median of all is told, so that
-what holds the machine up now and then does not count. A ratio near 1 says that the length of a queue does not matter.
+The records are loaded directly. Claims take ten at a time, in turns of both sizes, and only node tasks that none has
+taken before: the short queue is loaded anew for each round. Each claim counts by itself, the median of all is told, so
+that what holds the machine up now and then does not count. A ratio near 1: the length of a queue does not matter.
 """
 
 from __future__ import annotations
