@@ -4,7 +4,21 @@ from typing import Annotated
 
 import typer
 
-from tradewind.cli import batch, cache, config, cycle, dead_letters, flow, measure, queue, schedule, task, up, worker
+from tradewind.cli import (
+    batch,
+    cache,
+    config,
+    cycle,
+    dead_letters,
+    flow,
+    measure,
+    notification,
+    queue,
+    schedule,
+    task,
+    up,
+    worker,
+)
 from tradewind.cli.session import Session
 
 # Plain help instead of rich panels: those take longer to import than most commands take to run.
@@ -48,6 +62,7 @@ app.add_typer(cycle.app, name="cycle")
 app.add_typer(task.app, name="task")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(batch.app, name="batch")
+app.add_typer(notification.app, name="notification")
 app.add_typer(config.app, name="config")
 app.add_typer(cache.app, name="cache")
 app.command("queue")(queue.queue)

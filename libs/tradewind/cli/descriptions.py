@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.cli.plain import to_json
-from tradewind.cli.screen import Screen, iso, length
+from tradewind.cli.screen import STYLES, Screen, iso, length
 from tradewind.client import (
     CycleDescription,
     CycleRecord,
@@ -15,6 +15,7 @@ from tradewind.client import (
     NodeTaskRecord,
     Pause,
     StatusCounts,
+    WatchedTask,
 )
 
 _LEVEL_STYLES = {"debug": "dim", "warning": "yellow", "error": "red", "critical": "bold red"}
@@ -241,3 +242,21 @@ def _statistics_words(statistics: CycleStatistics) -> str:
     if statistics.error_nodes:
         words += f", {statistics.error_nodes} failed"
     return words
+
+
+def show_happening(screen: Screen, task: WatchedTask) -> None:
+    """Print what happened to a task: `2026-11-21T07:25:10.123Z  running: attempt 1 on w1`."""
+    if task.gap:
+        screen.line("some of what happened before this is no longer known", "yellow")
+    at = iso(task.happened_at) if task.happened_at else " " * len("2026-11-21T07:25:10.123Z")
+    what = task.happened or task.status
+    details = {
+        "running": f"attempt {task.attempt} on {task.worker_id}",
+        "progress": " ".join(filter(None, (f"{task.progress} %", task.current_step, task.message))),
+        "stopping": task.stop_reason,
+        "retrying": task.reason or str(task.last_error or ""),
+        "completed": to_json(task.outputs),
+        "failed": str(task.error or ""),
+    }.get(what, task.reason)
+    screen.line(f"{at}  {what}: {details}" if details else f"{at}  {what}", STYLES.get(task.status))
+    screen.flush()

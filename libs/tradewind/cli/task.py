@@ -1,5 +1,6 @@
 """`tradewind task ...`: single node tasks."""
 
+from contextlib import aclosing
 from typing import Annotated
 
 import typer
@@ -88,6 +89,31 @@ async def submit(
         except TimedOut:
             raise fail(f"{handle.task_id} has not ended after {timeout:g} s; it goes on") from None
     session.screen.json(task) if output is Format.JSON else show_node_task(session.screen, task)
+    if task.status != "completed":
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+@asynchronous
+async def watch(
+    session: Session,
+    task_id: TaskId,
+    after: Annotated[
+        str, typer.Option(metavar="EVENT", help="All that happened after this event; 0-0 for everything.")
+    ] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what happens to an ad-hoc task, until it has ended.
+
+    Exits with 1 when it does not complete.
+    """
+    from tradewind.cli.descriptions import show_happening
+
+    async with session.client() as client:
+        client.patience = session.patience
+        async with aclosing(client.watch_task(task_id, after=after)) as states:
+            async for task in states:
+                session.screen.json_line(task) if output is Format.JSON else show_happening(session.screen, task)
     if task.status != "completed":
         raise typer.Exit(FAILED)
 

@@ -50,8 +50,10 @@ from tradewind.client.node_tasks import (
     PastAttempt,
     StatusCounts,
 )
+from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
+from tradewind.client.task_events import TaskEventKind, WatchedTask
 from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus
 
 __all__ = [
@@ -96,6 +98,8 @@ __all__ = [
     "NodeTaskStatus",
     "NodeType",
     "NotFound",
+    "Notification",
+    "NotificationKind",
     "OutputHandle",
     "PastAttempt",
     "Pause",
@@ -104,6 +108,7 @@ __all__ = [
     "RegisteredFlow",
     "RunRequest",
     "ServerFault",
+    "Severity",
     "Signal",
     "SignalStatus",
     "StatusCounts",
@@ -113,6 +118,7 @@ __all__ = [
     "SyncFlowHandle",
     "SyncTaskHandle",
     "SystemConfig",
+    "TaskEventKind",
     "TaskFailed",
     "TaskHandle",
     "TimedOut",
@@ -120,6 +126,7 @@ __all__ = [
     "Unavailable",
     "Unreachable",
     "Violation",
+    "WatchedTask",
     "WorkerRecord",
     "WorkerStatus",
     "WrongStatus",

@@ -11,6 +11,7 @@ from tradewind.client.connection import Connection
 from tradewind.client.following import follow
 from tradewind.client.logs import LogLine, node_line_from
 from tradewind.client.node_tasks import NodeTaskRecord, NodeTaskStatus, node_task_from
+from tradewind.client.task_events import WatchedTask, watched_task_from
 from tradewind.client.wire import inputs_json
 
 PAGE = 500
@@ -60,18 +61,23 @@ class AdHocCalls:
         )
         return node_task_from(answer.task)
 
-    def watch_task(self, task_id: str) -> AsyncGenerator[NodeTaskRecord, None]:
-        """Yield an ad-hoc task as it is and with every change, until it has ended; then with its outputs.
+    def watch_task(self, task_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
+        """Yield an ad-hoc task as it is, then with each thing that happens to it, at the end with its outputs.
 
-        Goes on after a lost connection. Raises NotFound.
+        With `after`, an `event_id` that was seen before ("0-0" for before the first), yield all that happened since.
+        Goes on where it was after a lost connection. Raises NotFound.
         """
-        request = pb.WatchTaskRequest(task_id=task_id, user_id=self._user_id, include_outputs=True)
+
+        def resume(request: pb.WatchTaskRequest, response: pb.WatchTaskResponse) -> None:
+            request.after_event_id = response.event.event_id or request.after_event_id
+
         return follow(
             self._connection.to_node_task_manager,
             self._connection.node_task_manager.WatchTask,
-            request,
-            lambda response: node_task_from(response.task),
+            pb.WatchTaskRequest(task_id=task_id, user_id=self._user_id, include_outputs=True, after_event_id=after),
+            watched_task_from,
             lambda task: task.status.ended,
+            resume,
         )
 
     async def get_batch(self, batch_id: str) -> BatchRecord:

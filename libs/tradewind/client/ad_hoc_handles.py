@@ -10,6 +10,7 @@ from tradewind.client.batches import BatchProgress, BatchRecord, BatchStatus
 from tradewind.client.errors import BatchFailed, TaskFailed, TimedOut
 from tradewind.client.logs import LogLine
 from tradewind.client.node_tasks import NodeTaskRecord, NodeTaskStatus
+from tradewind.client.task_events import WatchedTask
 from tradewind.client.wire import Seconds, seconds_of
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ class TaskHandle(_Watched[NodeTaskRecord]):
         task = await self.get()
         return (100 if task.status is NodeTaskStatus.COMPLETED else task.progress), task.message
 
-    def watch(self) -> AsyncGenerator[NodeTaskRecord, None]:
-        """Yield it as it is and with every change, until it has ended. Raises NotFound."""
-        return self._client.watch_task(self.task_id)
+    def watch(self, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
+        """Yield it as it is and with every change, until it has ended, as Client.watch_task. Raises NotFound."""
+        return self._client.watch_task(self.task_id, after=after)
 
     def logs(self) -> AsyncIterator[LogLine]:
         """Yield what the node logged, oldest first. Raises NotFound."""

@@ -19,6 +19,7 @@ from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
+from tradewind.client.notification_calls import NotificationCalls
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
 from tradewind.client.schedule_calls import ScheduleCalls
@@ -34,6 +35,7 @@ class Client(
     NodeTaskCalls,
     AdHocCalls,
     DeadLetterCalls,
+    NotificationCalls,
     QueueCalls,
     CacheCalls,
     RegistryCalls,

@@ -24,11 +24,13 @@ async def follow(
     request: Request,
     read: Callable[[Response], State],
     ended: Callable[[State], bool],
+    resume: Callable[[Request, Response], None] = lambda _request, _response: None,
 ) -> AsyncGenerator[State, None]:
     """Yield each state once, until one that has ended.
 
     The server tells the state as it is whenever the stream is opened, so nothing is missed by a lost connection but
-    states in between. Raises Unavailable when the server stays away, and whatever else it answers.
+    states in between; and not even those where `resume` changes the request to go on after a response. Raises
+    Unavailable when the server stays away, and whatever else it answers.
     """
     last: State | None = None
     patience, heard, pause = calls.patience, time.monotonic(), 0.05
@@ -37,6 +39,7 @@ async def follow(
             async with aclosing(calls.stream(method, request)) as responses:
                 async for response in responses:
                     heard, patience, pause = time.monotonic(), max(PATIENCE, calls.patience), 0.05
+                    resume(request, response)
                     state = read(response)
                     if state != last:
                         last = state

@@ -21,6 +21,7 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
@@ -36,6 +37,7 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -46,6 +48,8 @@ from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.waits import ExplainLimits
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
+from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime
@@ -72,6 +76,9 @@ class NodeTaskManager:
             stop_grace_ms=int(settings.node_task_manager_stop_grace_seconds * 1000),
             retries=settings.node_task_manager_retries_per_minute,
             retry_percent=settings.node_task_manager_retry_percent,
+            task_events=settings.node_task_manager_task_events,
+            notifications=settings.node_task_manager_notifications,
+            notification_retention_ms=int(settings.node_task_manager_notification_days * 24 * 3600 * 1000),
             cleaner_lease_ms=int(3000 * settings.node_task_manager_clean_seconds),
             settle_ms=int(settings.node_task_manager_settle_seconds * 1000),
         )
@@ -101,7 +108,7 @@ class NodeTaskManager:
             at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere, caches) for at, shard in shards.items()
         }
         self._config = FollowConfig(RedisConfigStore(client, self._keys), self._dispatchers, self._tell_of_config)
-        self._watch = RunWatch()
+        self._watch, self._stream_watch = RunWatch(), StreamWatch()
         lease_s = limits.lease_ms / 1000
         replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
         pace = settings.node_task_manager_clean_keys_per_second
@@ -110,7 +117,7 @@ class NodeTaskManager:
             self._dispatchers,
             pool,
             self._feed,
-            self._watch,
+            self._tell_watchers,
             self._publish,
             lease_s,
             self._config.load,
@@ -129,6 +136,8 @@ class NodeTaskManager:
         self._subscriber = Subscriber(settings.store_url, user=user, password=password)
         look = Look(shards, plans, ExplainLimits(self._config.share))
         node_types = LiveNodeTypes(pool, self._channel)
+        ad_hoc = AdHoc(self._dispatchers, look, node_types, limits)
+        notifications = UserNotifications(shards, self._stream_watch)
         submit_ad_hoc = SubmitAdHoc(self._dispatchers, plans, node_types, limits)
         self._handlers = NodeTaskManagerHandlers(
             submit=SubmitRuns(self._dispatchers, plans),
@@ -143,9 +152,11 @@ class NodeTaskManager:
             feed=self._feed,
             streams=self._streams,
             submit_ad_hoc=submit_ad_hoc,
-            ad_hoc=AdHoc(self._dispatchers, look, node_types, limits),
+            ad_hoc=ad_hoc,
             watch=self._watch,
             dead_letters=DeadLetters(look, submit_ad_hoc),
+            watch_task=WatchTask(ad_hoc, notifications.of, self._stream_watch),
+            notifications=notifications,
             shards=shards.keys(),
             lease_ms=limits.lease_ms,
             stop_grace_ms=limits.stop_grace_ms,
@@ -239,6 +250,10 @@ class NodeTaskManager:
     def _hear(self, shard: int, channel: str, message: bytes) -> None:
         self._loops.hear(shard, message.decode())
 
+    def _tell_watchers(self, name: str, over: bool) -> None:
+        self._watch.tell(name, over=over)
+        self._stream_watch.tell(name)
+
     def _look(self) -> None:
         """The store was lost for a moment, and with it perhaps news, replies, and its own last second."""
         for dispatcher in self._dispatchers.values():
@@ -246,6 +261,7 @@ class NodeTaskManager:
             dispatcher.recovered()
         self._feed.look()
         self._watch.look()
+        self._stream_watch.look()
 
 
 def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
@@ -263,4 +279,5 @@ def _shard(number: int, client: Client, keys: Keys, limits: Limits) -> Shard:
         RedisPlanStore(client, keys, limits),
         RedisEventLog(client, keys),
         RedisQueueReader(client, keys),
+        RedisNotices(client, keys, limits, ScriptTime()),
     )

@@ -11,7 +11,6 @@ from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
-from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
 from tradewind.server.ending import end_tasks
 
@@ -33,7 +32,7 @@ class Loops:
         dispatchers: Mapping[int, Dispatcher],
         pool: WorkerPool,
         feed: EventFeed,
-        watch: RunWatch,
+        tell_watchers: Callable[[str, bool], None],
         publish: Callable[[int, str], Awaitable[Any]],
         lease_s: float,
         load_config: Callable[[], Awaitable[None]],
@@ -45,8 +44,8 @@ class Loops:
         self._load_config = load_config
         self._cleaners = cleaners
         self._feed = feed
+        self._tell_watchers = tell_watchers
         self._caches = caches
-        self._watch = watch
         self._publish = publish
         self._lease_s = lease_s
         # A worker that is stopped must be out of the running before what it held is given out again.
@@ -100,8 +99,8 @@ class Loops:
 
     def hear(self, shard: int, message: str) -> None:
         """A replica told of something: a ready node type, `e:<partition>`, `o:<partition>:<epoch>`, `w:<worker>`,
-        `c:<version of the configuration>`, `k:<cache>:<result>:<1 when it is there, 0 when it is given up>`, or of an
-        ad-hoc run: `r:<run>` has changed, `f:<run>` has ended."""
+        `c:<version of the configuration>`, `k:<cache>:<result>:<1 when it is there, 0 when it is given up>`, `n:<user>`
+        who has a notification, or of an ad-hoc run: `r:<run>` has changed, `f:<run>` has ended."""
         kind, _, rest = message.partition(":")
         dispatcher = self._dispatchers[shard]
         if not rest:
@@ -117,7 +116,9 @@ class Loops:
         elif kind == "k":
             self._caches.tell(rest)
         elif kind in ("r", "f"):
-            self._watch.tell(rest, over=kind == "f")
+            self._tell_watchers(rest, kind == "f")
+        elif kind == "n":
+            self._tell_watchers(message, False)
         else:
             worker = self._pool.get(rest)
             if worker is not None:

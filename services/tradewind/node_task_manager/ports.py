@@ -7,7 +7,7 @@ same step, users in turn and oldest first, and are found in the effects.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.domain.called import CalledWorker
@@ -15,9 +15,21 @@ from tradewind.node_task_manager.domain.component import Component, RunSubmissio
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
+from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Postponed, Termination, Vacancy
+
+Item = TypeVar("Item", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch(Generic[Item]):
+    """What follows a position in a capped stream; after a `gap` some of that is gone, and this is all that is."""
+
+    gap: bool
+    entries: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,4 +569,40 @@ class EventLog(Protocol):
 
     async def acknowledge(self, through: dict[int, str]) -> None:
         """Forget each partition's events up to a position."""
+        ...
+
+
+class Notices(Protocol):
+    """Events of ad-hoc tasks, and what users are to know; written for the most part by what changes node tasks.
+
+    Each task keeps its newest events, as long as its record, and each user the newest notifications, for 7 d.
+    """
+
+    async def task_events(self, run: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        """Return up to `limit` events of a task after a position, "0-0" for before the first, in order."""
+        ...
+
+    async def newest_task_event(self, run: str) -> TaskEvent | None:
+        """Return the newest event of a task, None when none is kept."""
+        ...
+
+    async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
+        """Keep notifications (user, key, fact); False for one whose key, unless "", came for the user within a day."""
+        ...
+
+    async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:
+        """Return up to `limit` notifications of a user after a position, "0-0" for before the first, in order."""
+        ...
+
+    async def newest_notification(self, user_id: str) -> str:
+        """Return the position of a user's newest notification, "0-0" when there is none."""
+        ...
+
+    async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:
+        """Return up to `limit` notifications, the newest first, from before a position ("" for the newest); and how
+        many of all that are kept are not read."""
+        ...
+
+    async def mark_read(self, user_id: str, through: str) -> None:
+        """Mark all up to a position as read, "" for all; what was read stays so."""
         ...

@@ -39,6 +39,15 @@ class NodeTaskManagerSettings(CommonSettings):
         le=100,
         description="How many further attempts in a hundred begun a flow may have, where that is more.",
     )
+    node_task_manager_task_events: int = Field(
+        250, ge=1, le=10_000, description="How many of an ad-hoc task's events are kept, the newest."
+    )
+    node_task_manager_notifications: int = Field(
+        1_000, ge=1, le=100_000, description="How many notifications of a user are kept, the newest."
+    )
+    node_task_manager_notification_days: float = Field(
+        7.0, ge=0.01, le=365, description="For how many days a notification is kept at most."
+    )
     cache_url: str | None = Field(
         None,
         description="A store for cached results alone, which may evict them; where not set, they go to the store.",

@@ -352,6 +352,10 @@ class NodeTasks(Protocol):
         """Stop a run, also one that is not submitted yet; repeating it does nothing."""
         ...
 
+    async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
+        """Tell a user that a flow was stopped."""
+        ...
+
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
         """Return where the components of runs stand, unknown ones left out; at most 500 runs."""
         ...

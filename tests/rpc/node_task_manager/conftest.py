@@ -17,6 +17,7 @@ from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.server.bootstrap import Server
 from tradewind.server.channels import open_channel
+from tradewind.server.redis.client import Client
 
 
 def plan(*edges: tuple[str, str, str, str], nodes: str = "", digest: str = "p1", **fields: Any) -> component_pb2.Plan:
@@ -140,6 +141,19 @@ Start = Callable[..., Awaitable[Ntm]]
 def embedded(redis_servers: RedisServers) -> RedisServer:
     """The embedded store."""
     return redis_servers.get("embedded")
+
+
+@pytest_asyncio.fixture
+async def admin(embedded: RedisServer) -> AsyncIterator[Client]:
+    """The store as its operator sees it."""
+    yield embedded.connect()
+    await embedded.close_clients()
+
+
+async def pubsub_connections(admin: Client) -> list[str]:
+    """Return the connections that subscribe to anything."""
+    text = await admin.execute_command("CLIENT", "LIST", "TYPE", "pubsub")
+    return [line for line in text.decode().splitlines() if line]
 
 
 @pytest_asyncio.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, config_pb2, node_task_pb2
+from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, config_pb2, node_task_pb2, notification_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as ntm_grpc
 from tradewind.api.registry.v1 import node_type_pb2
@@ -51,6 +51,7 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.requests: list[ntm_pb2.SubmitComponentsRequest] = []
         self.stops: list[ntm_pb2.StopComponentRequest] = []
         self.purged: list[str] = []
+        self.notifications: list[notification_pb2.NotificationDraft] = []
         self.purge_steps = 1
         self.refusals: list[component_pb2.SubmitResult] = []
         """What the next runs are answered instead of being taken."""
@@ -179,6 +180,13 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
                 self._end(run, component_id, counts_of(terminated=1, skipped=nodes - 1), 0)
         await self._tell()
         return ntm_pb2.StopComponentResponse()
+
+    async def PublishNotifications(
+        self, request: notification_pb2.PublishNotificationsRequest, context: Context
+    ) -> notification_pb2.PublishNotificationsResponse:
+        await self._check(context)
+        self.notifications += request.notifications
+        return notification_pb2.PublishNotificationsResponse(kept=[True] * len(request.notifications))
 
     async def GetComponents(
         self, request: ntm_pb2.GetComponentsRequest, context: Context

@@ -231,3 +231,18 @@ async def test_a_restarted_scheduler_goes_on_where_it_was(start: Start, peers: P
     (token,) = peers.triggers.fire(["f"], now_ms())
     await answered(peers, token)
     assert (await second.ended(cycle=1)).status == cycle_pb2.CYCLE_STATUS_COMPLETED
+
+
+async def test_the_user_is_told_once_that_a_flow_was_stopped(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    await scheduler.stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="wrong prices"))
+    await until(lambda: peers.node_tasks.notifications, "the user is told")
+    (told,) = peers.node_tasks.notifications
+    assert (told.title, told.subject.flow_id, told.user_id) == ('flow "f" was stopped', "f", "default")
+    assert told.message.endswith(": wrong prices")
+    await scheduler.stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="again"))
+    await scheduler.start()
+    await scheduler.stub.StopFlow(pb2.StopFlowRequest(flow_id="f", reason="once more"))
+    await until(lambda: len(peers.node_tasks.notifications) > 1, "the user is told of the second stop")
+    assert peers.node_tasks.notifications[-1].message.endswith(": once more")

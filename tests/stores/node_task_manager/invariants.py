@@ -23,6 +23,7 @@ LASTING = (
     f"{BASE}user_weights",
 )
 """What stays when all runs have ended, their events are acknowledged and a day has passed."""
+NOTICES = ("notifications", "notifications_read", "notified")
 SETS = (
     *("inflight", "start_deadlines", "ready_types", "node_tasks_list", "ended_runs", "delayed"),
     *("blocked_of", "parked", "to_clean"),
@@ -282,9 +283,20 @@ def _check_times_to_live(keys: Keys) -> None:
         if kind in ("node_tasks", "component", "run"):
             run = rest if kind == "run" else run_of(rest) if kind == "node_tasks" else rest.rpartition(":")[0]
             assert (ttl == -1) == (run in open_runs), (name, ttl)
+        elif kind == "task_events":
+            assert (ttl == -1) == (rest in open_runs), (name, ttl)
         elif kind == "plan":
             assert (ttl == -1) == (int(keys.plans[rest].get(b"open", 0)) > 0), (name, ttl)
-        elif kind in ("flow_runs", "stop", "purged", "worker_session", "worker_incarnation", "logs", "flow_logs"):
+        elif kind in (
+            "flow_runs",
+            "stop",
+            "purged",
+            "worker_session",
+            "worker_incarnation",
+            "logs",
+            "flow_logs",
+            *NOTICES,
+        ):
             assert ttl > 0, (name, ttl)
 
 

@@ -10,11 +10,12 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Vacancy
-from tradewind.node_task_manager.ports import EventLog, NodeTaskReader, NodeTaskStore, PlanStore, QueueReader
+from tradewind.node_task_manager.ports import EventLog, NodeTaskReader, NodeTaskStore, Notices, PlanStore, QueueReader
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory import MemoryShard
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
@@ -24,11 +25,13 @@ from tradewind.server.redis.client import Redis
 LIMITS = Limits()
 
 
-class Whole(NodeTaskStore, NodeTaskReader, QueueReader, PlanStore, EventLog, Protocol):
+class Whole(NodeTaskStore, NodeTaskReader, QueueReader, PlanStore, EventLog, Notices, Protocol):
     """All ports of a shard in one object, for tests."""
 
 
-class RedisShard(RedisNodeTaskStore, RedisNodeTaskReader, RedisQueueReader, RedisPlanStore, RedisEventLog):
+class RedisShard(
+    RedisNodeTaskStore, RedisNodeTaskReader, RedisQueueReader, RedisPlanStore, RedisEventLog, RedisNotices
+):
     """The Redis stores of a shard in one object."""
 
     def __init__(self, client: Redis, clock: ManualClock, limits: Limits = LIMITS) -> None:
@@ -37,6 +40,7 @@ class RedisShard(RedisNodeTaskStore, RedisNodeTaskReader, RedisQueueReader, Redi
         RedisNodeTaskReader.__init__(self, client, keys)
         RedisQueueReader.__init__(self, client, keys)
         RedisPlanStore.__init__(self, client, keys, limits)
+        RedisNotices.__init__(self, client, keys, limits, clock)
         self._configs = RedisConfigStore(client, {0: keys})
 
     async def save_config(self, config: SystemConfig) -> None:

@@ -20,7 +20,7 @@ from tradewind.server.clock import ManualClock
 STEPS = 40
 OUTPUT_BYTES = 12_000
 """So few that the results of a few items are too large together."""
-WHOLE = Limits(retries=RETRIES, settle_ms=SETTLE_MS, clean_keys=CLEAN_KEYS, output_bytes=OUTPUT_BYTES)
+WHOLE = Limits(retries=RETRIES, task_events=5, settle_ms=SETTLE_MS, clean_keys=CLEAN_KEYS, output_bytes=OUTPUT_BYTES)
 CUT = replace(WHOLE, records_per_script=3)
 SEEDS = {"embedded": 30, "cluster": 5, "system": 10}
 CHUNKS = [(kind, first) for kind in redis_kinds() for first in range(0, SEEDS[kind], 5)]
@@ -46,6 +46,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
             if seed % 5 == 0:
                 await check_invariants(server)
         await world.wind_down()
+        await world.compare_notices()
         await check_invariants(server)
         await expire_all(server)
         await world.sweep()

@@ -1,5 +1,6 @@
 """A random actor that does the same to memory and Redis and compares what comes of it and all that can be seen."""
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,10 +11,12 @@ from tests.stores.node_task_manager.shards import RedisShard, Whole
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.names import RunName, TaskName
-from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, TaskError
+from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.domain.work import (
     Assignment,
     Effects,
@@ -34,6 +37,7 @@ USERS = ("ann", "bob")
 FLOWS = ("f", "g")
 LARGE = '"' + "v" * 5000 + '"'
 VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
+OF_FLOWS = (NotificationKind.DEAD_LETTER, NotificationKind.CYCLE_FAILED)
 SETTLE_MS = 5_000
 """How long runs that have ended stay in any case: short, so that some go."""
 CLEAN_KEYS = 15
@@ -43,6 +47,7 @@ RETRIES = 3
 VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
 VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
 VERBS |= {"acknowledge": 1.5, "clean": 1.5}
+VERBS["read_notifications"] = 0.3
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class World:
     """When attempts of nodes that may be tried again began, and on whose budget."""
     granted: list[tuple[int, str]] = field(default_factory=list)
     """When further attempts were granted, and on whose budget, as far as they were seen."""
+    positions: dict[str, list[str]] = field(default_factory=dict)
+    """Where events of each task were seen, those that are gone among them."""
     ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """How node tasks have ended, as Redis first told."""
     offered: dict[str, Offered] = field(default_factory=dict)
@@ -199,7 +206,7 @@ class World:
             RunName.of_task(f"t{self.cycle}") if task else RunName.of_batch(f"b{self.cycle}"),
             f"r{self.cycle}",
             USERS[0] if self.cut else self.rng.choice(USERS),
-            (("0", ALONE.digest if task else BATCH.digest),),
+            (("0", self.rng.choice(list(TASK_PLANS)) if task else BATCH.digest),),
             partition=-1,
             node_type="t1",
         )
@@ -534,6 +541,53 @@ class World:
             found += page
         return found
 
+    async def compare_notices(self) -> None:
+        """Events of tasks and notifications are the same, from the first on and from any position."""
+        tasks = [name for name in self.runs if name.startswith("task:")]
+        for run in tasks:
+            whole = await self.memory.task_events(run, "0-0", 1000)
+            assert await self.redis.task_events(run, "0-0", 1000) == whole, run
+            _check_events(await self.redis.tasks([run]), whole.entries)
+            assert (
+                await self.redis.newest_task_event(run) == whole.entries[-1] == await self.memory.newest_task_event(run)
+            )
+            self.positions.setdefault(run, []).extend(event.event_id for event in whole.entries)
+        for run in self.rng.sample(tasks, min(3, len(tasks))):
+            after, limit = self.rng.choice(self.positions[run]), self.rng.choice((1, 2, 100))
+            assert await self.memory.task_events(run, after, limit) == await self.redis.task_events(run, after, limit)
+        for user in USERS:
+            listed = []
+            for shard in (self.memory, self.redis):
+                notifications, unread = await shard.list_notifications(user, "", 1000)
+                facts = [each.fact for each in reversed(notifications)]
+                # Within one script the stores may come to things in another order; so which of a flow's is told.
+                named = [
+                    Fact(fact.kind, fact.subject.partition(":")[0], fact.at) if fact.kind in OF_FLOWS else fact
+                    for fact in facts
+                ]
+                listed.append((sorted(named, key=lambda fact: (fact.at, fact.kind, fact.subject)), unread))
+                found = (await shard.notifications(user, "0-0", 1000)).entries
+                assert [each.fact for each in found] == facts
+            assert listed[0] == listed[1]
+            ends = [fact.subject for fact in listed[0][0] if fact.kind not in OF_FLOWS]
+            mine = [name for name, run in self.runs.items() if run.user_id == user and run.run.ad_hoc]
+            states = await self.redis.components([(self.runs[name].run, "0") for name in mine])
+            ended = [name for name, state in zip(mine, states, strict=True) if state and state.finished_at]
+            assert sorted(ends) == sorted(ended), "a user hears once of each end"
+
+    async def read_notifications(self) -> None:
+        """Mark some as read."""
+        user = self.rng.choice(USERS)
+        for shard in (self.memory, self.redis):
+            listed, _ = await shard.list_notifications(user, "", 1000)
+            # Of one moment they may differ in order, so all of it is marked or nothing.
+            moments = sorted({each.fact.at for each in listed})
+            if moments:
+                until = moments[self.cycle % len(moments)]
+                await shard.mark_read(
+                    user, max((each.notification_id for each in listed if each.fact.at == until), key=_order)
+                )
+
     async def compare_the_rest(self) -> None:
         """What few operations change is the same."""
         seen = []
@@ -549,6 +603,7 @@ class World:
         assert await self.memory.queues() == await self.redis.queues()
         assert await self.memory.running(10_000) == await self.redis.running(10_000)
         assert await self.memory.totals() == await self.redis.totals()
+        await self.compare_notices()
 
     async def _listed(self, shard: Whole, user: str, kind: str) -> list[tuple[int, str]]:
         """List in pages of 1 to 3."""
@@ -560,8 +615,30 @@ class World:
 
 
 ALONE = Plan("alone", (PlanNode("", "t1", start_to_close_ms=5_000),), ())
+ALONE_AGAIN = Plan("again", (PlanNode("", "t1", heartbeat_ms=40_000, retry=RetryPolicy(3, initial_ms=700)),), ())
+TASK_PLANS = {plan.digest: plan for plan in (ALONE, ALONE_AGAIN)}
 BATCH = Plan("batch", tuple(PlanNode(str(at), "t1", start_to_close_ms=5_000) for at in range(4)), ())
-AD_HOC = {plan.digest: plan for plan in (ALONE, BATCH)}
+AD_HOC = TASK_PLANS | {BATCH.digest: BATCH}
+
+
+def _order(event_id: str) -> tuple[int, ...]:
+    return tuple(map(int, event_id.split("-")))
+
+
+def _check_events(tasks: Sequence[NodeTask | None], events: Sequence[TaskEvent]) -> None:
+    """Each event follows from the one before, only the last is final, and it leaves the task as it is on record."""
+    (task,) = tasks
+    assert task is not None
+    statuses = [event.status for event in events]
+    for before, after in itertools.pairwise(statuses):
+        assert after is before or after in TRANSITIONS[before], statuses
+    assert not any(status.terminal for status in statuses[:-1]), statuses
+    assert (statuses[-1], events[-1].attempt) == (task.status, task.attempt)
+    assert [_order(event.event_id) for event in events] == sorted(_order(event.event_id) for event in events)
+    left = events[-1].leaves(task)
+    if left.error and task.error and not task.status.terminal:
+        left = replace(left, error=replace(left.error, traceback=task.error.traceback))
+    assert left == replace(task, lease_deadline=left.lease_deadline), "the newest event leaves what is on record"
 
 
 def _spender(task_id: str, user_id: str) -> str:

@@ -83,7 +83,7 @@ class Bench:
         made = caches(self) if caches is not None else None
         self.dispatchers = {
             at: Dispatcher(
-                Shard(at, store, store, store, store, store),
+                Shard(at, store, store, store, store, store, store),
                 self.pool,
                 self.plans,
                 lambda _shard, _partitions: None,

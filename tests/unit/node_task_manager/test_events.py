@@ -38,7 +38,7 @@ def log() -> Log:
 
 @pytest.fixture
 def feed(log: Log) -> EventFeed:
-    return EventFeed({0: Shard(0, log, log, log, log, log)}, lambda _partition, _epoch: None)
+    return EventFeed({0: Shard(0, log, log, log, log, log, log)}, lambda _partition, _epoch: None)
 
 
 async def ids(feed: EventFeed, subscriber: Subscriber) -> list[str]:

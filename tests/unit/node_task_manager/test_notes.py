@@ -23,7 +23,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> FaultyStore:
 
 @pytest.fixture
 def taker(store: FaultyStore) -> Notes:
-    return Notes({0: Shard(0, store, store, store, store, store)})
+    return Notes({0: Shard(0, store, store, store, store, store, store)})
 
 
 async def test_lines_wait_while_the_store_is_away(store: FaultyStore, taker: Notes) -> None:

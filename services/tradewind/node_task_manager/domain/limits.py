@@ -31,6 +31,12 @@ class Limits:
     fan_out_lease_ms: int = 5_000
     output_bytes: int = OUTPUT_BYTES
     user_queue: int = 100_000
+    task_events: int = 250
+    """The newest events of an ad-hoc task,"""
+    notifications: int = 1_000
+    """and the newest notifications of a user, that are kept,"""
+    notification_retention_ms: int = 7 * 24 * 3600 * 1000
+    """these no longer than that."""
     keep_cycles: int = 100
     """How many ended runs of a flow stay, unless it says otherwise;"""
     settle_ms: int = 60_000

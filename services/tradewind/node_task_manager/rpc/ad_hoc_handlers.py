@@ -14,7 +14,6 @@ from tradewind.node_task_manager.domain.component import Component, ComponentSta
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.rpc import ad_hoc_checks, ad_hoc_mapping, checks, mapping
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc, Position
-from tradewind.node_task_manager.use_cases.look import Seen
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
@@ -68,18 +67,6 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         ad_hoc_checks.task_run(request.task_id, request.user_id)
         seen = await self._ad_hoc.cancel_task(request.task_id, request.user_id, *_why(request))
         return pb2.CancelTaskResponse(task=mapping.node_task(seen))
-
-    async def WatchTask(self, request: pb2.WatchTaskRequest, context: Context) -> None:  # type: ignore[override]
-        ad_hoc_checks.task_run(request.task_id, request.user_id)
-
-        async def read() -> Seen:
-            return await self._ad_hoc.task(request.task_id, request.user_id, outputs=request.include_outputs)
-
-        with self._streams.opened():
-            changes = self._watch.follow(request.task_id, read, _face, lambda seen: seen.task.status.terminal)
-            async with aclosing(changes):
-                async for seen in changes:
-                    await context.write(pb2.WatchTaskResponse(task=mapping.node_task(seen)))
 
     async def SubmitBatch(
         self, request_iterator: AsyncIterator[pb2.SubmitBatchRequest], context: Context
@@ -185,13 +172,6 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
 
 def _why(request: pb2.CancelTaskRequest | pb2.CancelBatchRequest) -> tuple[str, str]:
     return request.reason[:_MAX_REASON] or "cancelled", request.by[:_MAX_BY] or request.user_id
-
-
-def _face(seen: Seen) -> object:
-    """What of a task is worth telling; not its lease."""
-    task = seen.task
-    said = task.progress, task.message, task.step
-    return task.status, task.reason, seen.waits, task.attempt, task.worker_id, said, task.stop
 
 
 def _batch_face(component: Component) -> object:

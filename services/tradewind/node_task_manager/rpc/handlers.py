@@ -14,6 +14,7 @@ from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
 from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers
 from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
 from tradewind.node_task_manager.rpc.event_stream import EventStream
+from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -22,6 +23,7 @@ from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
@@ -29,6 +31,7 @@ from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.paging import page_position, page_size_of, page_token
@@ -42,7 +45,7 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers):
+class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers):
     """The gRPC face of the node task manager."""
 
     def __init__(
@@ -62,6 +65,8 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers):
         ad_hoc: AdHoc,
         watch: RunWatch,
         dead_letters: DeadLetters,
+        watch_task: WatchTask,
+        notifications: UserNotifications,
         caches: ResultCaches,
         shards: Collection[int],
         lease_ms: int,
@@ -70,6 +75,8 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers):
         super().__init__(submit_ad_hoc, ad_hoc, watch, streams, config)
         self._caches = caches
         self._dead_letters = dead_letters
+        self._watch_task = watch_task
+        self._notifications = notifications
         self._submit = submit
         self._stop = stop
         self._look = look

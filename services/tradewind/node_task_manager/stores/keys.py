@@ -48,6 +48,10 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `clean` |
 | `ended_runs` | zset | ended tasks and batches by when they expire | as above |
 | `told:<run>` | string | those who watch a task or batch were told just now | 100 ms |
+| `task_events:<task>` | stream | what happened to an ad-hoc task, newest 250 | 24 h from its end |
+| `notifications:<user>` | stream | what a user is to know, newest 1000 | 7 d after the last |
+| `notifications_read:<user>` | string | up to where they are read | 7 d after it was set |
+| `notified:<user>:<what>` | string | until when a user is not told of something again | 1 min of a flow, else 24 h |
 | `logs:<flow>:<cycle>` | stream | what nodes logged, newest 10 000 lines | newest 5 cycles, 8 d |
 | `flow_logs:<flow>` | zset | cycles that have logs | 8 d after the last |
 | `cache:<name>:<digest>` | string | a result, its generation and end | 90 to 100 % of its time to live |
@@ -55,7 +59,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `cache_index:<name>` | zset | results by their end | as the last of them |
 | `cache_generation:<name>` | string | results of another one do not count | 400 d after the last use |
 | `cache_stats` | hash | what became of look-ups, by cache; first shard only | kept, one |
-| `wake` | channel | a type has ready tasks, a partition events, a worker a stop; a run, result, config changed | |
+| `wake` | channel | news of a ready node type, events, a stop, a run, a result, the config, a notification | |
 
 Keys of caches, `cache_stats` excepted, are in the store of the caches, where that is another one. There any of them may
 vanish at any time: then a result is worked out again.
@@ -170,3 +174,12 @@ class Keys:
 
     def user_runs(self, user_id: str, kind: str) -> str:
         return f"{self.base}user_runs:{user_id}:{kind}"
+
+    def task_events(self, run: str) -> str:
+        return f"{self.base}task_events:{run}"
+
+    def notifications(self, user_id: str) -> str:
+        return f"{self.base}notifications:{user_id}"
+
+    def notifications_read(self, user_id: str) -> str:
+        return f"{self.base}notifications_read:{user_id}"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tradewind.node_task_manager.ports import EventLog, NodeTaskReader, NodeTaskStore, PlanStore, QueueReader
+from tradewind.node_task_manager.ports import EventLog, NodeTaskReader, NodeTaskStore, Notices, PlanStore, QueueReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +15,4 @@ class Shard:
     plans: PlanStore
     events: EventLog
     queues: QueueReader
+    notices: Notices

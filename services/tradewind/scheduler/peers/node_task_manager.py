@@ -6,7 +6,14 @@ import grpc
 import structlog
 from google.protobuf.duration_pb2 import Duration
 
-from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, config_pb2, node_task_pb2, retry_pb2
+from tradewind.api.node_task_manager.v1 import (
+    cache_pb2,
+    component_pb2,
+    config_pb2,
+    node_task_pb2,
+    notification_pb2,
+    retry_pb2,
+)
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.scheduler.domain.cache_definition import CacheDefinition, CacheScope
@@ -107,6 +114,20 @@ class NodeTaskManagerPeer:
             set_milliseconds(request.deadline, order.deadline_ms)
         async with calling(NAME):
             await self._stub.StopComponent(request, timeout=_READ_S)
+
+    async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
+        draft = notification_pb2.NotificationDraft(
+            user_id=user_id,
+            kind=notification_pb2.NOTIFICATION_KIND_FLOW_STOPPED,
+            severity=notification_pb2.SEVERITY_WARNING,
+            title=f'flow "{flow_id}" was stopped',
+            message=f"by {by}: {reason}" if reason else f"by {by}",
+            subject=notification_pb2.NotificationSubject(flow_id=flow_id),
+        )
+        async with calling(NAME):
+            await self._stub.PublishNotifications(
+                notification_pb2.PublishNotificationsRequest(notifications=[draft]), timeout=_READ_S
+            )
 
     async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
         request = pb2.GetComponentsRequest(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange, StatusOutcome
+from tradewind.scheduler.domain.flow_record import FlowRecord, StatusAnswer, StatusChange, StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus, can_move
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports import ChainStateRepository, FlowRecords, NodeTasks
@@ -94,13 +94,17 @@ class ChangeFlow:
 
         Raises NotFound, FailedPrecondition for a flow that is being deleted.
         """
-        stopping = await self._change(
+        answer = await self._change(
             StatusChange(flow_id, FlowStatus.STOPPED, _from(FlowStatus.STOPPED), by=by, reason=reason)
         )
         # The owner of the partition repeats it until they have ended; this makes it quick.
-        self._background.begin(self._stop_runs(stopping), "stop of runs")
+        self._background.begin(self._stop_runs(answer.stopping), "stop of runs")
         self._alarm.ring_in(_STOP_AGAIN_MS)
-        return await self.settled(flow_id)
+        flow = await self.settled(flow_id)
+        if answer.outcome is StatusOutcome.CHANGED:
+            told = self._node_tasks.notify_stopped(flow_id, flow.user_id, by, reason)
+            self._background.begin(told, "notification of a stop")
+        return flow
 
     async def delete(self, flow_id: str, wait_s: float) -> bool:
         """Stop a flow and remove everything of it; return whether nothing is left after at most `wait_s`.
@@ -127,7 +131,7 @@ class ChangeFlow:
         await asyncio.wait([settling], timeout=_SETTLED_WITHIN_S)
         return await self._found(flow_id)
 
-    async def _change(self, change: StatusChange) -> Sequence[RunName]:
+    async def _change(self, change: StatusChange) -> StatusAnswer:
         answer = await self._flows.change_status(change)
         if answer.outcome is StatusOutcome.NOT_FOUND:
             raise flow_not_found(change.flow_id)
@@ -137,7 +141,7 @@ class ChangeFlow:
             raise flow_not_running(change.flow_id, answer.found)
         if answer.outcome is StatusOutcome.CHANGED:
             _log.info("flow_status", flow_id=change.flow_id, status=change.status.value)
-        return answer.stopping
+        return answer
 
     async def _stop_runs(self, runs: Sequence[RunName]) -> None:
         for first in range(0, len(runs), _READ_AT_ONCE):

@@ -13,6 +13,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as _retry_pb2
+from tradewind.api.node_task_manager.v1 import task_event_pb2 as _task_event_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -403,22 +404,28 @@ class WatchTaskRequest(_message.Message):
     TASK_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
+    AFTER_EVENT_ID_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """`task:<id>`."""
     user_id: _builtins.str
     """Whose it is; decides the shard."""
     include_outputs: _builtins.bool
     """Also what it emitted, once it has ended."""
+    after_event_id: _builtins.str
+    """Every event after this one, as far as they are kept; `0-0` for all. When empty the newest comes first, which tells the task as
+    it is, then those to come.
+    """
     def __init__(
         self,
         *,
         task_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
         include_outputs: _builtins.bool = ...,
+        after_event_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_outputs", b"include_outputs", "task_id", b"task_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_event_id", b"after_event_id", "include_outputs", b"include_outputs", "task_id", b"task_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -426,23 +433,33 @@ Global___WatchTaskRequest: _TypeAlias = WatchTaskRequest  # noqa: Y015
 
 @_typing.final
 class WatchTaskResponse(_message.Message):
-    """The task has changed."""
+    """Something happened to the task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    GAP_FIELD_NUMBER: _builtins.int
+    gap: _builtins.bool
+    """Some events between the one asked for and this are no longer kept, or the store has lost them."""
     @_builtins.property
     def task(self) -> _node_task_pb2.NodeTask:
-        """As it is now; changes that follow each other closely come as one. The last has a terminal status."""
+        """As the event left it. The last has a terminal status."""
+
+    @_builtins.property
+    def event(self) -> _task_event_pb2.TaskEvent:
+        """What happened; unset when only what it waits for has changed, or no events of it are kept."""
 
     def __init__(
         self,
         *,
         task: _node_task_pb2.NodeTask | None = ...,
+        event: _task_event_pb2.TaskEvent | None = ...,
+        gap: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "gap", b"gap", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

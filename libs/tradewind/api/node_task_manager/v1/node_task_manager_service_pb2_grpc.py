@@ -8,6 +8,7 @@ from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_do
 from tradewind.api.node_task_manager.v1 import config_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2
+from tradewind.api.node_task_manager.v1 import notification_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_queue__pb2
 from tradewind.api.node_task_manager.v1 import work_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_work__pb2
 
@@ -222,6 +223,26 @@ class NodeTaskManagerServiceStub:
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2.RedriveDeadLettersRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2.RedriveDeadLettersResponse.FromString,
                 _registered_method=True)
+        self.ListNotifications = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListNotifications',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.ListNotificationsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.ListNotificationsResponse.FromString,
+                _registered_method=True)
+        self.WatchNotifications = channel.unary_stream(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/WatchNotifications',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.WatchNotificationsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.WatchNotificationsResponse.FromString,
+                _registered_method=True)
+        self.MarkNotificationsRead = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/MarkNotificationsRead',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.MarkNotificationsReadRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.MarkNotificationsReadResponse.FromString,
+                _registered_method=True)
+        self.PublishNotifications = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/PublishNotifications',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.FromString,
+                _registered_method=True)
 
 
 class NodeTaskManagerServiceServicer:
@@ -390,8 +411,10 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchTask(self, request, context):
-        """Tells an ad-hoc task as it is, then each change, and ends with its terminal status. After a broken stream, watch again.
-        Errors: NOT_FOUND NODE_TASK_NOT_FOUND, UNAVAILABLE DRAINING.
+        """Tells an ad-hoc task as it is, then each event as it happens, and ends with its terminal status. After a broken stream, watch
+        again with the last event_id, and nothing is missed or told twice; where that is not possible the first response says so
+        (`gap`). The newest 250 events of a task are kept, for as long as the task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -503,6 +526,37 @@ class NodeTaskManagerServiceServicer:
         nothing is submitted. The same one again gets the same task. Errors: FAILED_PRECONDITION WRONG_STATUS for one that did not
         fail, or that is a node of a flow, NOT_FOUND NODE_TASK_NOT_FOUND, RESOURCE_EXHAUSTED QUEUE_FULL with a retry delay,
         INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNotifications(self, request, context):
+        """Notifications of a user, the newest first, paged; the newest 1000 are kept, for 7 days. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchNotifications(self, request, context):
+        """Tells notifications of a user as they come, until the caller leaves. After a broken stream, watch again with the last
+        resume_from, and nothing is missed or told twice; where that is not possible the response says so (`gap`). Errors:
+        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MarkNotificationsRead(self, request, context):
+        """Marks notifications of a user as read, up to one of them. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PublishNotifications(self, request, context):
+        """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -690,6 +744,26 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.RedriveDeadLetters,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2.RedriveDeadLettersRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2.RedriveDeadLettersResponse.SerializeToString,
+            ),
+            'ListNotifications': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNotifications,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.ListNotificationsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.ListNotificationsResponse.SerializeToString,
+            ),
+            'WatchNotifications': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchNotifications,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.WatchNotificationsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.WatchNotificationsResponse.SerializeToString,
+            ),
+            'MarkNotificationsRead': grpc.unary_unary_rpc_method_handler(
+                    servicer.MarkNotificationsRead,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.MarkNotificationsReadRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.MarkNotificationsReadResponse.SerializeToString,
+            ),
+            'PublishNotifications': grpc.unary_unary_rpc_method_handler(
+                    servicer.PublishNotifications,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1666,6 +1740,114 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/RedriveDeadLetters',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2.RedriveDeadLettersRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2.RedriveDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNotifications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListNotifications',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.ListNotificationsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.ListNotificationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchNotifications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/WatchNotifications',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.WatchNotificationsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.WatchNotificationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MarkNotificationsRead(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/MarkNotificationsRead',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.MarkNotificationsReadRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.MarkNotificationsReadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PublishNotifications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/PublishNotifications',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

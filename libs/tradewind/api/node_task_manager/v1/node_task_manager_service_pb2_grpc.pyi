@@ -10,6 +10,7 @@ from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as _config_pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as _dead_letter_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as _node_task_manager_service_pb2
+from tradewind.api.node_task_manager.v1 import notification_pb2 as _notification_pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as _queue_pb2
 from tradewind.api.node_task_manager.v1 import work_pb2 as _work_pb2
 import abc as _abc_1
@@ -92,8 +93,10 @@ class NodeTaskManagerServiceStub:
     NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     WatchTask: _aio.UnaryStreamMultiCallable[_batch_pb2.WatchTaskRequest, _batch_pb2.WatchTaskResponse]
-    """Tells an ad-hoc task as it is, then each change, and ends with its terminal status. After a broken stream, watch again.
-    Errors: NOT_FOUND NODE_TASK_NOT_FOUND, UNAVAILABLE DRAINING.
+    """Tells an ad-hoc task as it is, then each event as it happens, and ends with its terminal status. After a broken stream, watch
+    again with the last event_id, and nothing is missed or told twice; where that is not possible the first response says so
+    (`gap`). The newest 250 events of a task are kept, for as long as the task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND,
+    INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
     """
     SubmitBatch: _aio.StreamUnaryMultiCallable[_batch_pb2.SubmitBatchRequest, _batch_pb2.SubmitBatchResponse]
     """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
@@ -146,6 +149,19 @@ class NodeTaskManagerServiceStub:
     fail, or that is a node of a flow, NOT_FOUND NODE_TASK_NOT_FOUND, RESOURCE_EXHAUSTED QUEUE_FULL with a retry delay,
     INVALID_ARGUMENT INVALID_INPUT.
     """
+    ListNotifications: _aio.UnaryUnaryMultiCallable[_notification_pb2.ListNotificationsRequest, _notification_pb2.ListNotificationsResponse]
+    """Notifications of a user, the newest first, paged; the newest 1000 are kept, for 7 days. Errors: INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
+    WatchNotifications: _aio.UnaryStreamMultiCallable[_notification_pb2.WatchNotificationsRequest, _notification_pb2.WatchNotificationsResponse]
+    """Tells notifications of a user as they come, until the caller leaves. After a broken stream, watch again with the last
+    resume_from, and nothing is missed or told twice; where that is not possible the response says so (`gap`). Errors:
+    INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+    """
+    MarkNotificationsRead: _aio.UnaryUnaryMultiCallable[_notification_pb2.MarkNotificationsReadRequest, _notification_pb2.MarkNotificationsReadResponse]
+    """Marks notifications of a user as read, up to one of them. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    PublishNotifications: _aio.UnaryUnaryMultiCallable[_notification_pb2.PublishNotificationsRequest, _notification_pb2.PublishNotificationsResponse]
+    """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
 
 class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     """The node task manager. It calls the registry to know a worker; what it has to say to the scheduler leaves on a stream that
@@ -351,8 +367,10 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _batch_pb2.WatchTaskRequest,
         context: _aio.ServicerContext[_batch_pb2.WatchTaskRequest, _abc.AsyncIterator[_batch_pb2.WatchTaskResponse]],
     ) -> _abc.AsyncIterator[_batch_pb2.WatchTaskResponse]:
-        """Tells an ad-hoc task as it is, then each change, and ends with its terminal status. After a broken stream, watch again.
-        Errors: NOT_FOUND NODE_TASK_NOT_FOUND, UNAVAILABLE DRAINING.
+        """Tells an ad-hoc task as it is, then each event as it happens, and ends with its terminal status. After a broken stream, watch
+        again with the last event_id, and nothing is missed or told twice; where that is not possible the first response says so
+        (`gap`). The newest 250 events of a task are kept, for as long as the task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND,
+        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
         """
 
     @_abc_1.abstractmethod
@@ -489,5 +507,42 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         fail, or that is a node of a flow, NOT_FOUND NODE_TASK_NOT_FOUND, RESOURCE_EXHAUSTED QUEUE_FULL with a retry delay,
         INVALID_ARGUMENT INVALID_INPUT.
         """
+
+    @_abc_1.abstractmethod
+    def ListNotifications(
+        self,
+        request: _notification_pb2.ListNotificationsRequest,
+        context: _aio.ServicerContext[_notification_pb2.ListNotificationsRequest, _abc.Awaitable[_notification_pb2.ListNotificationsResponse]],
+    ) -> _abc.Awaitable[_notification_pb2.ListNotificationsResponse]:
+        """Notifications of a user, the newest first, paged; the newest 1000 are kept, for 7 days. Errors: INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchNotifications(
+        self,
+        request: _notification_pb2.WatchNotificationsRequest,
+        context: _aio.ServicerContext[_notification_pb2.WatchNotificationsRequest, _abc.AsyncIterator[_notification_pb2.WatchNotificationsResponse]],
+    ) -> _abc.AsyncIterator[_notification_pb2.WatchNotificationsResponse]:
+        """Tells notifications of a user as they come, until the caller leaves. After a broken stream, watch again with the last
+        resume_from, and nothing is missed or told twice; where that is not possible the response says so (`gap`). Errors:
+        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+        """
+
+    @_abc_1.abstractmethod
+    def MarkNotificationsRead(
+        self,
+        request: _notification_pb2.MarkNotificationsReadRequest,
+        context: _aio.ServicerContext[_notification_pb2.MarkNotificationsReadRequest, _abc.Awaitable[_notification_pb2.MarkNotificationsReadResponse]],
+    ) -> _abc.Awaitable[_notification_pb2.MarkNotificationsReadResponse]:
+        """Marks notifications of a user as read, up to one of them. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+
+    @_abc_1.abstractmethod
+    def PublishNotifications(
+        self,
+        request: _notification_pb2.PublishNotificationsRequest,
+        context: _aio.ServicerContext[_notification_pb2.PublishNotificationsRequest, _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]],
+    ) -> _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]:
+        """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
 
 def add_NodeTaskManagerServiceServicer_to_server(servicer: NodeTaskManagerServiceServicer, server: _aio.Server) -> None: ...

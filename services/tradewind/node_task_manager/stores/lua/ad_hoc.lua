@@ -1,34 +1,78 @@
 --!include records
 --!level
+--!include task_events
+--!include notifications
 -- Runs outside any flow, ad-hoc tasks and batches: counting what runs of them, telling who watches, listing by user.
-local NO_PARTITION, TOLD_MS = -1, 100
-local running, touched = {}, {}
+local NO_PARTITION = -1
+local changed, write_changed, list_run, expire_listed
 
--- Such a run has changed, and so many more of its nodes run. Each script tells of it at most ten times a second, and always
--- of its end, so whoever was told looks again a little later.
-local function changed(comp, more)
-  if comp.partition == NO_PARTITION then
-    touched[comp] = true
-    running[comp] = (running[comp] or 0) + more
-  end
-end
+do
+  local TOLD_MS = 100
+  local running, touched, events = {}, {}, {}
 
-local function list_of(user, run) return base .. 'user_runs:' .. user .. ':' .. string.match(run, '^[^:]+') end
-
-local function list_run(user, run) call('ZADD', list_of(user, run), stamp, run) end
-
--- A run that has ended leaves the list of its user when its records expire.
-local function expire_listed(comp) put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention) end
-
-local function write_changed()
-  for comp, more in pairs(running) do
-    if more ~= 0 then call('HINCRBY', comp.key, 'running', more) end
-  end
-  for comp in pairs(touched) do
-    if comp.status == 'finished' then
-      call('PUBLISH', base .. 'wake', 'f:' .. comp.run)
-    elseif call('SET', base .. 'told:' .. comp.run, '', 'NX', 'PX', TOLD_MS) then
-      call('PUBLISH', base .. 'wake', 'r:' .. comp.run)
+  -- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
+  -- always of its end, so whoever was told looks again a little later. What happened to the node task that an ad-hoc task
+  -- is (`kind`) is an event, and told at once.
+  function changed(comp, more, record, kind)
+    if comp.partition == NO_PARTITION then
+      touched[comp] = touched[comp] or 'seldom'
+      running[comp] = (running[comp] or 0) + more
+      if kind and record.id == comp.run then
+        touched[comp] = 'now'
+        events[#events + 1] = {comp, {kind = kind, at = time, attempt = record.attempt or 0, worker_id = record.worker_id or nil,
+          reason = record.reason or nil, retry_at = (kind == 'retrying' or kind == 'waiting') and record.retry_at or nil,
+          stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, record.error}
+      end
     end
   end
+
+  local function write_events()
+    for _, each in ipairs(events) do
+      local comp, event = each[1], each[2]
+      if each[3] then
+        local error = cmsgpack.unpack(each[3])
+        event.error = {code = error.code, message = notices.brief(error.message), type = error.type, final = error.final}
+      end
+      notices.add_event(comp.run, event, comp.status == 'finished')
+    end
+  end
+
+  function write_changed()
+    for comp, more in pairs(running) do
+      if more ~= 0 then call('HINCRBY', comp.key, 'running', more) end
+    end
+    write_events()
+    for comp, how in pairs(touched) do
+      if comp.status == 'finished' then
+        call('PUBLISH', base .. 'wake', 'f:' .. comp.run)
+      elseif how == 'now' or call('SET', base .. 'told:' .. comp.run, '', 'NX', 'PX', TOLD_MS) then
+        call('PUBLISH', base .. 'wake', 'r:' .. comp.run)
+      end
+    end
+    notices.publish()
+  end
+
+  function list_run(user, run)
+    call('ZADD', base .. 'user_runs:' .. user .. ':' .. string.match(run, '^[^:]+'), stamp, run)
+  end
+
+  -- A run that has ended leaves the list of its user when its records expire.
+  function expire_listed(comp) put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention) end
+end
+
+-- The user hears once of the end of a task or a whole batch.
+function notices.ended(comp, node_type)
+  local record, fact = records[comp.run], {subject = comp.run, node_type = node_type}
+  if not record then
+    fact.kind, fact.stopped = 'batch_finished', comp.stop and true or nil
+    fact.total, fact.completed, fact.failed, fact.cancelled = comp.nodes, comp.completed, comp.failed, comp.terminated + comp.skipped
+  elseif record.status == 'completed' then
+    fact.kind = 'task_completed'
+  elseif record.status == 'failed' then
+    local error = cmsgpack.unpack(record.error)
+    fact.kind, fact.code, fact.message, fact.given_up = 'task_failed', error.code, notices.brief(error.message), record.given_up
+  else
+    fact.kind, fact.message = 'task_cancelled', notices.brief(record.reason)
+  end
+  notices.notify(comp.user_id, fact)
 end

@@ -119,10 +119,10 @@ local function assign(record, comp, vacancy)
   take_slots(record, entry, comp)
   local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
   record.status = 'running'
-  changed(comp, 1)
   set(record, 'attempt', attempt)
   set(record, 'nonce', nonce)
   set(record, 'worker_id', vacancy.worker_id)
+  changed(comp, 1, record, 'running')
   local close_at, deadline = begin_clocks(record, entry)
   if attempt > 1 then
     note(record, 'progress', 0)

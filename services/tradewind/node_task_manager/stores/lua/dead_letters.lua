@@ -11,10 +11,23 @@ local function remember(record, how)
   set(record, 'history', cmsgpack.pack(past))
 end
 
-local function bury(record, comp)
+-- The user hears of it: of an ad-hoc task by its end, else of the first one of a batch, and of a flow once a minute.
+function notices.given_up(record, comp, error)
+  local QUIET_MS = 60000
+  record.given_up = true
+  if record.id == comp.run then return end
+  local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
+  if notices.once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention) then
+    notices.notify(comp.user_id, {kind = 'dead_letter', subject = record.id, node_type = node(comp.plan, record.index).type,
+      code = error.code, message = notices.brief(error.message)})
+  end
+end
+
+local function bury(record, comp, error)
   local key = 'dead_letters:' .. comp.user_id
   put(key, record.id, time)
   buried[key] = true
+  notices.given_up(record, comp, error)
 end
 
 -- The newest of each user stay, as long as their runs may.

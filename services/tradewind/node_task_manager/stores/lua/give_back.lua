@@ -22,8 +22,9 @@ local function give_back(record, lost)
     set(record, 'lost', (tonumber(more(record).lost) or 0) + 1)
     remember(record, 'WORKER_LOST')
     if record.lost >= limits.losses then
-      bury(record, comp)
-      return fail(record, comp, 'WORKER_LOST', 'the worker was lost ' .. record.lost .. ' times while it ran, the last was ' .. record.worker_id)
+      local message = 'the worker was lost ' .. record.lost .. ' times while it ran, the last was ' .. record.worker_id
+      bury(record, comp, {code = 'WORKER_LOST', message = message})
+      return fail(record, comp, 'WORKER_LOST', message)
     end
   end
   enqueue(record, comp)

@@ -13,7 +13,9 @@ if comp then
   local close_at, deadline = begin_clocks(record, entry)
   put('inflight', record.id, deadline)
   put('worker_tasks:' .. args.to, record.id, deadline)
+  changed(comp, 0, record, 'running')
   hand_over(record, comp, entry, args.to, record.attempt, record.nonce, close_at)
 end
 write_all()
+write_changed()
 return cmsgpack.pack(effects)

@@ -12,10 +12,10 @@ local function postpone(record, wait)
     return false
   end
   if node(comp.plan, record.index).total then wait = math.min(wait, tonumber(more(record).total_at) - time) end
-  changed(comp, -1)
-  record.status, record.comp = 'pending', comp
   set(record, 'retry_at', time + math.max(1, wait))
   set(record, 'postponed', record.retry_at)
+  changed(comp, -1, record, 'waiting')
+  record.status, record.comp = 'pending', comp
   delaying[#delaying + 1] = record
   return true
 end

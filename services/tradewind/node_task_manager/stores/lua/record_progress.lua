@@ -3,7 +3,8 @@
 -- KEYS[1] any key of the shard. args: base, now, limits, progress {task_id, nonce, progress, message, step}, lines {task_id,
 -- nonce, level, source, message, at}. Returns the number of entries kept.
 --!include clocks
-local kept = 0
+--!include task_events
+local kept, told = 0, {}
 local function holder(entry)
   local record = task(entry.task_id)
   if record and record.nonce == entry.nonce then return record end
@@ -17,9 +18,18 @@ for _, entry in ipairs(args.progress) do
     if before[2] then heard_of(record, tonumber(before[2])) end
     if tonumber(before[1] or 0) <= entry.progress then
       call('HSET', record.key, 'progress', entry.progress, 'message', entry.message, 'step', entry.step)
-      if string.find(entry.task_id, '^task:[^:]+$') then call('PUBLISH', base .. 'wake', 'r:' .. entry.task_id) end
+      if string.find(entry.task_id, '^task:[^:]+$') then
+        told[entry.task_id] = {kind = 'progress', at = time, attempt = record.attempt, worker_id = record.worker_id,
+          progress = entry.progress, message = entry.message,
+          step = entry.step}
+      end
     end
   end
+end
+
+for run, event in pairs(told) do
+  notices.add_event(run, event)
+  call('PUBLISH', base .. 'wake', 'r:' .. run)
 end
 
 for _, line in ipairs(args.lines) do

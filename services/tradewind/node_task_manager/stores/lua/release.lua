@@ -35,7 +35,7 @@ end
 local function enqueue(record, comp)
   local entry = node(comp.plan, record.index)
   if entry.map and mapped(record) then return fan_out().offer(record, comp) end
-  changed(comp, record.status == 'running' and -1 or 0)
+  changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
   note(record, 'ready_at', stamp)
   record.comp = comp
@@ -180,6 +180,7 @@ local function request_stop(record, mark)
   set(record, 'stop', mark)
   put('inflight', record.id, time + limits.stop_grace)
   tell_to_stop(record, mark)
+  if run_of(record.id) == record.id then changed(component_of(record), 0, record, 'stopping') end
 end
 
 local function stop_component(comp, mark)
@@ -223,11 +224,11 @@ end
 -- The one way into a terminal status. Of a component that is stopped nothing is delivered: the stop reaches every node.
 local function finish(record, comp, status, reason)
   local entry = node(comp.plan, record.index)
-  changed(comp, record.status == 'running' and -1 or 0)
+  if reason then set(record, 'reason', reason) end
+  changed(comp, record.status == 'running' and -1 or 0, record, status)
   record.status = status
   record.ended = true
   note(record, 'ended_at', stamp)
-  if reason then note(record, 'reason', reason) end
   totals[status] = (totals[status] or 0) + 1
   if entry.map and fan_out().ended(record, comp, entry, status, reason) then return end
   comp[status] = comp[status] + 1
@@ -408,11 +409,12 @@ end
 local function announce(comp)
   comp.status = 'finished'
   set(comp, 'finished_at', stamp)
-  if comp.partition == NO_PARTITION then return end
+  if comp.partition == NO_PARTITION then return notices.ended(comp, node(comp.plan, 0).type) end
   call('XADD', base .. 'events:' .. comp.partition, '*', 'finished', cmsgpack.pack({run = comp.run, component = comp.id,
     run_id = comp.run_id, nodes = comp.nodes, completed = comp.completed, failed = comp.failed, terminated = comp.terminated,
     skipped = comp.skipped, sinks = comp.sinks, at = time, sink = comp.sink, outputs = comp.outputs,
     stop = comp.stop and cmsgpack.unpack(comp.stop) or nil}))
+  if comp.failed > 0 or comp.stop then notices.component_failed(comp) end
   effects.partitions[#effects.partitions + 1] = comp.partition
 end
 

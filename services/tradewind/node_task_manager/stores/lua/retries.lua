@@ -39,14 +39,14 @@ local function fail_attempt(record, comp, error, wish)
       set(record, 'error', cmsgpack.pack(error))
       set(record, 'settled', record.nonce)
       set(record, 'nonce', '')
-      changed(comp, record.status == 'running' and -1 or 0)
-      record.status, record.comp = 'pending', comp
       set(record, 'retry_at', time + wait)
+      changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
+      record.status, record.comp = 'pending', comp
       delaying[#delaying + 1] = record
       return
     end
     error.final = final
-    bury(record, comp)
+    bury(record, comp, error)
   end
   set(record, 'error', cmsgpack.pack(error))
   count_failure(error.code)

@@ -20,11 +20,13 @@ from tradewind.node_task_manager.domain.node_task import (
 )
 from tradewind.node_task_manager.domain.plan import FailurePolicy
 from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Termination, Vacancy
 from tradewind.node_task_manager.ports import ComponentEvent
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
+from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
 from tradewind.node_task_manager.stores.memory.queues import HEADS
 from tradewind.node_task_manager.stores.memory.records import Private
 from tradewind.node_task_manager.stores.memory.retries import wait_ms, why_final
@@ -68,12 +70,13 @@ class Turn:
         )
 
 
-class MemoryConsequences(MemoryLimiting, MemoryEvents):
+class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     """Carries on what a change has begun; each call's Turn collects what it brings about."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         MemoryLimiting.__init__(self, limits, clock)
         MemoryEvents.__init__(self)
+        MemoryNotices.__init__(self, limits, clock)
         self._totals: Counter[str] = Counter()
         self._budgets = RetryBudgets(limits.retries, limits.retry_percent, clock)
         self._ends: dict[str, int] = {}
@@ -100,6 +103,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         node, user = self._node(task), self._components[self._owner(task)].user_id
         private = self._private[task.task_id]
         self._tasks[task.task_id] = replace(task, status=NodeTaskStatus.PENDING, ready_at=self._clock())
+        self._happened(task, TaskEventKind.QUEUED)
         self._queues.put(node.node_type, user, task.task_id, node.schedule_to_start_ms, node.priority)
         if node.total_ms:
             private.total_at = private.total_at or self._clock() + node.total_ms
@@ -123,13 +127,17 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
             if not final:
                 self._delayed[task.task_id] = at
                 self._private[task.task_id].settled = task.nonce
-                self._tasks[task.task_id] = replace(
-                    task, status=NodeTaskStatus.PENDING, nonce="", error=error, retry_at=at
-                )
+                task = replace(task, status=NodeTaskStatus.PENDING, nonce="", error=error, retry_at=at)
+                self._tasks[task.task_id] = task
+                self._happened(task, TaskEventKind.RETRYING, error)
                 return
             error = replace(error, final=final)
-            self._dead[task.task_id] = self._clock()
+            self._bury(task, error)
         self._finish(replace(task, error=error), NodeTaskStatus.FAILED, "", turn)
+
+    def _bury(self, task: NodeTask, error: TaskError) -> None:
+        self._dead[task.task_id] = self._clock()
+        self._notify_given_up(task.task_id, self._components[self._owner(task)], self._node(task).node_type, error)
 
     def _remembering(self, task: NodeTask, how: str) -> NodeTask:
         """Add what became of its latest attempt to the history of a node task."""
@@ -175,7 +183,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
 
     def _request_stop(self, task: NodeTask, mark: StopMark, turn: Turn) -> None:
         if task.stop is None:
-            self._tasks[task.task_id] = replace(task, stop=mark)
+            self._tasks[task.task_id] = task = replace(task, stop=mark)
+            self._happened(task, TaskEventKind.STOPPING)
             self._leases[task.task_id] = self._clock() + self._limits.stop_grace_ms
             turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
 
@@ -188,8 +197,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         if lost:
             task = self._remembering(task, "WORKER_LOST")
         if lost and task.lost >= self._limits.losses:
-            self._dead[task.task_id] = self._clock()
             message = f"the worker was lost {task.lost} times while it ran, the last was {task.worker_id}"
+            self._bury(task, TaskError("WORKER_LOST", message))
             self._fail(task, "WORKER_LOST", message, turn)
         else:
             self._enqueue(task)
@@ -236,6 +245,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         """Write down that a node task has ended."""
         self._tasks[task.task_id] = replace(task, status=status, ended_at=self._clock(), reason=reason or task.reason)
         self._totals[status] += 1
+        error = task.error if status is NodeTaskStatus.FAILED else None
+        self._happened(task, TaskEventKind(status), error, reason)
         if task.error is not None and status is NodeTaskStatus.FAILED:
             self._totals[f"failed:{task.error.code if task.error.code in KNOWN_CODES else 'OTHER'}"] += 1
 
@@ -308,7 +319,11 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         component = replace(component, status=ComponentStatus.FINISHED, finished_at=self._clock())
         self._components[owner] = component
         if component.run.ad_hoc:
+            only = self._tasks.get(owner[0])
+            given_up = owner[0] in self._dead
+            self._notify_end(component, self._plans[component.plan].nodes[0].node_type, only, given_up=given_up)
             return
+        self._notify_component(component)
         if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
             self._ends[owner[0]] = self._clock() + self._limits.settle_ms
         partition = self._runs[owner[0]].submission.partition
@@ -434,6 +449,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents):
         self._queues.waits.pop(task.task_id, None)
         task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
         task = self._lease(self._take_slots(task), worker_id)
+        self._happened(task, TaskEventKind.RUNNING)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
         turn.assignments.append(self._assignment(task))

@@ -13,6 +13,7 @@ from tradewind.node_task_manager.domain.component import (
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
+from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
 from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
@@ -23,7 +24,7 @@ from tradewind.node_task_manager.stores.memory.records import Run
 
 
 class MemoryShard(MemoryFanOut, MemoryCleaning):
-    """A NodeTaskStore, NodeTaskReader, QueueReader, PlanStore and EventLog; `clock` returns epoch ms."""
+    """All stores of a shard; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         super().__init__(limits, clock)
@@ -224,9 +225,9 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
                 if total_at := self._private[task.task_id].total_at:
                     at = max(self._clock() + 1, min(at, total_at))
                 self._delayed[task.task_id] = at
-                self._tasks[task.task_id] = replace(
-                    self._release(task), status=NodeTaskStatus.PENDING, nonce="", retry_at=at, postponed=at
-                )
+                task = replace(self._release(task), status=NodeTaskStatus.PENDING, nonce="", retry_at=at, postponed=at)
+                self._tasks[task.task_id] = task
+                self._happened(task, TaskEventKind.WAITING)
         self._conclude((), turn)
         return turn.effects()
 
@@ -249,7 +250,9 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
         turn = Turn()
         task = self._tasks.get(held.task_id)
         if task is not None and _holds(task, held) and task.worker_id == worker_id and task.stop is None:
-            turn.assignments.append(self._assignment(self._lease(task, to)))
+            task = self._lease(task, to)
+            self._happened(task, TaskEventKind.RUNNING)
+            turn.assignments.append(self._assignment(task))
         return turn.effects()
 
     async def reap(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
@@ -362,15 +365,17 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
 
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         kept = 0
+        told: dict[str, NodeTask] = {}
         for entry in progress:
             task = self._tasks.get(entry.task_id)
             if task is not None and task.status is NodeTaskStatus.RUNNING and task.nonce == entry.nonce:
                 kept += 1
                 self._heard_of(task)
                 if entry.progress >= task.progress:
-                    self._tasks[task.task_id] = replace(
-                        task, progress=entry.progress, message=entry.message, step=entry.step
-                    )
+                    task = replace(task, progress=entry.progress, message=entry.message, step=entry.step)
+                    self._tasks[task.task_id] = told[task.task_id] = task
+        for task in told.values():
+            self._happened(task, TaskEventKind.PROGRESS)
         for line in lines:
             task = self._tasks.get(line.task_id)
             if task is not None and line.nonce == task.nonce:

@@ -1,0 +1,116 @@
+"""How soon many watchers are told of tasks that end, and of notifications, by one node task manager.
+
+    python -m benchmarks.watchers [--watchers 500] [--rounds 10]
+
+Half of the watchers follow ten tasks by WatchTask, half follow the notifications of one user. In each round the ten
+tasks end in one call; measured is the time from that call until the last watcher of each kind has been told. Server and
+watchers share one process, so half of the work is the watchers' own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+
+from benchmarks.store import Store
+from tradewind.api.node_task_manager.v1 import batch_pb2, notification_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import open_channel
+from tradewind.server.logs import quieten_logging
+from tradewind.server.redis.client import Client, connect
+
+TASKS = 10
+_USER = "ann"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.watchers", description=__doc__)
+    parser.add_argument("--watchers", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=10)
+    options = parser.parse_args()
+    quieten_logging("warning")
+    by_kind, connections = asyncio.run(measure(options.watchers, options.rounds))
+    for kind, times in by_kind.items():
+        median, slowest = statistics.median(times) * 1000, max(times) * 1000
+        print(f"{options.watchers // 2} watchers of {kind}: all told after {median:.0f} ms, at most {slowest:.0f} ms")
+    print(f"connections that subscribe: {connections}")
+
+
+async def measure(watchers: int, rounds: int) -> tuple[dict[str, list[float]], int]:
+    """Return the seconds until all were told in each round, by kind, and how many connections subscribe."""
+    times: dict[str, list[float]] = {"tasks": [], "notifications": []}
+    with Store() as store:
+        settings = NodeTaskManagerSettings(store_url=store.url, registry_address="none", port=0)
+        server = Server([NodeTaskManager(settings)])
+        await server.start()
+        channel, admin = open_channel(server.address), connect(store.url)
+        try:
+            stub = NodeTaskManagerServiceStub(channel)
+            for _ in range(rounds):
+                for kind, seconds in (await _round(stub, watchers // 2)).items():
+                    times[kind].append(seconds)
+            return times, await _subscribers(admin)
+        finally:
+            await admin.aclose()
+            await channel.close()
+            await server.stop()
+
+
+async def _round(stub: NodeTaskManagerServiceStub, count: int) -> dict[str, float]:
+    tasks = [await _submit(stub) for _ in range(TASKS)]
+    claim = pb2.ClaimNodeTasksRequest(worker_id="w", node_types=["noop"], limit=TASKS)
+    given = (await stub.ClaimNodeTasks(claim)).assignments
+    ready = [asyncio.Event() for _ in range(2 * count)]
+    by_task = [asyncio.create_task(_watch_task(stub, tasks[at % TASKS], ready[at].set)) for at in range(count)]
+    by_user = [asyncio.create_task(_watch_user(stub, ready[count + at].set)) for at in range(count)]
+    for each in ready:
+        await each.wait()
+    done = [work_pb2.NodeTaskCompletion(token=each.token) for each in given]
+    began = time.perf_counter()
+    await stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="w", completions=done))
+
+    async def told(watching: list[asyncio.Task[None]]) -> float:
+        await asyncio.gather(*watching)
+        return time.perf_counter() - began
+
+    told_of_tasks, told_of_news = await asyncio.gather(told(by_task), told(by_user))
+    return {"tasks": told_of_tasks, "notifications": told_of_news}
+
+
+async def _submit(stub: NodeTaskManagerServiceStub) -> str:
+    answer = await stub.SubmitTask(batch_pb2.SubmitTaskRequest(user_id=_USER, node_type="noop"))
+    return answer.task.node_task_id
+
+
+async def _watch_task(stub: NodeTaskManagerServiceStub, task_id: str, ready: Callable[[], object]) -> None:
+    async for _ in stub.WatchTask(batch_pb2.WatchTaskRequest(task_id=task_id, user_id=_USER)):
+        ready()
+
+
+async def _watch_user(stub: NodeTaskManagerServiceStub, ready: Callable[[], object]) -> None:
+    """Follow until each of the tasks was told."""
+    call = stub.WatchNotifications(notification_pb2.WatchNotificationsRequest(user_id=_USER))
+    seen = 0
+    async for response in call:
+        ready()
+        seen += len(response.notifications)
+        if seen == TASKS:
+            call.cancel()
+            return
+
+
+async def _subscribers(admin: Client) -> int:
+    listed: Awaitable[bytes] = admin.execute_command("CLIENT", "LIST", "TYPE", "pubsub")
+    return len((await listed).splitlines())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""`tradewind notification ...`: what you are to know."""
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli.parameters import Output
+from tradewind.cli.screen import Format, Screen, iso
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import Notification
+
+app = typer.Typer(no_args_is_help=True, help="Read what you are to know, and tell others.", rich_markup_mode=None)
+
+_STYLES = {"error": "red", "warning": "yellow"}
+
+
+@app.command("list")
+@asynchronous
+async def list_(
+    session: Session,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    unread: Annotated[bool, typer.Option("--unread", help="Only those that are not read.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """List your notifications, newest first."""
+    found: list[Notification] = []
+    async with session.client() as client:
+        async for each in client.list_notifications():
+            # All before one that is read are read.
+            if len(found) == limit or (unread and each.read):
+                break
+            found.append(each)
+        count = await client.count_unread_notifications()
+    if output is Format.JSON:
+        session.screen.json({"notifications": found, "unread": count})
+        return
+    rows = [
+        (each.notification_id, session.screen.when(each.created_at), "" if each.read else "new", str(each))
+        for each in found
+    ]
+    session.screen.table(["ID", "SENT", "", "NOTIFICATION"], rows)
+    session.screen.line(f"{count} not read")
+
+
+@app.command()
+@asynchronous
+async def watch(
+    session: Session,
+    after: Annotated[str, typer.Option(metavar="ID", help="Those after this one first; 0-0 for all.")] = "",
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show your notifications as they come, until Ctrl-C."""
+    told = 0
+    async with session.client() as client:
+        client.patience = session.patience
+        async with aclosing(client.watch_notifications(after=after)) as notifications:
+            async for each in notifications:
+                _show(session.screen, each, output)
+                told += 1
+                if told == count:
+                    return
+
+
+def _show(screen: Screen, notification: "Notification", output: Format) -> None:
+    if output is Format.JSON:
+        screen.json_line(notification)
+        return
+    if notification.gap:
+        screen.line("some before this one are no longer kept", "yellow")
+    at = iso(notification.created_at) if notification.created_at else "-"
+    screen.line(f"{at}  {notification}", _STYLES.get(notification.severity))
+    screen.flush()
+
+
+@app.command()
+@asynchronous
+async def read(
+    session: Session,
+    through: Annotated[str, typer.Argument(metavar="ID", help="This one and all before it; all without it.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Mark notifications as read."""
+    async with session.client() as client:
+        unread = await client.mark_notifications_read(through)
+    session.screen.json({"unread": unread}) if output is Format.JSON else session.screen.line(f"{unread} not read")
+
+
+@app.command()
+@asynchronous
+async def send(
+    session: Session,
+    title: Annotated[str, typer.Argument(help="It in one line.")],
+    message: Annotated[str, typer.Option(help="The rest.")] = "",
+    user: Annotated[str | None, typer.Option(help="Whom to tell; yourself without it.")] = None,
+    severity: Annotated[str, typer.Option(help="info, warning or error.")] = "info",
+    key: Annotated[str, typer.Option(help="Another one with the same key within 24 h is not kept.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Tell a user something."""
+    if severity not in ("info", "warning", "error"):
+        raise typer.BadParameter(f'"{severity}" is none of info, warning, error', param_hint="--severity")
+    async with session.client() as client:
+        kept = await client.send_notification(title, message, user_id=user, severity=severity, key=key)
+    if output is Format.JSON:
+        session.screen.json({"kept": kept})
+    else:
+        session.screen.line("sent" if kept else "not sent: one with this key was sent within 24 h")

@@ -1,0 +1,100 @@
+"""What a client asks about notifications."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from tradewind.api.node_task_manager.v1 import notification_pb2 as pb
+from tradewind.client.connection import Connection
+from tradewind.client.following import follow
+from tradewind.client.notifications import Notification, Severity, notification_from
+
+PAGE = 200
+
+
+class NotificationCalls:
+    """Notifications of the client's user."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def list_notifications(self) -> AsyncIterator[Notification]:
+        """Yield the notifications that are kept, the newest first."""
+        token = ""
+        while True:
+            page = await self._notifications(PAGE, token)
+            for message in page.notifications:
+                yield notification_from(message)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def count_unread_notifications(self) -> int:
+        """Return how many notifications are not read."""
+        return (await self._notifications(1, "")).unread
+
+    async def mark_notifications_read(self, through: str = "") -> int:
+        """Mark a notification (by its id) and all before it as read, all without one; return how many are not."""
+        request = pb.MarkNotificationsReadRequest(user_id=self._user_id, through_notification_id=through)
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.MarkNotificationsRead, request
+        )
+        return answer.unread
+
+    async def watch_notifications(self, *, after: str = "") -> AsyncGenerator[Notification, None]:
+        """Yield notifications as they come, without end; first those after one (by its id), "0-0" for all of them.
+
+        Goes on where it was after a lost connection. Raises Unavailable when the server stays away.
+        """
+
+        def resume(request: pb.WatchNotificationsRequest, response: pb.WatchNotificationsResponse) -> None:
+            request.after_notification_id = response.resume_from
+
+        responses = follow(
+            self._connection.to_node_task_manager,
+            self._connection.node_task_manager.WatchNotifications,
+            pb.WatchNotificationsRequest(user_id=self._user_id, after_notification_id=after),
+            lambda response: response,
+            lambda _: False,
+            resume,
+        )
+        async with aclosing(responses):
+            async for response in responses:
+                gap = response.gap
+                for message in response.notifications:
+                    yield notification_from(message, gap=gap)
+                    gap = False
+
+    async def send_notification(
+        self,
+        title: str,
+        message: str = "",
+        *,
+        user_id: str | None = None,
+        severity: Severity | str = Severity.INFO,
+        flow_id: str = "",
+        cycle: int | None = None,
+        key: str = "",
+    ) -> bool:
+        """Tell a user something, the client's own unless another one is given, about a flow or a cycle if it is.
+
+        Another one with the same `key` within 24 h is not kept: then False is returned. Raises InvalidInput.
+        """
+        draft = pb.NotificationDraft(
+            user_id=self._user_id if user_id is None else user_id,
+            severity=pb.Severity.Value(f"SEVERITY_{Severity(severity).upper()}"),
+            title=title,
+            message=message,
+            subject=pb.NotificationSubject(flow_id=flow_id, cycle=cycle),
+            key=key,
+        )
+        answer = await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.PublishNotifications,
+            pb.PublishNotificationsRequest(notifications=[draft]),
+        )
+        return answer.kept[0]
+
+    async def _notifications(self, size: int, token: str) -> pb.ListNotificationsResponse:
+        request = pb.ListNotificationsRequest(user_id=self._user_id, page_size=size, page_token=token)
+        return await self._connection.to_node_task_manager.call(
+            self._connection.node_task_manager.ListNotifications, request
+        )

@@ -1,0 +1,82 @@
+"""Notifications: what a user is to know."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from tradewind.api.node_task_manager.v1 import notification_pb2
+from tradewind.client.wire import moment, words
+
+
+class NotificationKind(StrEnum):
+    """What a notification tells of."""
+
+    TASK_COMPLETED = "task_completed"
+    TASK_FAILED = "task_failed"
+    TASK_CANCELLED = "task_cancelled"
+    BATCH_FINISHED = "batch_finished"
+    DEAD_LETTER = "dead_letter"
+    CYCLE_FAILED = "cycle_failed"
+    FLOW_STOPPED = "flow_stopped"
+    SYSTEM_NOTIFICATION = "system_notification"
+    UNKNOWN = "unknown"
+
+
+class Severity(StrEnum):
+    """How much a notification matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+_KINDS = words(notification_pb2.NotificationKind, NotificationKind)
+_SEVERITIES = words(notification_pb2.Severity, Severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """Something that a user is to know; ids say what it is about, each "" (`cycle` None) where it is no such thing.
+
+    `read` is there where notifications are listed. After a `gap`, some before this one are missing.
+    """
+
+    notification_id: str
+    user_id: str
+    kind: NotificationKind
+    severity: Severity
+    title: str
+    message: str
+    node_task_id: str
+    batch_id: str
+    flow_id: str
+    cycle: int | None
+    run: int
+    created_at: datetime | None
+    read: bool = False
+    gap: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.message}" if self.message else self.title
+
+
+def notification_from(message: notification_pb2.Notification, *, gap: bool = False) -> Notification:
+    """Read a notification."""
+    subject = message.subject
+    return Notification(
+        notification_id=message.notification_id,
+        user_id=message.user_id,
+        kind=_KINDS.get(message.kind, NotificationKind.UNKNOWN),
+        severity=_SEVERITIES.get(message.severity, Severity.UNKNOWN),
+        title=message.title,
+        message=message.message,
+        node_task_id=subject.node_task_id,
+        batch_id=subject.batch_id,
+        flow_id=subject.flow_id,
+        cycle=subject.cycle if subject.HasField("cycle") else None,
+        run=subject.run,
+        created_at=moment(message, "created_at"),
+        read=message.read,
+        gap=gap,
+    )

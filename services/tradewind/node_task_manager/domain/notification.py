@@ -1,0 +1,119 @@
+"""Notifications: what a user is to know, in words."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class NotificationKind(StrEnum):
+    """What a user is told of."""
+
+    TASK_COMPLETED = "task_completed"
+    TASK_FAILED = "task_failed"
+    TASK_CANCELLED = "task_cancelled"
+    BATCH_FINISHED = "batch_finished"
+    DEAD_LETTER = "dead_letter"
+    CYCLE_FAILED = "cycle_failed"
+    FLOW_STOPPED = "flow_stopped"
+    SYSTEM_NOTIFICATION = "system_notification"
+
+
+class Severity(StrEnum):
+    """How much a notification matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What is kept of a notification, `at` in epoch ms; whoever sends one gives its title, message and severity.
+
+    `subject` is a node task, `batch:<id>`, a flow, or `<flow>:<cycle>:<run>`. `code` and `message` tell of a failure,
+    the numbers of the items of a batch, `stopped` of one that was cancelled. What was `given_up` is a dead letter.
+    """
+
+    kind: NotificationKind
+    subject: str = ""
+    at: int = 0
+    node_type: str = ""
+    code: str = ""
+    message: str = ""
+    given_up: bool = False
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    stopped: bool = False
+    title: str = ""
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A notification as its user reads it; `notification_id` is its position among those of the user."""
+
+    notification_id: str
+    fact: Fact
+    read: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        """How much it matters."""
+        match self.fact.kind:
+            case NotificationKind.TASK_COMPLETED:
+                return Severity.INFO
+            case NotificationKind.TASK_FAILED | NotificationKind.DEAD_LETTER | NotificationKind.CYCLE_FAILED:
+                return Severity.ERROR
+            case NotificationKind.TASK_CANCELLED:
+                return Severity.WARNING
+            case NotificationKind.BATCH_FINISHED:
+                severities = {"completed": Severity.INFO, "failed": Severity.ERROR}
+                return severities.get(self._batch_word, Severity.WARNING)
+        return self.fact.severity or Severity.INFO
+
+    @property
+    def title(self) -> str:
+        """It in one line."""
+        fact = self.fact
+        match fact.kind:
+            case NotificationKind.TASK_COMPLETED:
+                return f'task of type "{fact.node_type}" completed'
+            case NotificationKind.TASK_FAILED:
+                return f'task of type "{fact.node_type}" failed'
+            case NotificationKind.TASK_CANCELLED:
+                return f'task of type "{fact.node_type}" was cancelled'
+            case NotificationKind.BATCH_FINISHED:
+                ended = "was cancelled" if self._batch_word == "cancelled" else self._batch_word
+                return f'batch of {fact.total} of type "{fact.node_type}" {ended}'
+            case NotificationKind.DEAD_LETTER:
+                return f'node task of type "{fact.node_type}" was given up'
+            case NotificationKind.CYCLE_FAILED:
+                flow_id, cycle, _ = fact.subject.split(":")
+                return f'cycle {cycle} of flow "{flow_id}" failed'
+        return fact.title
+
+    @property
+    def message(self) -> str:
+        """The rest of it, "" when the title says all."""
+        fact = self.fact
+        if fact.kind is NotificationKind.BATCH_FINISHED:
+            counts = {"completed": fact.completed, "failed": fact.failed, "cancelled": fact.cancelled}
+            return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        if fact.kind is NotificationKind.CYCLE_FAILED:
+            nodes = f"{fact.failed} of {fact.total} nodes failed"
+            return f"{nodes}; {fact.message}" if fact.message else nodes
+        words = f"{fact.code}: {fact.message}" if fact.code else fact.message
+        return f"{words} (it is a dead letter)" if fact.given_up else words
+
+    @property
+    def _batch_word(self) -> str:
+        """As batch_status has it."""
+        fact = self.fact
+        if fact.completed == fact.total:
+            return "completed"
+        if fact.cancelled and fact.stopped:
+            return "cancelled"
+        if fact.completed:
+            return "completed in part"
+        return "failed" if fact.failed else "cancelled"

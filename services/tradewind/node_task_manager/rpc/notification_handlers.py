@@ -1,0 +1,81 @@
+"""The part of NodeTaskManagerService for notifications and task events: parse, call the use case, answer."""
+
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import batch_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
+from tradewind.api.node_task_manager.v1 import notification_pb2 as pb2
+from tradewind.node_task_manager.rpc import ad_hoc_checks, checks, notification_mapping
+from tradewind.node_task_manager.use_cases.notifications import UserNotifications
+from tradewind.node_task_manager.use_cases.watch_task import WatchTask
+from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.streams import OpenStreams
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
+    """Notifications of users, and events of ad-hoc tasks."""
+
+    _streams: OpenStreams
+    _watch_task: WatchTask
+    _notifications: UserNotifications
+
+    async def WatchTask(self, request: batch_pb2.WatchTaskRequest, context: Context) -> None:  # type: ignore[override]
+        ad_hoc_checks.task_run(request.task_id, request.user_id)
+        notification_mapping.check_position("after_event_id", request.after_event_id)
+        changes = self._watch_task(
+            request.task_id, request.user_id, request.after_event_id, outputs=request.include_outputs
+        )
+        with self._streams.opened():
+            async with aclosing(changes):
+                async for change in changes:
+                    await context.write(notification_mapping.task_change(change))
+
+    async def ListNotifications(
+        self, request: pb2.ListNotificationsRequest, context: Context
+    ) -> pb2.ListNotificationsResponse:
+        checks.identifiers(user_id=request.user_id)
+        before = page_position(request.page_token, str) or ""
+        notification_mapping.check_position("page_token", before)
+        found, following, unread = await self._notifications.page(
+            request.user_id, before, page_size_of(request.page_size)
+        )
+        return pb2.ListNotificationsResponse(
+            notifications=notification_mapping.notifications(request.user_id, found),
+            next_page_token=page_token(following or None),
+            unread=unread,
+        )
+
+    async def WatchNotifications(  # type: ignore[override]
+        self, request: pb2.WatchNotificationsRequest, context: Context
+    ) -> None:
+        checks.identifiers(user_id=request.user_id)
+        notification_mapping.check_position("after_notification_id", request.after_notification_id)
+        with self._streams.opened():
+            async with aclosing(self._notifications.watch(request.user_id, request.after_notification_id)) as news:
+                async for resume_from, stretch in news:
+                    await context.write(
+                        pb2.WatchNotificationsResponse(
+                            notifications=notification_mapping.notifications(request.user_id, stretch.entries),
+                            resume_from=resume_from,
+                            gap=stretch.gap,
+                        )
+                    )
+
+    async def MarkNotificationsRead(
+        self, request: pb2.MarkNotificationsReadRequest, context: Context
+    ) -> pb2.MarkNotificationsReadResponse:
+        checks.identifiers(user_id=request.user_id)
+        notification_mapping.check_position("through_notification_id", request.through_notification_id)
+        unread = await self._notifications.mark_read(request.user_id, request.through_notification_id)
+        return pb2.MarkNotificationsReadResponse(unread=unread)
+
+    async def PublishNotifications(
+        self, request: pb2.PublishNotificationsRequest, context: Context
+    ) -> pb2.PublishNotificationsResponse:
+        kept = await self._notifications.publish(notification_mapping.facts(request))
+        return pb2.PublishNotificationsResponse(kept=kept)

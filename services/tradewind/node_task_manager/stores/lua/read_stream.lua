@@ -1,0 +1,23 @@
+-- Reads a capped stream: after a position, the oldest first; or with `newest` before one, the newest first.
+-- KEYS[1] the stream. args: now, keep (ms: nothing older is there; 0 for no such bound), at (position; "" for none, with
+-- `newest`), newest, limit.
+-- Returns {gap (what came after `at` is not all there, so all that is there follows), entries {[position, what stands there]}}.
+local call, key, gap, entries = redis.call, KEYS[1], false, {}
+local bound = args.keep > 0 and now(args.now) - args.keep or 0
+local oldest, found = string.format('%.0f', bound), nil
+if args.newest then
+  found = call('XREVRANGE', key, args.at == '' and '+' or '(' .. args.at, oldest, 'COUNT', args.limit)
+else
+  if args.at == '0-0' then
+    local facts = call('EXISTS', key) == 1 and call('XINFO', 'STREAM', key) or {}
+    local known = {}
+    for i = 1, #facts, 2 do known[facts[i]] = facts[i + 1] end
+    gap = known['length'] ~= known['entries-added']
+  else
+    gap = #call('XRANGE', key, args.at, args.at) == 0
+  end
+  local begun = gap or tonumber(string.match(args.at, '^%d+')) < bound
+  found = call('XRANGE', key, begun and oldest or '(' .. args.at, '+', 'COUNT', args.limit)
+end
+for i, entry in ipairs(found) do entries[i] = {entry[1], cmsgpack.unpack(entry[2][2])} end
+return cmsgpack.pack({gap = gap, entries = entries})

@@ -1,0 +1,11 @@
+-- Events of ad-hoc tasks, each task's in a stream of its own that holds the newest. Uses args, base, limits, stamp.
+-- What tells of changes is in one table: locals cost time in every run of a script.
+local notices = {}
+-- A position in a stream is the time of the script that wrote there, and a number within it.
+notices.position = args.now == 0 and '*' or stamp .. '-*'
+
+function notices.add_event(run, event, over)
+  local key = base .. 'task_events:' .. run
+  call('XADD', key, 'MAXLEN', limits.task_events, notices.position, 'e', cmsgpack.pack(event))
+  if over then call('PEXPIRE', key, limits.retention) end
+end

@@ -1,0 +1,206 @@
+"""Events of ad-hoc tasks and notifications of users in memory."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from tradewind.node_task_manager.domain.component import Component
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind
+from tradewind.node_task_manager.domain.task_event import TaskEvent, TaskEventKind
+from tradewind.node_task_manager.ports import Stretch
+
+BRIEF = 500
+QUIET_MS = 60_000
+_LAST_CHARACTER = re.compile(rb"[\xc0-\xff][\x80-\xbf]*\Z")
+
+Item = TypeVar("Item")
+
+
+@dataclass
+class Stream(Generic[Item]):
+    """A capped stream: positions, which are a time and a number within it, with what stands there."""
+
+    cap: int
+    entries: list[tuple[tuple[int, int], Item]] = field(default_factory=list)
+    last: tuple[int, int] = (0, 0)
+    trimmed: bool = False
+
+    def add(self, now: int, item: Item) -> None:
+        """Append; the oldest goes when there are too many."""
+        self.last = (now, self.last[1] + 1 if self.last[0] == now else 0)
+        self.entries.append((self.last, item))
+        self.trimmed = self.trimmed or len(self.entries) > self.cap
+        del self.entries[: -self.cap]
+
+    def after(self, position: str, limit: int, oldest: int = 0) -> tuple[bool, list[tuple[str, Item]]]:
+        """Return whether some of what followed a position is gone, and what is there of it."""
+        at = parsed(position)
+        gap = self.trimmed if at == (0, 0) else all(held != at for held, _ in self.entries)
+        return gap, [(named(held), item) for held, item in self.entries if (gap or held > at) and held[0] >= oldest][
+            :limit
+        ]
+
+
+def parsed(position: str) -> tuple[int, int]:
+    """Return a position as it is ordered."""
+    ms, _, number = position.partition("-")
+    return int(ms), int(number)
+
+
+def named(position: tuple[int, int]) -> str:
+    """Return a position as text."""
+    return f"{position[0]}-{position[1]}"
+
+
+def brief(text: str) -> str:
+    """Return the beginning of a text that may be long."""
+    whole = text.encode()
+    return text if len(whole) <= BRIEF else _LAST_CHARACTER.sub(b"", whole[:BRIEF]).decode()
+
+
+class MemoryNotices:
+    """Notices; `clock` returns epoch ms."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        self._caps = limits
+        self._time = clock
+        self._task_events: dict[str, Stream[TaskEvent]] = {}
+        self._notifications: dict[str, Stream[Fact]] = {}
+        self._read: dict[str, tuple[int, int]] = {}
+        self._quiet: dict[tuple[str, str], int] = {}
+
+    async def task_events(self, run: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        gap, found = self._task_events.get(run, Stream(0)).after(after, limit)
+        return Stretch(gap, tuple(replace(event, event_id=at) for at, event in found))
+
+    async def newest_task_event(self, run: str) -> TaskEvent | None:
+        stream = self._task_events.get(run)
+        return replace(stream.entries[-1][1], event_id=named(stream.last)) if stream else None
+
+    async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
+        kept = []
+        for user, key, fact in notifications:
+            kept.append(not key or self._once(user, f"key:{key}", self._caps.retention_ms))
+            if kept[-1]:
+                self._notify(user, fact)
+        return kept
+
+    async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:
+        gap, found = self._notifications.get(user_id, Stream(0)).after(after, limit, self._oldest())
+        return Stretch(gap, tuple(Notification(at, fact) for at, fact in found))
+
+    async def newest_notification(self, user_id: str) -> str:
+        listed, _ = await self.list_notifications(user_id, "", 1)
+        return listed[0].notification_id if listed else "0-0"
+
+    async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:
+        stream, mark = self._notifications.get(user_id, Stream[Fact](0)), self._read.get(user_id, (0, 0))
+        kept = [(at, fact) for at, fact in stream.entries if at[0] >= self._oldest()]
+        listed = [
+            Notification(named(at), fact, read=at <= mark)
+            for at, fact in reversed(kept)
+            if not before or at < parsed(before)
+        ]
+        return listed[:limit], sum(at > mark for at, _ in kept)
+
+    async def mark_read(self, user_id: str, through: str) -> None:
+        newest = self._notifications.get(user_id, Stream[Fact](0)).last
+        self._read[user_id] = max(self._read.get(user_id, (0, 0)), parsed(through) if through else newest)
+
+    def _oldest(self) -> int:
+        return self._time() - self._caps.notification_retention_ms
+
+    def _notify(self, user: str, fact: Fact) -> None:
+        stream = self._notifications.setdefault(user, Stream(self._caps.notifications))
+        stream.add(self._time(), replace(fact, at=self._time()))
+
+    def _once(self, user: str, what: str, ms: int) -> bool:
+        """Whether something is to be told to a user, who hears of it once within so many ms."""
+        if self._quiet.get((user, what), 0) > self._time():
+            return False
+        self._quiet[user, what] = self._time() + ms
+        return True
+
+    def _happened(self, task: NodeTask, kind: TaskEventKind, error: TaskError | None = None, reason: str = "") -> None:
+        """Keep an event of a node task, if that is an ad-hoc task."""
+        if not task.task_id.startswith("task:"):
+            return
+        if error:
+            error = replace(error, message=brief(error.message), traceback="")
+        told = kind is TaskEventKind.PROGRESS
+        self._task_events.setdefault(task.task_id, Stream(self._caps.task_events)).add(
+            self._time(),
+            TaskEvent(
+                kind=kind,
+                at=self._time(),
+                attempt=task.attempt,
+                worker_id=task.worker_id,
+                progress=task.progress if told else 0,
+                message=task.message if told else "",
+                step=task.step if told else "",
+                reason=reason,
+                retry_at=task.retry_at if kind in (TaskEventKind.RETRYING, TaskEventKind.WAITING) else 0,
+                stop=task.stop if kind is TaskEventKind.STOPPING else None,
+                error=error,
+            ),
+        )
+
+    def _notify_end(self, component: Component, node_type: str, task: NodeTask | None, *, given_up: bool) -> None:
+        """Tell the user of the end of an ad-hoc task, or of a batch."""
+        subject, user = str(component.run), component.user_id
+        if task is None:
+            fact = Fact(
+                NotificationKind.BATCH_FINISHED,
+                subject,
+                node_type=node_type,
+                total=component.nodes,
+                completed=component.completed,
+                failed=component.failed,
+                cancelled=component.terminated + component.skipped,
+                stopped=component.stop is not None,
+            )
+        elif task.status is NodeTaskStatus.COMPLETED:
+            fact = Fact(NotificationKind.TASK_COMPLETED, subject, node_type=node_type)
+        elif task.status is NodeTaskStatus.FAILED and task.error is not None:
+            code, message = task.error.code, brief(task.error.message)
+            fact = Fact(
+                NotificationKind.TASK_FAILED,
+                subject,
+                node_type=node_type,
+                code=code,
+                message=message,
+                given_up=given_up,
+            )
+        else:
+            fact = Fact(NotificationKind.TASK_CANCELLED, subject, node_type=node_type, message=brief(task.reason))
+        self._notify(user, fact)
+
+    def _notify_component(self, component: Component) -> None:
+        """Tell the user once a minute of components of a flow that ended badly, unless somebody stopped them."""
+        stop, run = component.stop, component.run
+        badly = stop.by == "system" if stop else component.failed > 0
+        if badly and self._once(component.user_id, f"failed:{run.flow_id}", QUIET_MS):
+            fact = Fact(
+                NotificationKind.CYCLE_FAILED,
+                str(run),
+                total=component.nodes,
+                failed=component.failed,
+                message=brief(stop.reason) if stop else "",
+            )
+            self._notify(component.user_id, fact)
+
+    def _notify_given_up(self, task_id: str, component: Component, node_type: str, error: TaskError) -> None:
+        """Tell the user of a dead letter: of the first one of a batch, and of a flow's once a minute."""
+        run = component.run
+        if run.ad_hoc == task_id:
+            return
+        name, ms = (run.ad_hoc, self._caps.retention_ms) if run.ad_hoc else (run.flow_id, QUIET_MS)
+        if self._once(component.user_id, f"given_up:{name}", ms):
+            kind = NotificationKind.DEAD_LETTER
+            self._notify(
+                component.user_id,
+                Fact(kind, task_id, node_type=node_type, code=error.code, message=brief(error.message)),
+            )

@@ -1,0 +1,100 @@
+"""Events of ad-hoc tasks and notifications of users in Redis: capped streams."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.notification import Fact, Notification
+from tradewind.node_task_manager.domain.task_event import TaskEvent
+from tradewind.node_task_manager.ports import Stretch
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.script import Script
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Positions with what stands there, the mark up to which all is read, and how many are not."""
+
+    entries: tuple[tuple[str, Fact], ...]
+    mark: str
+    unread: int
+
+
+_READ_EVENTS = Script(__name__, "read_stream", Stretch[tuple[str, TaskEvent]])
+_READ_FACTS = Script(__name__, "read_stream", Stretch[tuple[str, Fact]])
+_LIST = Script(__name__, "list_notifications", _Listed)
+_MARK = Script(__name__, "mark_notifications", str)
+_PUBLISH = Script(__name__, "publish_notifications", list[bool])
+
+
+class RedisNotices:
+    """Notices; `clock` returns 0 for the store's own time."""
+
+    def __init__(self, client: Redis, keys: Keys, limits: Limits, clock: Callable[[], int]) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+        self._keep_ms = limits.notification_retention_ms
+        self._bounds = {
+            "notifications": limits.notifications,
+            "notification_retention": limits.notification_retention_ms,
+            "retention": limits.retention_ms,
+        }
+
+    async def task_events(self, run: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        found = await _READ_EVENTS(self._client, [self._keys.task_events(run)], self._reading(after, limit))
+        return Stretch(found.gap, tuple(replace(event, event_id=at) for at, event in found.entries))
+
+    async def newest_task_event(self, run: str) -> TaskEvent | None:
+        found = await _READ_EVENTS(self._client, [self._keys.task_events(run)], self._reading("", 1, newest=True))
+        return replace(found.entries[0][1], event_id=found.entries[0][0]) if found.entries else None
+
+    async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:
+        args = self._reading(after, limit, keep_ms=self._keep_ms)
+        found = await _READ_FACTS(self._client, [self._keys.notifications(user_id)], args)
+        return Stretch(found.gap, tuple(Notification(at, fact) for at, fact in found.entries))
+
+    async def newest_notification(self, user_id: str) -> str:
+        args = self._reading("", 1, newest=True, keep_ms=self._keep_ms)
+        found = await _READ_FACTS(self._client, [self._keys.notifications(user_id)], args)
+        return found.entries[0][0] if found.entries else "0-0"
+
+    async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:
+        keys = [self._keys.notifications(user_id), self._keys.notifications_read(user_id)]
+        args = {"now": self._clock(), "keep": self._keep_ms, "before": before, "limit": limit}
+        found = await _LIST(self._client, keys, args)
+        mark = position(found.mark or "0-0")
+        listed = [Notification(at, fact, read=position(at) <= mark) for at, fact in found.entries]
+        return listed, found.unread
+
+    async def mark_read(self, user_id: str, through: str) -> None:
+        keys = [self._keys.notifications(user_id), self._keys.notifications_read(user_id)]
+        await _MARK(self._client, keys, {"now": self._clock(), "keep": self._keep_ms, "through": through})
+
+    async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
+        args = {
+            "base": self._keys.base,
+            "now": self._clock(),
+            "limits": self._bounds,
+            "notifications": [{"user_id": user, "key": key, "fact": _told(fact)} for user, key, fact in notifications],
+        }
+        return await _PUBLISH(self._client, [self._keys.inflight()], args)
+
+    def _reading(self, at: str, limit: int, *, newest: bool = False, keep_ms: int = 0) -> dict[str, Any]:
+        return {"now": self._clock(), "keep": keep_ms, "at": at, "limit": limit, "newest": newest}
+
+
+def position(event_id: str) -> tuple[int, int]:
+    """Return a position as it is ordered."""
+    ms, _, number = event_id.partition("-")
+    return int(ms), int(number)
+
+
+def _told(fact: Fact) -> dict[str, Any]:
+    """What of a fact is not as it is anyway."""
+    told: dict[str, Any] = msgspec.to_builtins(fact)
+    return {name: value for name, value in told.items() if value}

@@ -1,0 +1,67 @@
+"""Notifications of users: sending, listing, following, marking as read."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+
+from tradewind.node_task_manager.domain.notification import Fact, Notification
+from tradewind.node_task_manager.ports import Notices, Stretch
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
+from tradewind.server.partitions import shard_of
+
+
+class UserNotifications:
+    """Notifications, over all shards."""
+
+    def __init__(self, shards: Mapping[int, Shard], watch: StreamWatch) -> None:
+        self._shards = shards
+        self._watch = watch
+
+    def of(self, user_id: str) -> Notices:
+        """Return where a user's are kept."""
+        return self._shards[shard_of(user_id, len(self._shards))].notices
+
+    async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
+        """Send notifications (user, key, fact), and say of each whether it was not known by its key."""
+        places: dict[int, list[int]] = {}
+        for place, (user_id, _, _) in enumerate(notifications):
+            places.setdefault(shard_of(user_id, len(self._shards)), []).append(place)
+        kept = [False] * len(notifications)
+        for number, mine in places.items():
+            answers = await self._shards[number].notices.publish([notifications[place] for place in mine])
+            for place, answer in zip(mine, answers, strict=True):
+                kept[place] = answer
+        return kept
+
+    async def page(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], str, int]:
+        """Return a page, the newest first, where the next begins ("" for the end), and how many of all are not read."""
+        found, unread = await self.of(user_id).list_notifications(user_id, before, limit)
+        return found, found[-1].notification_id if len(found) == limit else "", unread
+
+    async def mark_read(self, user_id: str, through: str) -> int:
+        """Mark all up to a position ("" for all) as read, and return how many are not."""
+        notices = self.of(user_id)
+        await notices.mark_read(user_id, through)
+        _, unread = await notices.list_notifications(user_id, "", 1)
+        return unread
+
+    async def watch(self, user_id: str, after: str) -> AsyncGenerator[tuple[str, Stretch[Notification]], None]:
+        """Yield, without end, notifications after a position ("" for those to come) and the position of the last.
+
+        The first one comes at once and is empty.
+        """
+        notices = self.of(user_id)
+        after = after or await notices.newest_notification(user_id)
+        yield after, Stretch(False, ())
+        stretches = self._watch.follow(
+            f"n:{user_id}",
+            after,
+            lambda at, limit: notices.notifications(user_id, at, limit),
+            lambda each: each.notification_id,
+        )
+        async with aclosing(stretches):
+            async for stretch in stretches:
+                if stretch.entries:
+                    yield stretch.entries[-1].notification_id, stretch
+                elif stretch.gap:
+                    yield "0-0", stretch

@@ -1,0 +1,47 @@
+"""What docs/notifications.md shows is so: its code runs, its commands, calls and settings exist."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+from examples.screening.nodes import screen_share
+from tests.house.project import ROOT
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2
+from tradewind.client import NotificationKind, TaskEventKind
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.testing import running_stack
+
+PAGE = (ROOT / "docs" / "notifications.md").read_text(encoding="utf-8")
+COMMANDS = sorted(set(re.findall(r"^\$ tradewind (\w+ \w+)", PAGE, re.MULTILINE)))
+
+
+async def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    following, notifications = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    async with running_stack([screen_share]) as client:
+        for code, last in ((following, "queued completed"), (notifications, "maintenance at noon: for ten minutes")):
+            scope: dict[str, Any] = {}
+            exec(f"async def shown(client):\n{textwrap.indent(code, '    ')}", scope)
+            await asyncio.wait_for(scope["shown"](client), 60)
+            assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_exists(command: str) -> None:
+    ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_kinds_calls_and_settings_are_those_there_are() -> None:
+    words = set(re.findall(r"`(\w+)`", PAGE))
+    assert {each.value for each in (*TaskEventKind, *NotificationKind)} - {"unknown"} <= words
+    service = node_task_manager_service_pb2.DESCRIPTOR.services_by_name["NodeTaskManagerService"]
+    calls = {word for word in words if re.match(r"(?:Watch|List|Mark|Publish)[A-Z]", word)}
+    assert calls - set(service.methods_by_name) == set()
+    settings = {name.removeprefix("TRADEWIND_").lower() for name in words if name.startswith("TRADEWIND_")}
+    assert settings
+    assert settings <= set(NodeTaskManagerSettings.model_fields)

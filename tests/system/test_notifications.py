@@ -1,0 +1,140 @@
+"""Task events and notifications over a whole stack: the clients, across a server that comes back, and the commands."""
+
+import asyncio
+import json
+import re
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+
+from tests.system import flows
+from tests.system.processes import Shell
+from tests.waiting import until
+from tradewind.client import (
+    Client,
+    Notification,
+    NotificationKind,
+    Severity,
+    SyncClient,
+    TaskEventKind,
+    WatchedTask,
+)
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker, node
+
+
+async def test_what_happens_to_a_task_is_told_again_from_any_event(client: Client) -> None:
+    handle = await client.submit_task("numbers", {"start": 5, "count": 2})
+    assert await handle.result(30) == {"numbers": [5, 6]}
+    whole = [task async for task in client.watch_task(handle.task_id, after="0-0")]
+    assert [task.happened for task in whole] == [
+        TaskEventKind.QUEUED,
+        TaskEventKind.RUNNING,
+        TaskEventKind.COMPLETED,
+    ]
+    assert whole[-1].outputs == {"numbers": [5, 6]}
+    assert not whole[0].outputs
+    rest = [task async for task in handle.watch(after=whole[0].event_id)]
+    assert [task.event_id for task in rest] == [task.event_id for task in whole[1:]]
+
+
+async def test_a_user_hears_of_tasks_batches_and_failed_cycles(client: Client) -> None:
+    await (await client.submit_task("numbers", {})).wait(30)
+    await (await client.submit_batch("failing", [{"total": 1}] * 3)).wait(30)
+    await client.register_flow("failures", flows.failing())
+    await (await client.run_flow("failures")).wait(30)
+    heard: list[Notification] = []
+    async with aclosing(client.watch_notifications(after="0-0")) as notifications:
+        async for each in notifications:
+            heard.append(each)
+            if len(heard) == 3:
+                break
+    assert [each.kind for each in heard] == [
+        NotificationKind.TASK_COMPLETED,
+        NotificationKind.BATCH_FINISHED,
+        NotificationKind.CYCLE_FAILED,
+    ]
+    assert str(heard[1]) == 'batch of 3 of type "failing" failed: 3 failed'
+    assert (heard[2].flow_id, heard[2].cycle, heard[2].severity) == ("failures", 0, Severity.ERROR)
+    assert await client.mark_notifications_read(heard[1].notification_id) == 1
+    assert [each.read async for each in client.list_notifications()] == [False, True, True]
+
+
+async def test_watches_go_on_where_they_were_when_the_server_comes_back(tmp_path: Path) -> None:
+    release = asyncio.Event()
+
+    @node("held")
+    async def held() -> int:
+        await release.wait()
+        return 5
+
+    events: list[WatchedTask] = []
+    heard: list[Notification] = []
+    async with AsyncExitStack() as running:
+        async with Standalone(data=tmp_path, port=0) as first:
+            address = first.address
+            client = await running.enter_async_context(Client(address))
+            await running.enter_async_context(Worker([held], address=address))
+            task = await client.submit_task("held", {})
+
+            async def watch() -> None:
+                events.extend([each async for each in client.watch_task(task.task_id)])
+
+            async def listen() -> None:
+                async for each in client.watch_notifications(after="0-0"):
+                    heard.append(each)
+
+            watching, listening = asyncio.create_task(watch()), asyncio.create_task(listen())
+            running.push_async_callback(_end, listening)
+            await client.send_notification("before")
+            await until(lambda: heard, "it is heard")
+        async with Standalone(data=tmp_path, port=int(address.rpartition(":")[2])):
+            release.set()
+            await client.send_notification("after")
+            await asyncio.wait_for(watching, 60)
+            await until(lambda: len(heard) == 3, "the rest is heard", timeout=60)
+    assert sorted(each.title for each in heard) == ["after", "before", 'task of type "held" completed']
+    assert events[-1].happened is TaskEventKind.COMPLETED
+    ids = [each.event_id for each in events]
+    assert ids == sorted(set(ids), key=lambda at: tuple(map(int, at.split("-"))))
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_synchronous_client_reads_and_marks(client: Client) -> None:
+    def run() -> tuple[bool, list[str], int]:
+        with SyncClient(addresses=client.addresses) as tradewind:
+            sent = tradewind.send_notification("noon", "the store is moved", severity="warning", key="k")
+            again = tradewind.send_notification("noon", key="k")
+            titles = [str(each) for each in tradewind.list_notifications()]
+            assert tradewind.count_unread_notifications() == 1
+            return sent and not again, titles, tradewind.mark_notifications_read()
+
+    assert await asyncio.to_thread(run) == (True, ["noon: the store is moved"], 0)
+
+
+async def test_the_commands(shell: Shell) -> None:
+    submitted = await shell.json("task", "submit", "numbers", "--param", "start=3", "--wait")
+    task_id = submitted["node_task_id"]
+    lines = (await shell("task", "watch", task_id, "--after", "0-0")).splitlines()
+    assert [re.sub(r"^\S+ +(\w+).*", r"\1", line) for line in lines] == ["queued", "running", "completed"]
+    assert re.match(r"\d{4}-\S+Z  running: attempt 1 on \S+", lines[1])
+    (event,) = map(json.loads, (await shell("task", "watch", task_id, "-o", "json")).splitlines())
+    assert (event["happened"], event["status"]) == ("completed", "completed")
+    failing = await shell.json("task", "submit", "failing", "--param", "total=1")
+    assert "failed: ValueError" in await shell("task", "watch", failing["task"]["node_task_id"], ends=1)
+
+    assert await shell("notification", "send", "noon", "--severity", "warning", "--key", "k") == "sent\n"
+    assert "not sent" in await shell("notification", "send", "noon", "--key", "k")
+    assert "is none of info, warning, error" in await shell("notification", "send", "x", "--severity", "mild", ends=2)
+    listed = await shell("notification", "list")
+    assert re.search(r"new +noon\n.*failed.*\n.*completed\n3 not read", listed)
+    watched = (await shell("notification", "watch", "--after", "0-0", "--count", "3", "-o", "json")).splitlines()
+    ids = [json.loads(line)["notification_id"] for line in watched]
+    assert json.loads(watched[0])["kind"] == "task_completed"
+    assert await shell("notification", "read", ids[1]) == "1 not read\n"
+    assert len((await shell.json("notification", "list", "--unread"))["notifications"]) == 1
+    assert (await shell.json("notification", "read"))["unread"] == 0
+    assert "after_notification_id" in await shell("notification", "watch", "--after", "now", ends=2)

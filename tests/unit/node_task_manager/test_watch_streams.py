@@ -1,0 +1,94 @@
+"""Following a capped stream: told or not, everything is read once, no faster than it is taken."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from tests.waiting import until
+from tradewind.node_task_manager.ports import Stretch
+from tradewind.node_task_manager.use_cases import watch_streams
+from tradewind.node_task_manager.use_cases.watch_streams import PAGE, StreamWatch
+
+
+class Numbers:
+    """A stream of numbers, whose positions they are, and one who follows it."""
+
+    def __init__(self) -> None:
+        self.watch = StreamWatch()
+        self.last = 0
+        self.looks = 0
+        self.seen: list[int] = []
+
+    async def read(self, after: str, limit: int) -> Stretch[int]:
+        self.looks += 1
+        first = int(after) + 1
+        return Stretch(False, tuple(range(first, min(self.last, first + limit - 1) + 1)))
+
+    def stretches(self) -> AsyncGenerator[Stretch[int], None]:
+        return self.watch.follow("s", "0", self.read, str)
+
+    async def follow(self) -> None:
+        async for stretch in self.stretches():
+            self.seen += stretch.entries
+
+    def add(self, count: int = 1, *, told: bool = True) -> None:
+        self.last += count
+        if told:
+            self.watch.tell("s")
+
+
+async def test_what_was_told_is_read_and_more_than_a_page_in_one_go() -> None:
+    numbers = Numbers()
+    following = asyncio.create_task(numbers.follow())
+    await until(lambda: numbers.looks == 1, "it has looked")
+    numbers.add()
+    await until(lambda: numbers.seen == [1], "the first is read")
+    numbers.add(3 * PAGE)
+    await until(lambda: numbers.seen == list(range(1, 3 * PAGE + 2)), "all are read")
+    following.cancel()
+
+
+async def test_what_nobody_told_is_found_by_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_streams, "_LOOK_S", 0.01)
+    numbers = Numbers()
+    following = asyncio.create_task(numbers.follow())
+    await until(lambda: numbers.looks > 1, "it looks of its own accord")
+    numbers.add(told=False)
+    await until(lambda: numbers.seen == [1], "it is found")
+    following.cancel()
+
+
+async def test_after_a_gap_everybody_looks() -> None:
+    numbers = Numbers()
+    following = asyncio.create_task(numbers.follow())
+    await until(lambda: numbers.looks == 1, "it has looked")
+    numbers.add(told=False)
+    numbers.watch.look()
+    await until(lambda: numbers.seen == [1], "it is found")
+    following.cancel()
+
+
+async def test_who_is_slow_reads_no_further_and_misses_nothing() -> None:
+    numbers = Numbers()
+    stretches = numbers.stretches()
+    numbers.add(5)
+    assert (await anext(stretches)).entries == (1, 2, 3, 4, 5)
+    for _ in range(10_000):
+        numbers.add()
+    assert numbers.looks == 1
+    assert (await anext(stretches)).entries == tuple(range(6, 6 + PAGE))
+    await stretches.aclose()
+
+
+async def test_who_left_is_forgotten() -> None:
+    numbers = Numbers()
+    stretches, others = numbers.stretches(), numbers.stretches()
+    await anext(stretches)
+    await anext(others)
+    await stretches.aclose()
+    assert numbers.watch.followed == 1
+    await others.aclose()
+    assert numbers.watch.followed == 0
+    numbers.add()
+    assert numbers.looks == 2
