@@ -34,10 +34,13 @@ def _call(method: Callable[..., str]) -> str:
     return method(*(SAMPLES.get(name, "a_b-c.d") for name in inspect.signature(method).parameters))
 
 
-@pytest.mark.parametrize("service", TABLES)
-def test_every_key_is_prefix_tag_entity_and_id(service: str) -> None:
+OF_A_QUEUE = (trigger.Keys(PREFIX, "reports"), r"\{t\d+\}")
+
+
+@pytest.mark.parametrize("table_and_tag", [*TABLES.values(), OF_A_QUEUE], ids=[*TABLES, "trigger of a queue"])
+def test_every_key_is_prefix_tag_entity_and_id(table_and_tag: tuple[Any, str]) -> None:
     """`<prefix>:{<tag>}:<entity>[:<id>[:<sub>]]`, with the prefix that was set and one tag, whatever the ids."""
-    table, tag = TABLES[service]
+    table, tag = table_and_tag
     keys = formatted(table)
 
     assert len(keys) > 2

@@ -43,9 +43,8 @@ async def run(*command: str) -> tuple[int, str, str]:
 
 async def grpcurl(stack: Standalone, method: str, **request: Any) -> tuple[int, Any, str]:
     """Call a method; return the exit code, the parsed answer and what was printed on stderr."""
-    code, out, err = await run(
-        str(BIN / "grpcurl"), "-plaintext", "-d", json.dumps(request), stack.address, f"{SCHEDULER}/{method}"
-    )
+    full = method if "/" in method else f"{SCHEDULER}/{method}"
+    code, out, err = await run(str(BIN / "grpcurl"), "-plaintext", "-d", json.dumps(request), stack.address, full)
     return code, json.loads(out) if out else None, err
 
 
@@ -145,3 +144,22 @@ async def test_a_worker_that_is_called_takes_a_node_task_by_grpcurl(stack: Stand
         assert code == 0, err
         assert json.loads(out) == {"accepted_tokens": ["0~task:t1~1~n"]}
         await until(lambda: ran == [7], "it runs")
+
+
+async def test_triggers_and_events_by_grpcurl(stack: Standalone) -> None:
+    service = "tradewind.api.trigger.v1.TriggerService"
+    nightly = {"trigger_id": "nightly", "queue": "reports", "schedule": {"cron": {"expression": "30 2 * * *"}}}
+    listens = {"trigger_id": "apples", "queue": "reports", "schedule": {"event": {"name": "price"}}}
+    for trigger in (nightly, listens):
+        code, answer, err = await grpcurl(stack, f"{service}/SaveTrigger", trigger=trigger)
+        assert (code, err) == (0, "")
+        assert answer["trigger"]["queue"] == "reports"
+
+    event = {"name": "price", "payload_json": '{"symbol": "AAPL"}', "event_id": "quote-7"}
+    _, published, _ = await grpcurl(stack, f"{service}/PublishEvent", **event)
+    _, counts, _ = await grpcurl(stack, f"{service}/CountTriggers", queue="reports")
+
+    assert published == {"event_id": "quote-7", "matched": 1, "fired": 1}
+    assert (counts["triggers"], counts["scheduled"]) == ("2", "2")
+    code, dead, _ = await grpcurl(stack, f"{service}/ListDeadTriggers", queue="reports")
+    assert (code, dead) == (0, {})

@@ -10,12 +10,14 @@ from tradewind.cli import (
     config,
     cycle,
     dead_letters,
+    event,
     flow,
     measure,
     notification,
     queue,
     schedule,
     task,
+    trigger,
     up,
     worker,
 )
@@ -63,6 +65,8 @@ app.add_typer(task.app, name="task")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(batch.app, name="batch")
 app.add_typer(notification.app, name="notification")
+app.add_typer(trigger.app, name="trigger")
+app.add_typer(event.app, name="event")
 app.add_typer(config.app, name="config")
 app.add_typer(cache.app, name="cache")
 app.command("queue")(queue.queue)

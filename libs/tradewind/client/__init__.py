@@ -20,6 +20,7 @@ from tradewind.client.cycles import (
     SignalStatus,
 )
 from tradewind.client.definitions import Definition
+from tradewind.client.due_triggers import DueTrigger, DueTriggers
 from tradewind.client.errors import (
     Aborted,
     BatchFailed,
@@ -54,6 +55,7 @@ from tradewind.client.notifications import Notification, NotificationKind, Sever
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.task_events import TaskEventKind, WatchedTask
+from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
 from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus
 
 __all__ = [
@@ -78,6 +80,8 @@ __all__ = [
     "CycleStatistics",
     "CycleStatus",
     "Definition",
+    "DueTrigger",
+    "DueTriggers",
     "Exhausted",
     "FiringOutcome",
     "FiringRecord",
@@ -103,6 +107,7 @@ __all__ = [
     "OutputHandle",
     "PastAttempt",
     "Pause",
+    "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
@@ -123,6 +128,10 @@ __all__ = [
     "TaskHandle",
     "TimedOut",
     "TradewindError",
+    "TriggerCounts",
+    "TriggerFiring",
+    "TriggerRecord",
+    "TriggerStatus",
     "Unavailable",
     "Unreachable",
     "Violation",

@@ -14,20 +14,23 @@ class Addresses:
     scheduler: str
     registry: str
     node_task_manager: str
+    trigger: str = DEFAULT_ADDRESS
 
     @classmethod
     def find(cls, address: str | None = None, environment: Mapping[str, str] | None = None) -> "Addresses":
         """Return `address` for all, or else what the environment says, or else localhost:7700.
 
-        The environment's TRADEWIND_SCHEDULER_ADDRESS, TRADEWIND_REGISTRY_ADDRESS and
-        TRADEWIND_NODE_TASK_MANAGER_ADDRESS name single servers, TRADEWIND_ADDRESS all that are not named.
+        The environment's TRADEWIND_SCHEDULER_ADDRESS, TRADEWIND_REGISTRY_ADDRESS,
+        TRADEWIND_NODE_TASK_MANAGER_ADDRESS and TRADEWIND_TRIGGER_ADDRESS name single servers, TRADEWIND_ADDRESS all
+        that are not named.
         """
         if address:
-            return cls(address, address, address)
+            return cls(address, address, address, address)
         known = os.environ if environment is None else environment
         every = known.get("TRADEWIND_ADDRESS") or DEFAULT_ADDRESS
         return cls(
             known.get("TRADEWIND_SCHEDULER_ADDRESS") or every,
             known.get("TRADEWIND_REGISTRY_ADDRESS") or every,
             known.get("TRADEWIND_NODE_TASK_MANAGER_ADDRESS") or every,
+            known.get("TRADEWIND_TRIGGER_ADDRESS") or every,
         )

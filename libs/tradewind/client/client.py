@@ -24,6 +24,7 @@ from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
 from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
+from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Cache, Retry, Timeouts
 
@@ -39,6 +40,7 @@ class Client(
     QueueCalls,
     CacheCalls,
     RegistryCalls,
+    TriggerCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
@@ -95,7 +97,10 @@ class Client(
         self._connection.set_patience(seconds)
 
     async def wait_ready(self, timeout: Seconds = 10.0) -> None:
-        """Return once every server says that it is ready. Raises Unavailable when one does not within `timeout`."""
+        """Return once every server that runs flows says that it is ready.
+
+        Raises Unavailable when one does not within `timeout`.
+        """
         await self._connection.wait_ready(seconds_of(timeout))
 
     def flow(self, flow_id: str) -> FlowHandle:

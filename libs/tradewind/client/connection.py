@@ -9,6 +9,7 @@ from grpc_health.v1 import health_pb2
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
 from tradewind.client.addresses import Addresses
 from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
@@ -25,11 +26,13 @@ class Connection:
         self.to_scheduler = Calls(addresses.scheduler, timeout, patience)
         self.to_registry = Calls(addresses.registry, timeout, patience)
         self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience)
+        self.to_trigger = Calls(addresses.trigger, timeout, patience)
         self._credentials = credentials
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._scheduler: SchedulerServiceStub | None = None
         self._registry: RegistryServiceStub | None = None
         self._node_task_manager: NodeTaskManagerServiceStub | None = None
+        self._trigger: TriggerServiceStub | None = None
         self.runs = RunStream(lambda: self.scheduler.StreamRuns, addresses.scheduler)
 
     @property
@@ -53,13 +56,23 @@ class Connection:
             self._node_task_manager = NodeTaskManagerServiceStub(self._channel(self.addresses.node_task_manager))
         return self._node_task_manager
 
+    @property
+    def trigger(self) -> TriggerServiceStub:
+        """The trigger service's methods."""
+        if self._trigger is None:
+            self._trigger = TriggerServiceStub(self._channel(self.addresses.trigger))
+        return self._trigger
+
     def set_patience(self, seconds: float) -> None:
         """Change for how long calls are repeated while a server is away."""
-        for calls in (self.to_scheduler, self.to_registry, self.to_node_task_manager):
+        for calls in (self.to_scheduler, self.to_registry, self.to_node_task_manager, self.to_trigger):
             calls.patience = seconds
 
     async def wait_ready(self, timeout: float) -> None:
-        """Return once every server says that it is ready. Raises Unavailable when one does not within `timeout` s."""
+        """Return once every server that runs flows says that it is ready.
+
+        Raises Unavailable when one does not within `timeout` s.
+        """
         deadline = time.monotonic() + timeout
         addresses = {self.addresses.scheduler, self.addresses.registry, self.addresses.node_task_manager}
         for address in sorted(addresses):
@@ -87,7 +100,7 @@ class Connection:
         await self.runs.close()
         channels = list(self._channels.values())
         self._channels.clear()
-        self._scheduler = self._registry = self._node_task_manager = None
+        self._scheduler = self._registry = self._node_task_manager = self._trigger = None
         for channel in channels:
             await channel.close()
 

@@ -270,6 +270,19 @@ class SyncClient(_Sync[Client]):
     list_node_types = _iterates(Client.list_node_types)
     get_node_type = _waits(Client.get_node_type)
 
+    save_trigger = _waits(Client.save_trigger)
+    get_trigger = _waits(Client.get_trigger)
+    remove_trigger = _waits(Client.remove_trigger)
+    list_triggers = _iterates(Client.list_triggers)
+    fire_trigger = _waits(Client.fire_trigger)
+    pause_trigger = _waits(Client.pause_trigger)
+    resume_trigger = _waits(Client.resume_trigger)
+    list_trigger_firings = _iterates(Client.list_trigger_firings)
+    list_dead_triggers = _iterates(Client.list_dead_triggers)
+    redrive_trigger = _waits(Client.redrive_trigger)
+    count_triggers = _waits(Client.count_triggers)
+    publish_event = _waits(Client.publish_event)
+
     def flow(self, flow_id: str) -> SyncFlowHandle:
         """Return the handle of a flow, without asking whether there is one."""
         return SyncFlowHandle(self._inner.flow(flow_id), self._loop)

@@ -365,11 +365,12 @@ class NodeTaskStore(Protocol):
         ...
 
     def configure(self, config: SystemConfig) -> None:
-        """Keep within these limits from now on; what began under others is not counted under new ones."""
+        """Keep within these limits from now on; what began before counts under new ones once `reopen` has ended."""
         ...
 
     async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        """Look anew at all that limits held back: they have changed."""
+        """Count what runs already under limits that are new, and look anew at all that limits held back: they have
+        changed."""
         ...
 
     async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:

@@ -1,5 +1,6 @@
 """The trigger service put together: the only place that names concrete classes."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import grpc
@@ -10,16 +11,21 @@ from tradewind.server.clock import ScriptTime
 from tradewind.server.errors import ErrorTable
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
 from tradewind.server.redis.subscriber import Subscriber
+from tradewind.trigger.loops import sweep_loop
 from tradewind.trigger.rpc.handlers import TriggerHandlers
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import Keys
 from tradewind.trigger.stores.redis import RedisTriggerStore
+from tradewind.trigger.stores.redis_queues import RedisQueueStore
 from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
+from tradewind.trigger.use_cases.change_triggers import ChangeTriggers
 from tradewind.trigger.use_cases.find_triggers import FindTriggers
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
-from tradewind.trigger.use_cases.receivers import Receivers
+from tradewind.trigger.use_cases.publish_event import PublishEvent
+from tradewind.trigger.use_cases.receivers import QueueReceivers
 from tradewind.trigger.use_cases.remove_trigger import RemoveTrigger
 from tradewind.trigger.use_cases.save_trigger import SaveTrigger
+from tradewind.trigger.use_cases.sweep_indexes import SweepIndexes
 
 
 class TriggerService:
@@ -37,13 +43,19 @@ class TriggerService:
         self._subscriber = Subscriber(settings.store_url, user=user, password=password)
         self._wakes = RedisWakeChannel(self._subscriber, keys)
         self._deaf: Callable[[], None] | None = None
-        self._receivers = Receivers()
-        store = RedisTriggerStore(self._client, keys, ScriptTime(), policy)
+        self._receivers = QueueReceivers()
+        store_of = RedisTriggerStore(self._client, keys, ScriptTime(), policy).of_queue
+        queues = RedisQueueStore(self._client, keys, ScriptTime(), policy)
+        self._sweep = SweepIndexes(queues, round(settings.trigger_overdue_seconds * 1000))
+        self._sweep_s = settings.trigger_sweep_seconds
+        self._sweeping: asyncio.Task[None] | None = None
         self._handlers = TriggerHandlers(
-            save=SaveTrigger(store, self._receivers),
-            remove=RemoveTrigger(store),
-            find=FindTriggers(store),
-            deliveries=OpenDeliveries(store, store, self._receivers, policy.lease_ms),
+            save=SaveTrigger(store_of, self._receivers),
+            remove=RemoveTrigger(store_of),
+            find=FindTriggers(store_of, queues),
+            change=ChangeTriggers(queues, store_of, self._receivers),
+            publish=PublishEvent(queues, self._receivers),
+            deliveries=OpenDeliveries(store_of, self._receivers, policy.lease_ms),
             max_payload_bytes=settings.trigger_max_payload_bytes,
         )
 
@@ -57,6 +69,7 @@ class TriggerService:
         await require_safe_policy(self._client)
         self._subscriber.start()
         self._deaf = await self._wakes.listen(self._receivers.hear, self._receivers.missed)
+        self._sweeping = asyncio.create_task(sweep_loop(self._sweep, self._sweep_s))
 
     async def drain(self) -> None:
         """End the streams; what they hold is given back, so that another replica delivers it at once."""
@@ -64,6 +77,9 @@ class TriggerService:
 
     async def stop(self) -> None:
         """End; returns when what streams held has been given back."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         await self._receivers.settle()
         if self._deaf is not None:
             self._deaf()

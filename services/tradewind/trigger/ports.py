@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tradewind.trigger.domain.claim import Ack, DueTrigger, Extension, Firing, Nack, Subscription, Token
+from tradewind.trigger.domain.event import Event, Outcome
+from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 
 
@@ -99,7 +101,9 @@ class TriggerStore(Protocol):
         rises only when payload or partition key changed.
         Otherwise it is scheduled anew with no failures, a claim of it becomes void, and its planned time and how often
         it fired stay when the schedule did and it had not completed.
-        Raises StaleEpoch when it, or the trigger removed under this id within the last hour, has a higher epoch.
+        A paused one stays so unless the epoch is raised. One that fires for events waits for them.
+        Raises StaleEpoch when it, or the trigger removed under this id within the last hour, has a higher epoch, and
+        QueueFull when the queue, or what listens to the event, has reached its cap.
         """
         ...
 
@@ -128,6 +132,120 @@ class TriggerStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A trigger that waits for events of a name, and its schedule with the filter."""
+
+    partition: int
+    queue: str
+    trigger_id: str
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class FiringOrder:
+    """Asks for one firing of a trigger."""
+
+    partition: int
+    queue: str
+    trigger_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many triggers of a queue, or of the flows in a partition, stand where.
+
+    `triggers` is 0 for flows, whose triggers are in no list; `orphans` counts the index entries without a trigger that
+    were ever found; `first_ms` is when something is next to be delivered, `now_ms` the store's time.
+    """
+
+    scheduled: int
+    claimed: int
+    dead: int
+    triggers: int
+    orphans: int
+    first_ms: int | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a look through a part of an index found: entries without a trigger, and triggers without an entry.
+
+    `following` is the rank at which to go on, None at the end.
+    """
+
+    orphans: tuple[str, ...] = ()
+    mended: tuple[str, ...] = ()
+    following: int | None = None
+
+
+class QueueStore(Protocol):
+    """What can be done with triggers besides delivering them. The empty queue is that of the flows."""
+
+    async def page_all(self, partition: int, queue: str, after: Position | None, limit: int) -> Page:
+        """Return up to `limit` triggers of a queue by creation, whatever their status; none of the flows'."""
+        ...
+
+    async def page_dead(self, partition: int, queue: str, after: Position | None, limit: int) -> Page:
+        """Return up to `limit` dead triggers and firings, those that died first before the others."""
+        ...
+
+    async def pause(self, partition: int, queue: str, trigger_id: str, note: str) -> Trigger | None:
+        """Keep a trigger from firing until it is resumed, and return it; None when there is none.
+
+        A claim that runs may be acknowledged. Events that come meanwhile make no firing. One that has ended stays so.
+        """
+        ...
+
+    async def resume(
+        self, partition: int, queue: str, trigger_id: str, seen_ms: int, planned_ms: int | None
+    ) -> Trigger | None:
+        """Let a paused trigger fire again, and return it; None when there is none.
+
+        When its planned time is still the one that was seen, it becomes the other; None completes it. One that is not
+        paused stays as it is.
+        """
+        ...
+
+    async def redrive(self, partition: int, queue: str, ids: Sequence[str]) -> Sequence[str]:
+        """Make dead triggers and firings due again, with no failures; return the ids of those that were dead."""
+        ...
+
+    async def listeners(self, name: str) -> Sequence[Listener]:
+        """Return every trigger that listens to events of a name, in any queue."""
+        ...
+
+    async def fire(self, orders: Sequence[FiringOrder], event: Event, *, by_hand: bool = False) -> Sequence[Outcome]:
+        """Make one firing for the event of each trigger, and say what became of each.
+
+        The same event fires a trigger once, as long as the firing is kept and for the policy's time after it was
+        acknowledged. It goes to those only that listen to it and are neither paused nor past their end or their number
+        of firings; by hand, to any.
+        """
+        ...
+
+    async def firings(
+        self, partition: int, queue: str, after: str, limit: int, trigger_id: str = ""
+    ) -> tuple[Sequence[Firing], str]:
+        """Return up to `limit` lines of the fire history, newest first, from behind the position `after` ("": from
+        the newest), of one trigger if it is named; and the position where to go on, "" at the end."""
+        ...
+
+    async def counts(self, partition: int, queue: str) -> Counts:
+        """Count."""
+        ...
+
+    async def queues(self, partition: int) -> Sequence[str]:
+        """Return the names of the queues that have triggers in a partition."""
+        ...
+
+    async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
+        """Look through a part of an index (`due`, `claimed`, `dead` or `all`), take out what stands there without a
+        trigger, and put back what a trigger of a queue misses."""
+        ...
+
+
 class ClaimStore(Protocol):
     """Leases due triggers to receivers.
 
@@ -137,7 +255,8 @@ class ClaimStore(Protocol):
     """
 
     async def subscribe(self, subscriptions: Sequence[Subscription]) -> Sequence[Survey | int]:
-        """Make each session the receiver of its partition, in place of one with a lower or the same epoch.
+        """Make each session the receiver of its partition, in place of one with a lower or the same epoch; a SHARED
+        one takes nobody's place.
 
         Answers each with the partition's survey, or with the higher epoch that holds it: then nothing changed there.
         """
@@ -187,10 +306,11 @@ class ClaimStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EarlierDue:
-    """Something in the partition is due at `due_ms`, earlier than anything was before."""
+    """Something in the partition is due at `due_ms`, earlier than anything was before: of the flows, or of a queue."""
 
     partition: int
     due_ms: int
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)

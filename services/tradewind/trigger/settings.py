@@ -29,6 +29,16 @@ class TriggerSettings(CommonSettings):
     trigger_firings_kept: int = Field(
         1_000, ge=1, le=1_000_000, description="How many lines of fire history are kept per partition."
     )
+    trigger_pending_firings: int = Field(
+        500, ge=1, le=500, description="How many firings of a trigger for events may wait; further ones are dropped."
+    )
+    trigger_queue_triggers: int = Field(100_000, ge=1, le=10_000_000, description="How many triggers a queue may hold.")
+    trigger_sweep_seconds: float = Field(
+        300.0, ge=0.05, le=86_400, description="How often indexes are looked through for what has no trigger."
+    )
+    trigger_overdue_seconds: float = Field(
+        300.0, ge=1, le=86_400, description="How late something may be before an alarm says that nobody receives it."
+    )
     trigger_max_payload_bytes: int = Field(64 * 1024, ge=1, le=1024 * 1024, description="Largest payload of a trigger.")
 
     def policy(self) -> Policy:
@@ -41,4 +51,6 @@ class TriggerSettings(CommonSettings):
             retention_ms=round(self.trigger_retention_days * 86_400_000),
             dead_kept=self.trigger_dead_letters_kept,
             firings_kept=self.trigger_firings_kept,
+            pending_most=self.trigger_pending_firings,
+            queue_most=self.trigger_queue_triggers,
         )

@@ -180,6 +180,13 @@ class Cast:
         await receiver.subscribe(partitions, epoch, **fields)
         return receiver
 
+    async def listener(self, replica: Replica, queue: str, **fields: Any) -> Receiver:
+        """Open a stream of a queue."""
+        receiver = Receiver(replica.stub)
+        self._receivers.append(receiver)
+        await receiver.say(receiver="test", queue=queue, **fields)
+        return receiver
+
     async def leave(self) -> None:
         for receiver in self._receivers:
             await receiver.close()

@@ -122,7 +122,11 @@ async def test_every_fault_of_a_trigger_is_told_at_once(replica: Replica) -> Non
 @pytest.mark.parametrize(
     ("schedule", "path", "message"),
     [
-        (trigger_pb2.Schedule(), "trigger.schedule", "must be set: once, interval, cron or times"),
+        (
+            trigger_pb2.Schedule(),
+            "trigger.schedule",
+            "must be set: once, interval, cron, times",
+        ),
         (
             trigger_pb2.Schedule(once=trigger_pb2.OnceSchedule()),
             "trigger.schedule.once.at",

@@ -114,3 +114,32 @@ async def test_a_service_that_is_asked_to_leave_gives_back_what_it_holds_and_exi
     found = (await stub.FindDue(pb2.FindDueRequest())).triggers
     assert [(each.trigger_id, each.failures) for each in found] == [("held", 0)]
     await receiver.close()
+
+
+async def test_firings_of_a_queue_survive_a_service_that_is_killed_in_the_middle(processes: Processes) -> None:
+    first, stub = await processes.start()
+    event = trigger_pb2.Schedule(event=trigger_pb2.EventSchedule(name="order"))
+    trigger = trigger_pb2.Trigger(trigger_id="job", queue="jobs", schedule=event)
+    await stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger))
+    receiver = Receiver(stub)
+    await receiver.say(queue="jobs", credits=3)
+    ids = [f"order-{number}" for number in range(10)]
+    for id in ids:
+        await stub.PublishEvent(pb2.PublishEventRequest(name="order", event_id=id))
+    await receiver.got(3)
+    await receiver.ack(receiver.due[0])
+    await receiver.got(4)
+    first.kill()
+    await receiver.failed()
+    await first.wait()
+
+    _, stub = await processes.start(lease_s=60)
+    again = Receiver(stub)
+    await again.say(queue="jobs")
+    await again.got(9)
+
+    acknowledged = receiver.due[0].event.event_id
+    assert sorted([acknowledged, *(due.event.event_id for due in again.due)]) == ids
+    repeated = await stub.PublishEvent(pb2.PublishEventRequest(name="order", event_id=acknowledged))
+    assert (repeated.fired, repeated.duplicates) == (0, 1)
+    await again.close()

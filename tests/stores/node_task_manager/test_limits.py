@@ -196,3 +196,43 @@ async def test_waiting_for_a_rate_is_not_waiting_for_a_worker(bench: Bench) -> N
 
 def _completed(given: Assignment) -> Outcome:
     return Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.COMPLETED, (("out", "1"),))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SystemConfig(max_running_per_user=2),
+        SystemConfig(max_running_per_flow=2),
+        SystemConfig(max_running_per_node_type={"noop": 2}),
+    ],
+    ids=["user", "flow", "type"],
+)
+async def test_what_runs_already_counts_under_a_limit_that_is_new(bench: Bench, config: SystemConfig) -> None:
+    await bench.submit(FIVE)
+    running = await bench.take(3)
+    bench.shard.configure(config)
+    await bench.shard.reopen()
+    assert await bench.take() == []
+    await bench.complete(running[0])
+    assert await bench.take() == [], "two run, and two may"
+    await bench.complete(running[1])
+    assert len(await bench.take()) == 1
+    # Taken away and set again it counts the same.
+    bench.shard.configure(SystemConfig())
+    await bench.shard.reopen()
+    bench.shard.configure(config)
+    await bench.shard.reopen()
+    assert await bench.take() == []
+
+
+async def test_many_that_run_already_are_counted_in_pages(bench: Bench) -> None:
+    await bench.submit(plan_of(" ".join(f"n{at}" for at in range(1001))))
+    running: list[Assignment] = []
+    while len(running) < 1000:
+        running += await bench.take(min(500, 1000 - len(running)))
+    bench.shard.configure(SystemConfig(max_running_per_user=1000))
+    await bench.shard.reopen()
+    assert await bench.shard.held(["user:default"]) == [1000]
+    assert await bench.take() == []
+    await bench.complete(running[0])
+    assert len(await bench.take()) == 1

@@ -383,6 +383,8 @@ class World:
         # What is due wakes in both; the submissions below, which only Redis gets, have nothing left to wake.
         await self.both("claim", ((),))
         flow = self.rng.choice(FLOWS)
+        # What is due is so in both before only one of them is asked below.
+        await self.both("claim", ([],))
         of_memory = await self.memory.purge(flow)
         terminations: list[Termination] = []
         removed, done = 0, False
@@ -600,6 +602,9 @@ class World:
             listed = [await self._listed(shard, user, kind) for user in USERS for kind in ("task", "batch")]
             seen.append((ids, letters, [replace(line, log_id="") for each in lines for line in each], listed))
         assert seen[0] == seen[1]
+        limits = [f"{kind}:{user}" for user in USERS for kind in ("user", "adhoc")]
+        limits += [f"flow:{flow}" for flow in FLOWS] + [f"type:{node_type}" for node_type in TYPES]
+        assert await self.memory.held(limits) == await self.redis.held(limits)
         assert await self.memory.queues() == await self.redis.queues()
         assert await self.memory.running(10_000) == await self.redis.running(10_000)
         assert await self.memory.totals() == await self.redis.totals()

@@ -11,10 +11,22 @@ from tradewind.trigger.domain.claim import Ack, DueTrigger, Extension, Nack, Sub
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
-from tradewind.trigger.ports import ClaimOrder, Claims, ClaimStore, Page, Position, Settlement, Survey, TriggerStore
+from tradewind.trigger.ports import (
+    ClaimOrder,
+    Claims,
+    ClaimStore,
+    Page,
+    Position,
+    QueueStore,
+    Settlement,
+    Survey,
+    TriggerStore,
+)
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.memory import MemoryTriggerStore
+from tradewind.trigger.stores.memory_queues import MemoryQueueStore
 from tradewind.trigger.stores.redis import RedisTriggerStore
+from tradewind.trigger.stores.redis_queues import RedisQueueStore
 
 PARTITION = 3
 SESSION = "s1"
@@ -29,12 +41,21 @@ LASTING_KEYS = (
     "trading_flow:{t*}:triggers:dead",
     "trading_flow:{t*}:triggers:firings",
     "trading_flow:{t*}:triggers:receiver",
+    "trading_flow:{t*}:triggers:alarms",
+    "trading_flow:{t*}:triggers:queues",
+    "trading_flow:{t*}:events:*",
+    "trading_flow:{t*}:queue:*:trigger:*",
+    "trading_flow:{t*}:queue:*:triggers:*",
 )
 """What may stay for ever: scheduled triggers, indexes with one entry per trigger, and what is capped."""
 
 
 class BothPorts(TriggerStore, ClaimStore, Protocol):
     """A store of triggers and of claims."""
+
+    def of_queue(self, queue: str) -> "BothPorts":
+        """Return the same for the triggers of a queue."""
+        ...
 
 
 def memory_store(clock: ManualClock, policy: Policy = POLICY) -> BothPorts:
@@ -44,6 +65,15 @@ def memory_store(clock: ManualClock, policy: Policy = POLICY) -> BothPorts:
 def redis_store(server: RedisServer, clock: ManualClock, policy: Policy = POLICY) -> BothPorts:
     """A store logged in as the service's own user."""
     return RedisTriggerStore(server.connect(ACL.name), Keys(), clock, policy)
+
+
+def queue_store(server: RedisServer | None, triggers: BothPorts, policy: Policy = POLICY) -> QueueStore:
+    """The queues over the same data as a store of triggers."""
+    if isinstance(triggers, MemoryTriggerStore):
+        return MemoryQueueStore(triggers)
+    assert isinstance(triggers, RedisTriggerStore)
+    assert server is not None
+    return RedisQueueStore(server.connect(ACL.name), Keys(), triggers.clock, policy)
 
 
 def token(text: str) -> Token:
@@ -58,6 +88,7 @@ class Bench:
 
     store: BothPorts
     clock: ManualClock
+    queues: QueueStore
     _nonces: Iterator[int] = field(default_factory=itertools.count)
 
     @property

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers, no_leaked_keys, redis_kinds
-from tests.stores.trigger.bench import LASTING_KEYS, Bench, memory_store, redis_store
+from tests.stores.trigger.bench import LASTING_KEYS, Bench, memory_store, queue_store, redis_store
 from tradewind.server.clock import ManualClock
 
 
@@ -25,9 +25,11 @@ def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> Redis
 async def bench(server: RedisServer | None, clock: ManualClock) -> AsyncIterator[Bench]:
     """An empty store; afterwards every key has a TTL or an owner."""
     if server is None:
-        yield Bench(memory_store(clock), clock)
+        memory = memory_store(clock)
+        yield Bench(memory, clock, queue_store(None, memory))
         return
     await server.flush()
-    yield Bench(redis_store(server, clock), clock)
+    redis = redis_store(server, clock)
+    yield Bench(redis, clock, queue_store(server, redis))
     await server.close_clients()
     await no_leaked_keys(server, LASTING_KEYS)

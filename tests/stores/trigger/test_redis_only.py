@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from tests.servers import RedisServer, no_leaked_keys
-from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, redis_store
+from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, queue_store, redis_store
 from tradewind.server.clock import ManualClock, ScriptTime
 from tradewind.server.redis.client import Client
-from tradewind.trigger.domain.schedule import Schedule
+from tradewind.trigger.domain.claim import SHARED, Subscription
+from tradewind.trigger.domain.event_filter import EventFilter
+from tradewind.trigger.domain.schedule import OnEvent, Schedule
+from tradewind.trigger.domain.trigger import TriggerDraft
+from tradewind.trigger.ports import ClaimOrder
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.redis import RedisTriggerStore
 
@@ -20,7 +24,8 @@ KEYS = Keys()
 @pytest_asyncio.fixture
 async def redis_bench(redis_server: RedisServer, clock: ManualClock) -> AsyncIterator[Bench]:
     """A store in Redis."""
-    yield Bench(redis_store(redis_server, clock), clock)
+    store = redis_store(redis_server, clock)
+    yield Bench(store, clock, queue_store(redis_server, store))
     await no_leaked_keys(redis_server, LASTING_KEYS)
 
 
@@ -118,3 +123,45 @@ async def test_production_goes_by_the_servers_own_clock_to_the_microsecond(redis
 
     assert asked_us - 1000 <= survey.now_us <= time.time_ns() // 1000 + 1000
     assert survey.now_us % 1000 or (await store.look([], survey=PARTITION))[1].now_us % 1000
+
+
+async def test_a_sweep_takes_out_what_has_no_trigger_counts_it_and_puts_back_what_has_no_entry(
+    redis_bench: Bench, client: Client
+) -> None:
+    queue, keys = redis_bench.store.of_queue("q"), Keys(queue_name="q")
+    for id in ("lost", "held", "kept", "forgotten"):
+        await queue.save(PARTITION, TriggerDraft(id, "q", Schedule.once(redis_bench.now + HOUR)))
+    await queue.save(PARTITION, TriggerDraft("due", "q", Schedule.once(redis_bench.now)))
+    await queue.save(PARTITION, TriggerDraft("listens", "q", Schedule(OnEvent("tick", EventFilter("")))))
+    order = ClaimOrder(Subscription(PARTITION, SHARED, "s"), 10, 1000, "n")
+    await queue.claim_due([order])
+    await client.delete(keys.trigger(PARTITION, "lost"), keys.trigger(PARTITION, "due"))
+    await client.execute_command("ZREM", keys.due(PARTITION), "forgotten")
+    await client.execute_command("HDEL", keys.event(PARTITION, "tick"), "q/listens")
+
+    swept = {
+        index: await redis_bench.queues.sweep(PARTITION, "q", index, 0) for index in ("all", "due", "claimed", "dead")
+    }
+
+    assert sorted(swept["all"].mended) == ["forgotten", "listens"]
+    assert (swept["due"].orphans, swept["claimed"].orphans) == (("lost",), ("due",))
+    counts = await redis_bench.queues.counts(PARTITION, "q")
+    assert (counts.orphans, counts.scheduled, counts.claimed, counts.triggers) == (2, 3, 0, 4)
+    assert [one.trigger_id for one in await redis_bench.queues.listeners("tick")] == ["listens"]
+
+
+async def test_a_sweep_goes_through_an_index_in_parts(redis_bench: Bench, client: Client) -> None:
+    for index in range(600):
+        await redis_bench.save(f"t{index:03}", HOUR)
+    for index in range(0, 600, 2):
+        await client.delete(KEYS.trigger(PARTITION, f"t{index:03}"))
+
+    orphans: list[str] = []
+    first: int | None = 0
+    while first is not None:
+        swept = await redis_bench.queues.sweep(PARTITION, "", "due", first)
+        orphans += swept.orphans
+        first = swept.following
+
+    assert sorted(orphans) == [f"t{index:03}" for index in range(0, 600, 2)]
+    assert (await redis_bench.queues.counts(PARTITION, "")).scheduled == 300

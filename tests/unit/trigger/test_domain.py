@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Token
+from tradewind.trigger.domain.event import firing_id, trigger_of
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import PENDING, TRANSITIONS, TriggerStatus
@@ -110,6 +111,16 @@ def test_a_token_says_where_its_claim_is() -> None:
 )
 def test_what_no_claim_was_ever_named_is_no_token(text: str) -> None:
     assert Token.parse(text) is None
+
+
+def test_a_firing_is_named_by_its_trigger_and_its_event() -> None:
+    firing = firing_id("nightly.report", "order 7 / ü")
+    token = Token.parse(f"3:{firing}:1:a1")
+
+    assert firing == firing_id("nightly.report", "order 7 / ü") != firing_id("nightly.report", "order 8")
+    assert trigger_of(firing) == trigger_of("nightly.report") == "nightly.report"
+    assert token is not None
+    assert token.trigger_id == firing
 
 
 def test_every_status_has_its_transitions() -> None:

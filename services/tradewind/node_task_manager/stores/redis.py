@@ -54,6 +54,7 @@ _PURGE = Script(__name__, "purge_flow", Purge)
 _REOPEN = Script(__name__, "reopen_limits", _GivenBack)
 _CLEAN = Script(__name__, "clean", Cleaned)
 _LEAVE_CLEANING = Script(__name__, "leave_cleaning", bool)
+_RECOUNT = Script(__name__, "recount_slots", str)
 _RECORD = Script(__name__, "record_progress", int)
 _POSTPONE = Script(__name__, "postpone_tasks", Effects)
 _HASTEN = Script(__name__, "hasten_tasks", Effects)
@@ -236,6 +237,10 @@ class RedisNodeTaskStore:
         return await _REAP(self._client, self._any_key, self._args(vacancies, {}))
 
     async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
+        cursor = "0" if self._limits.get("bounded") else ""
+        while cursor:
+            cursor = await _RECOUNT(self._client, self._any_key, self._args((), {"cursor": cursor}))
+            cursor = "" if cursor == "0" else cursor
         done: list[Effects] = []
         more = True
         while more:

@@ -1,18 +1,19 @@
 """Claims: a due trigger leased to one receiver until a deadline, named by a token that fences late answers off."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tradewind.trigger.domain.trigger import Trigger
 
 _TOKEN = re.compile(
-    r"([0-9]|1[0-5]):([A-Za-z0-9][A-Za-z0-9._-]{0,127}):([1-9][0-9]{0,15}):([A-Za-z0-9]{1,32})", re.ASCII
+    r"([0-9]|1[0-5]):([A-Za-z0-9][A-Za-z0-9._-]{0,127}(?::[0-9a-f]{20})?):([1-9][0-9]{0,15}):([A-Za-z0-9]{1,32})",
+    re.ASCII,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`<partition>:<trigger id>:<attempt>:<nonce>`: says where the claim is, and is of no use once it is void."""
+    """`<partition>:<trigger or firing>:<attempt>:<nonce>`: says where the claim is; of no use once it is void."""
 
     partition: int
     trigger_id: str
@@ -36,6 +37,8 @@ class DueTrigger:
     token: str
     deadline_ms: int
     delivered_ms: int
+    parent: Trigger | None = None
+    """The trigger that this is one firing of, for an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,15 @@ class Extension:
     lease_ms: int
 
 
+SHARED = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A receiver's hold on a partition: the owner's `epoch`, and the `session` of the stream that brought it."""
+    """A receiver's hold on a partition: the owner's `epoch`, and the `session` of the stream that brought it.
+
+    With the epoch SHARED it is one of any number that receive from a queue side by side.
+    """
 
     partition: int
     epoch: int
@@ -76,10 +85,16 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """One line of the fire history: how the claim of a planned time ended (`fired` or `dead`)."""
+    """One line of the fire history: how a planned time ended: `fired`, or `dead` with its `error`.
+
+    `trigger_id` is that of the firing when there was an event; `position` is where the line stands in the history.
+    """
 
     trigger_id: str
     planned_ms: int
     attempt: int
     outcome: str
     at_ms: int
+    error: str = ""
+    event_id: str = ""
+    position: str = field(default="", compare=False)

@@ -1,6 +1,6 @@
 """What stores and use cases of this context raise, besides the shared faults."""
 
-from tradewind.server.faults import FailedPrecondition
+from tradewind.server.faults import Exhausted, FailedPrecondition
 
 
 class StaleEpoch(FailedPrecondition):
@@ -15,3 +15,20 @@ class StaleEpoch(FailedPrecondition):
         super().__init__("STALE_EPOCH", message, f"triggers/{trigger_id}", metadata)
         self.epoch = epoch
         self.known = known
+
+
+class WrongStatus(FailedPrecondition):
+    """The trigger's status does not allow this."""
+
+    def __init__(self, trigger_id: str, status: str, hint: str) -> None:
+        message = f'trigger "{trigger_id}" is {status}; {hint}'
+        super().__init__(
+            "WRONG_STATUS", message, f"triggers/{trigger_id}", {"trigger_id": trigger_id, "status": status}
+        )
+
+
+class QueueFull(Exhausted):
+    """A cap on triggers or firings is reached."""
+
+    def __init__(self, message: str, retry_after_s: float = 5.0) -> None:
+        super().__init__("QUEUE_FULL", message, retry_after_s)

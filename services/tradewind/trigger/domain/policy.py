@@ -29,6 +29,14 @@ class Policy:
     """How many dead letters are kept; the oldest goes first."""
     firings_kept: int = 1_000
     """How many lines of fire history are kept."""
+    repeat_ms: int = 24 * 3_600_000
+    """For how long after a firing the same event fires the same trigger no more."""
+    pending_most: int = 500
+    """How many firings of a trigger wait or are leased at most; further ones are dropped."""
+    queue_most: int = 100_000
+    """How many triggers a queue holds at most."""
+    listeners_most: int = 1_000
+    """How many triggers of a partition listen to events of one name at most."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -6,9 +6,11 @@ from typing import Self
 
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
 from tradewind.server.schedules.schedule import Schedule as Windowed
+from tradewind.trigger.domain.event_filter import EventFilter
 
 MOST_JITTER_MS = 24 * 3_600_000
 MOST_FIRINGS = 2**31 - 1
+MOST_DELAY_MS = 3650 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,26 @@ class Once:
             raise ValueError(f"a time must lie between 1970 and 9999, not at {self.at_ms} ms")
 
 
-Kind = Once | IntervalGrid | CronGrid | TimesGrid
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Fires once, so long after it was saved. Raises ValueError when that is out of range."""
+
+    delay_ms: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delay_ms <= MOST_DELAY_MS:
+            raise ValueError(f"a delay must be 0 to {MOST_DELAY_MS} ms, is {self.delay_ms} ms")
+
+
+@dataclass(frozen=True, slots=True)
+class OnEvent:
+    """Fires for each event of a name whose payload matches a filter."""
+
+    name: str
+    filter: EventFilter
+
+
+Kind = Once | IntervalGrid | CronGrid | TimesGrid | Delay | OnEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +69,7 @@ class Schedule:
             raise ValueError(f"the number of firings must be 0 to {MOST_FIRINGS}, is {self.max_firings}")
         if not (0 <= self.start_ms <= LAST_MS and 0 <= self.end_ms <= LAST_MS):
             raise ValueError("start and end must lie between 1970 and 9999")
-        if self.first(0) is None:
+        if not isinstance(self.kind, OnEvent | Delay) and self.first(0) is None:
             raise ValueError("it names no time between its start and its end")
 
     @classmethod
@@ -68,8 +89,13 @@ class Schedule:
 
     @property
     def repeats(self) -> bool:
-        """Whether it may fire more than once."""
-        return not isinstance(self.kind, Once)
+        """Whether it may fire more than once, at times of its own."""
+        return isinstance(self.kind, IntervalGrid | CronGrid | TimesGrid)
+
+    @property
+    def event(self) -> OnEvent | None:
+        """The events that it fires for, None when it fires at times."""
+        return self.kind if isinstance(self.kind, OnEvent) else None
 
     @property
     def interval_ms(self) -> int:
@@ -84,7 +110,7 @@ class Schedule:
     @property
     def begins_now(self) -> bool:
         """Whether its first time depends on when it begins."""
-        return isinstance(self.kind, CronGrid) and not self.start_ms
+        return isinstance(self.kind, Delay) or (isinstance(self.kind, CronGrid) and not self.start_ms)
 
     @property
     def last_ms(self) -> int:
@@ -94,8 +120,14 @@ class Schedule:
     def first(self, now_ms: int) -> int | None:
         """Return the first planned time of a schedule that begins now, None when all have passed.
 
-        Single times and grids begin where they say, past or not; a cron schedule at its start, or now.
+        Single times and grids begin where they say, past or not; a cron schedule at its start, or now. None for one
+        that fires for events.
         """
+        if isinstance(self.kind, OnEvent):
+            return None
+        if isinstance(self.kind, Delay):
+            planned_ms = now_ms + self.kind.delay_ms
+            return planned_ms if self.start_ms <= planned_ms <= self.last_ms else None
         return self._windowed().after(now_ms if self.begins_now else -1)
 
     def following(self, planned_ms: int, now_ms: int) -> int | None:
@@ -118,9 +150,17 @@ class Schedule:
         digest = hashlib.sha1(f"{trigger_id}:{planned_ms}".encode(), usedforsecurity=False).hexdigest()
         return planned_ms + int(int(digest[:8], 16) / 2**32 * self.jitter_ms)
 
+    def covers(self, moment_ms: int) -> bool:
+        """Say whether a moment lies within its window."""
+        return self.start_ms <= moment_ms <= self.last_ms
+
     def _windowed(self) -> Windowed:
-        grid = TimesGrid((self.kind.at_ms,)) if isinstance(self.kind, Once) else self.kind
-        return Windowed(grid, self.start_ms, self.end_ms)
+        match self.kind:
+            case Once(at_ms):
+                return Windowed(TimesGrid((at_ms,)), self.start_ms, self.end_ms)
+            case IntervalGrid() | CronGrid() | TimesGrid():
+                return Windowed(self.kind, self.start_ms, self.end_ms)
+        raise TypeError(f"{self.kind} has no planned times of its own")
 
 
 def _check_interval(grid: IntervalGrid) -> None:

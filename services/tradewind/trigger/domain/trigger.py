@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from tradewind.trigger.domain.event import Event
 from tradewind.trigger.domain.schedule import Schedule
 
 
@@ -17,19 +18,30 @@ class TriggerStatus(Enum):
     """Fired for the last time; kept for its retention."""
     DEAD = "dead"
     """Failed too often; kept in the dead letters."""
+    PAUSED = "paused"
+    """Does not fire until it is resumed."""
+    WAITING = "waiting"
+    """Waits for events; each that matches makes a firing of its own."""
 
 
 TRANSITIONS: dict[TriggerStatus, frozenset[TriggerStatus]] = {
-    TriggerStatus.SCHEDULED: frozenset({TriggerStatus.CLAIMED}),
-    TriggerStatus.CLAIMED: frozenset({TriggerStatus.SCHEDULED, TriggerStatus.COMPLETED, TriggerStatus.DEAD}),
-    TriggerStatus.COMPLETED: frozenset({TriggerStatus.SCHEDULED}),
-    TriggerStatus.DEAD: frozenset({TriggerStatus.SCHEDULED}),
+    TriggerStatus.SCHEDULED: frozenset({TriggerStatus.CLAIMED, TriggerStatus.PAUSED}),
+    TriggerStatus.CLAIMED: frozenset(
+        {TriggerStatus.SCHEDULED, TriggerStatus.PAUSED, TriggerStatus.COMPLETED, TriggerStatus.DEAD}
+    ),
+    TriggerStatus.PAUSED: frozenset({TriggerStatus.SCHEDULED, TriggerStatus.WAITING, TriggerStatus.COMPLETED}),
+    TriggerStatus.WAITING: frozenset({TriggerStatus.PAUSED, TriggerStatus.COMPLETED}),
+    TriggerStatus.COMPLETED: frozenset(),
+    TriggerStatus.DEAD: frozenset({TriggerStatus.SCHEDULED, TriggerStatus.PAUSED}),
 }
-"""Which status may follow which. Only a save leads out of completed and dead; only a claim's end out of claimed, but
-for a save that makes the claim void."""
+"""Which status may follow which. A save begins anew, whatever the status was; else only a redrive leads out of dead and
+only a claim's end out of claimed."""
 
 PENDING = frozenset({TriggerStatus.SCHEDULED, TriggerStatus.CLAIMED})
-"""The statuses of triggers that will still fire."""
+"""The statuses of triggers that will still fire at their time."""
+
+ENDED = frozenset({TriggerStatus.COMPLETED, TriggerStatus.DEAD})
+"""The statuses of triggers that fire no more by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +64,9 @@ class Trigger:
 
     `planned_ms` is the time that is or was to be delivered next; `revision` rises with each save that changed
     something; `failures` counts how often in a row a claim was refused or lapsed, `fired` how often one was
-    acknowledged since it was scheduled anew.
+    acknowledged since it was scheduled anew. A `paused` one whose claim still runs is paused when that ends.
+    `pending` counts the firings that wait or are leased, `dropped` those that found too many before them. One firing
+    for an `event` is stored like a trigger that fires once; its payload is the event's.
     """
 
     id: str
@@ -67,6 +81,11 @@ class Trigger:
     revision: int
     created_at_ms: int
     fired: int = 0
+    paused: bool = False
+    pause_note: str = ""
+    pending: int = 0
+    dropped: int = 0
+    event: Event | None = None
 
     @property
     def delivery_ms(self) -> int:

@@ -7,6 +7,7 @@ import structlog
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.server.faults import Unavailable
 from tradewind.server.interception import Context
+from tradewind.server.partitions import partition_of
 from tradewind.trigger.rpc import mapping, parsing
 from tradewind.trigger.rpc.answers import Answers
 from tradewind.trigger.use_cases.deliver_due import Delivery
@@ -38,11 +39,12 @@ class DueStream:
         first = await _message(context)
         if first is None:
             return
-        delivery = self._deliveries.open(parsing.credits(first))
-        log = _log.bind(receiver=first.receiver[:128], session=delivery.session)
+        queue = parsing.stream_queue(first)
+        delivery = self._deliveries.open(parsing.credits(first), queue)
+        log = _log.bind(receiver=first.receiver[:128], session=delivery.session, queue=queue)
         log.info("receiver_came")
-        reading = asyncio.create_task(self._read(first, delivery, context))
-        writing = asyncio.create_task(self._write(delivery, context))
+        reading = asyncio.create_task(self._read(first, delivery, context, queue))
+        writing = asyncio.create_task(self._write(delivery, context, queue))
         try:
             done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -53,10 +55,12 @@ class DueStream:
             log.info("receiver_left")
             await _ended(reading, writing)
 
-    async def _read(self, first: pb2.ReceiveDueRequest, delivery: Delivery, context: Context) -> None:
+    async def _read(self, first: pb2.ReceiveDueRequest, delivery: Delivery, context: Context, queue: str) -> None:
         message: pb2.ReceiveDueRequest | None = first
+        if queue:
+            await delivery.share(partition_of(queue))
         while message is not None:
-            wanted = parsing.subscriptions(message)
+            wanted = parsing.subscriptions(message, queue)
             answers = Answers(message, self._deliveries.lease_ms)
             if wanted:
                 await delivery.subscribe(wanted)
@@ -65,9 +69,9 @@ class DueStream:
             await delivery.answer(answers.acks, answers.nacks, answers.extensions)
             message = await _message(context)
 
-    async def _write(self, delivery: Delivery, context: Context) -> None:
+    async def _write(self, delivery: Delivery, context: Context, queue: str) -> None:
         while True:
-            for message in mapping.parcels(await delivery.next()):
+            for message in mapping.parcels(await delivery.next(), queue):
                 await context.write(message)
 
 

@@ -6,10 +6,13 @@ from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
 from tradewind.server.interception import Context
 from tradewind.server.paging import page_size_of
-from tradewind.trigger.rpc import mapping, parsing
+from tradewind.trigger.rpc import mapping, parsing, queue_parsing
 from tradewind.trigger.rpc.due_stream import DueStream
+from tradewind.trigger.rpc.times import timestamp
+from tradewind.trigger.use_cases.change_triggers import ChangeTriggers
 from tradewind.trigger.use_cases.find_triggers import FindTriggers
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
+from tradewind.trigger.use_cases.publish_event import PublishEvent
 from tradewind.trigger.use_cases.remove_trigger import RemoveTrigger
 from tradewind.trigger.use_cases.save_trigger import SaveTrigger
 
@@ -23,9 +26,13 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         save: SaveTrigger,
         remove: RemoveTrigger,
         find: FindTriggers,
+        change: ChangeTriggers,
+        publish: PublishEvent,
         deliveries: OpenDeliveries,
         max_payload_bytes: int,
     ) -> None:
+        self._change = change
+        self._publish = publish
         self._save = save
         self._remove = remove
         self._find = find
@@ -38,31 +45,102 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         self._draining.set()
 
     async def SaveTrigger(self, request: pb2.SaveTriggerRequest, context: Context) -> pb2.SaveTriggerResponse:
-        saved = await self._save(parsing.draft(request, self._max_payload_bytes))
-        return pb2.SaveTriggerResponse(trigger=mapping.trigger(saved))
+        draft, queue = parsing.draft(request, self._max_payload_bytes), request.trigger.queue
+        return pb2.SaveTriggerResponse(trigger=mapping.trigger(await self._save(draft, queue), queue))
 
     async def RemoveTrigger(self, request: pb2.RemoveTriggerRequest, context: Context) -> pb2.RemoveTriggerResponse:
         parsing.reference(request, request.epoch)
-        removed = await self._remove(request.trigger_id, request.partition_key, request.epoch)
+        removed = await self._remove(request.trigger_id, request.partition_key, request.epoch, request.queue)
         return pb2.RemoveTriggerResponse(removed=removed)
 
     async def FindTrigger(self, request: pb2.FindTriggerRequest, context: Context) -> pb2.FindTriggerResponse:
         parsing.reference(request)
-        found = await self._find.one(request.trigger_id, request.partition_key)
-        return pb2.FindTriggerResponse(trigger=mapping.trigger(found))
+        found = await self._find.one(request.trigger_id, request.partition_key, request.queue)
+        return pb2.FindTriggerResponse(trigger=mapping.trigger(found, request.queue))
 
     async def FindDue(self, request: pb2.FindDueRequest, context: Context) -> pb2.FindDueResponse:
         up_to_ms, cursor = parsing.up_to_ms(request), parsing.cursor(request.page_token)
-        found, following = await self._find.due(up_to_ms, cursor, page_size_of(request.page_size))
+        queue = parsing.queue(request.queue)
+        found, following = await self._find.due(up_to_ms, cursor, page_size_of(request.page_size), queue)
         return pb2.FindDueResponse(
-            triggers=[mapping.trigger(each) for each in found], next_page_token=parsing.token_of(following)
+            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(following)
         )
 
     async def FindAllPending(self, request: pb2.FindAllPendingRequest, context: Context) -> pb2.FindAllPendingResponse:
         cursor = parsing.cursor(request.page_token)
-        found, following = await self._find.pending(cursor, page_size_of(request.page_size))
+        queue = parsing.queue(request.queue)
+        found, following = await self._find.pending(cursor, page_size_of(request.page_size), queue)
         return pb2.FindAllPendingResponse(
-            triggers=[mapping.trigger(each) for each in found], next_page_token=parsing.token_of(following)
+            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(following)
+        )
+
+    async def PublishEvent(self, request: pb2.PublishEventRequest, context: Context) -> pb2.PublishEventResponse:
+        payload = queue_parsing.event(request, self._max_payload_bytes)
+        published = await self._publish(request.name, request.payload_json, payload, request.event_id)
+        return pb2.PublishEventResponse(
+            event_id=published.event_id,
+            matched=published.matched,
+            fired=published.fired,
+            duplicates=published.duplicates,
+            dropped=published.dropped,
+        )
+
+    async def ListTriggers(self, request: pb2.ListTriggersRequest, context: Context) -> pb2.ListTriggersResponse:
+        cursor, queue = parsing.cursor(request.page_token), parsing.required_queue(request.queue)
+        found, following = await self._find.all(cursor, page_size_of(request.page_size), queue)
+        return pb2.ListTriggersResponse(
+            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(following)
+        )
+
+    async def ListDeadTriggers(
+        self, request: pb2.ListDeadTriggersRequest, context: Context
+    ) -> pb2.ListDeadTriggersResponse:
+        cursor, queue = parsing.cursor(request.page_token), parsing.queue(request.queue)
+        found, following = await self._find.dead(cursor, page_size_of(request.page_size), queue)
+        return pb2.ListDeadTriggersResponse(
+            triggers=[mapping.trigger(each, queue) for each in found], next_page_token=parsing.token_of(following)
+        )
+
+    async def FireTrigger(self, request: pb2.FireTriggerRequest, context: Context) -> pb2.FireTriggerResponse:
+        queue_parsing.firing(request, self._max_payload_bytes)
+        event_id, fired = await self._change.fire(
+            request.queue, request.trigger_id, request.payload_json, request.request_id
+        )
+        return pb2.FireTriggerResponse(event_id=event_id, fired=fired)
+
+    async def PauseTrigger(self, request: pb2.PauseTriggerRequest, context: Context) -> pb2.PauseTriggerResponse:
+        paused = await self._change.pause(request.queue, request.trigger_id, queue_parsing.note(request))
+        return pb2.PauseTriggerResponse(trigger=mapping.trigger(paused, request.queue))
+
+    async def ResumeTrigger(self, request: pb2.ResumeTriggerRequest, context: Context) -> pb2.ResumeTriggerResponse:
+        queue_parsing.named(request)
+        resumed = await self._change.resume(request.queue, request.trigger_id)
+        return pb2.ResumeTriggerResponse(trigger=mapping.trigger(resumed, request.queue))
+
+    async def RedriveTrigger(self, request: pb2.RedriveTriggerRequest, context: Context) -> pb2.RedriveTriggerResponse:
+        queue_parsing.dead(request)
+        await self._change.redrive(request.queue, request.partition_key, request.trigger_id, request.firing_id)
+        return pb2.RedriveTriggerResponse()
+
+    async def ListFirings(self, request: pb2.ListFiringsRequest, context: Context) -> pb2.ListFiringsResponse:
+        after, size = queue_parsing.history(request), page_size_of(request.page_size)
+        found, following = await self._find.firings(
+            request.queue, request.partition_key, after, size, request.trigger_id
+        )
+        return pb2.ListFiringsResponse(
+            firings=map(mapping.firing, found), next_page_token=queue_parsing.history_token(following)
+        )
+
+    async def CountTriggers(self, request: pb2.CountTriggersRequest, context: Context) -> pb2.CountTriggersResponse:
+        counts = await self._find.counts(parsing.queue(request.queue))
+        first_ms = min((each.first_ms for each in counts if each.first_ms is not None), default=None)
+        return pb2.CountTriggersResponse(
+            triggers=sum(each.triggers for each in counts),
+            scheduled=sum(each.scheduled for each in counts),
+            claimed=sum(each.claimed for each in counts),
+            dead=sum(each.dead for each in counts),
+            orphans=sum(each.orphans for each in counts),
+            first_due=None if first_ms is None else timestamp(first_ms),
         )
 
     # It writes to the context instead of yielding, so that reading and writing wait for nothing but the stream.

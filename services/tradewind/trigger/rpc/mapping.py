@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
-from tradewind.trigger.domain.claim import DueTrigger
+from tradewind.trigger.domain.claim import DueTrigger, Firing
+from tradewind.trigger.domain.event import Event, trigger_of
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
 from tradewind.trigger.rpc import schedule_mapping
 from tradewind.trigger.rpc.times import timestamp
@@ -19,14 +20,16 @@ _STATUS = {
     TriggerStatus.CLAIMED: trigger_pb2.TRIGGER_STATUS_CLAIMED,
     TriggerStatus.COMPLETED: trigger_pb2.TRIGGER_STATUS_COMPLETED,
     TriggerStatus.DEAD: trigger_pb2.TRIGGER_STATUS_DEAD,
+    TriggerStatus.PAUSED: trigger_pb2.TRIGGER_STATUS_PAUSED,
+    TriggerStatus.WAITING: trigger_pb2.TRIGGER_STATUS_WAITING,
 }
 
 
-def trigger(stored: Trigger) -> trigger_pb2.Trigger:
-    """Return a stored trigger as a message."""
+def trigger(stored: Trigger, queue: str = "") -> trigger_pb2.Trigger:
+    """Return a stored trigger of a queue, or of a flow, as a message; one firing as its trigger, with its own id."""
     next_ms = stored.next_fire_ms
     return trigger_pb2.Trigger(
-        trigger_id=stored.id,
+        trigger_id=trigger_of(stored.id),
         partition_key=stored.partition_key,
         schedule=schedule_mapping.message(stored.schedule),
         payload_json=stored.payload_json,
@@ -38,27 +41,58 @@ def trigger(stored: Trigger) -> trigger_pb2.Trigger:
         revision=stored.revision,
         created_at=timestamp(stored.created_at_ms),
         fired=stored.fired,
+        queue=queue,
+        paused=stored.paused,
+        pause_note=stored.pause_note,
+        pending=stored.pending,
+        dropped=stored.dropped,
+        firing_id=stored.id if stored.event else "",
+        event_id=stored.event.id if stored.event else "",
     )
 
 
-def parcels(parcel: Parcel) -> Iterator[pb2.ReceiveDueResponse]:
+def parcels(parcel: Parcel, queue: str = "") -> Iterator[pb2.ReceiveDueResponse]:
     """Return what a receiver is told in messages of at most 2 MiB or so; what ended comes first, so that it is heard
     before anything else."""
     message = pb2.ReceiveDueResponse(lost_tokens=parcel.lost, ended_partitions=parcel.ended)
     size = sum(len(token) + 8 for token in parcel.lost)
     for due in parcel.due:
-        weight = _ENVELOPE_BYTES + 3 * len(due.trigger.id) + len(due.trigger.payload_json.encode())
+        payloads = len(due.trigger.payload_json.encode()) + (len(due.parent.payload_json.encode()) if due.parent else 0)
+        weight = _ENVELOPE_BYTES + 3 * len(due.trigger.id) + payloads
         if size and size + weight > _MESSAGE_BYTES:
             yield message
             message, size = pb2.ReceiveDueResponse(), 0
-        message.due.append(_due_trigger(due))
+        message.due.append(_due_trigger(due, queue))
         size += weight
     yield message
 
 
-def _due_trigger(due: DueTrigger) -> trigger_pb2.DueTrigger:
+def firing(line: Firing) -> trigger_pb2.Firing:
+    """Return a line of the fire history as a message."""
+    return trigger_pb2.Firing(
+        trigger_id=trigger_of(line.trigger_id),
+        planned_time=timestamp(line.planned_ms),
+        attempt=line.attempt,
+        outcome=line.outcome,
+        ended_at=timestamp(line.at_ms),
+        error=line.error,
+        event_id=line.event_id,
+    )
+
+
+def _event(event: Event) -> trigger_pb2.Event:
+    return trigger_pb2.Event(event_id=event.id, name=event.name, payload_json=event.payload_json)
+
+
+def _due_trigger(due: DueTrigger, queue: str) -> trigger_pb2.DueTrigger:
+    told = trigger(due.parent or due.trigger, queue)
+    told.status = trigger_pb2.TRIGGER_STATUS_CLAIMED
+    event = due.trigger.event
+    if due.parent:
+        told.failures, told.last_error = due.trigger.failures, due.trigger.last_error
     return trigger_pb2.DueTrigger(
-        trigger=trigger(due.trigger),
+        trigger=told,
+        event=_event(event) if event else None,
         planned_time=timestamp(due.trigger.planned_ms),
         token=due.token,
         lease_deadline=timestamp(due.deadline_ms),

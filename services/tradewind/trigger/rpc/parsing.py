@@ -1,6 +1,6 @@
 """Requests as values of the domain; every fault of a request is told at once, with its path."""
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -34,10 +34,15 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDra
         faults.say("trigger", "must be set")
     if trigger.trigger_id:
         faults.identifier("trigger.trigger_id", trigger.trigger_id)
-    faults.identifier("trigger.partition_key", trigger.partition_key)
+    if trigger.queue:
+        faults.identifier("trigger.queue", trigger.queue)
+    else:
+        faults.identifier("trigger.partition_key", trigger.partition_key)
     faults.epoch("trigger.epoch", trigger.epoch)
     schedule = schedule_mapping.read(trigger.schedule, "trigger.schedule", faults)
-    _check_payload(trigger.payload_json, max_payload_bytes, faults)
+    check_payload("trigger.payload_json", trigger.payload_json, max_payload_bytes, faults)
+    if schedule is not None and schedule.event and not trigger.queue:
+        faults.say("trigger.queue", "must be set, for a trigger that fires for events")
     faults.refuse()
     assert schedule is not None, "its faults were told"
     return TriggerDraft(
@@ -49,26 +54,58 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDra
     )
 
 
-def _check_payload(payload_json: str, max_bytes: int, faults: Faults) -> None:
+def check_payload(path: str, payload_json: str, max_bytes: int, faults: Faults) -> None:
+    """Check that a payload is JSON text, or empty, and not too large."""
     size = len(payload_json.encode())
     if size > max_bytes:
-        faults.say("trigger.payload_json", f"must have at most {max_bytes} bytes, has {size}")
+        faults.say(path, f"must have at most {max_bytes} bytes, has {size}")
     elif payload_json:
         try:
             _check_json(payload_json)
         except msgspec.DecodeError as error:
-            faults.say("trigger.payload_json", f"is not JSON: {error}")
+            faults.say(path, f"is not JSON: {error}")
         except RecursionError:
-            faults.say("trigger.payload_json", "is nested too deeply")
+            faults.say(path, "is nested too deeply")
 
 
-def reference(request: pb2.FindTriggerRequest | pb2.RemoveTriggerRequest, epoch: int = 0) -> None:
+def reference(
+    request: pb2.FindTriggerRequest | pb2.RemoveTriggerRequest | pb2.RedriveTriggerRequest, epoch: int = 0
+) -> None:
     """Check what names a trigger."""
     faults = Faults()
     faults.identifier("trigger_id", request.trigger_id)
-    faults.identifier("partition_key", request.partition_key)
+    place(request, faults)
     faults.epoch("epoch", epoch)
     faults.refuse()
+
+
+class _Placed(Protocol):
+    queue: str
+    partition_key: str
+
+
+def place(request: _Placed, faults: Faults) -> None:
+    """Check what says where a trigger is."""
+    if request.queue:
+        faults.identifier("queue", request.queue)
+    else:
+        faults.identifier("partition_key", request.partition_key)
+
+
+def queue(name: str) -> str:
+    """Return the name of a queue, empty for that of the flows."""
+    faults = Faults()
+    if name:
+        faults.identifier("queue", name)
+    faults.refuse()
+    return name
+
+
+def required_queue(name: str) -> str:
+    """Return the name of a queue."""
+    if not name:
+        raise InvalidInput([Violation("queue", "must be set; the scheduler lists flows")])
+    return queue(name)
 
 
 def up_to_ms(request: pb2.FindDueRequest) -> int:
@@ -104,9 +141,18 @@ def credits(request: pb2.ReceiveDueRequest) -> int:
     raise InvalidInput([Violation("credits", f"must be 0 to {MAX_CREDITS}, is {request.credits}")])
 
 
-def subscriptions(request: pb2.ReceiveDueRequest) -> list[tuple[int, int]]:
+def stream_queue(first: pb2.ReceiveDueRequest) -> str:
+    """Return the queue that a stream is about, empty for that of the flows."""
+    return queue(first.queue)
+
+
+def subscriptions(request: pb2.ReceiveDueRequest, of_queue: str = "") -> list[tuple[int, int]]:
     """Return the wanted (partition, epoch); checks those not wanted any more, too."""
     faults = Faults()
+    if of_queue and (request.subscribe or request.unsubscribe):
+        faults.say("subscribe", "must be empty on a stream of a queue")
+    if request.queue not in ("", of_queue):
+        faults.say("queue", "can be said in the first message only")
     for at, each in enumerate(request.subscribe):
         _check_partition(f"subscribe[{at}].partition", each.partition, faults)
         faults.epoch(f"subscribe[{at}].epoch", each.epoch)

@@ -1,16 +1,23 @@
 """Schedules as messages, and messages as schedules."""
 
+import json
+
 from google.protobuf.message import Message
 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
-from tradewind.trigger.domain.schedule import MOST_JITTER_MS, Kind, Once, Schedule
+from tradewind.trigger.domain.event_filter import EventFilter
+from tradewind.trigger.domain.schedule import MOST_JITTER_MS, Delay, Kind, Once, OnEvent, Schedule
 from tradewind.trigger.rpc.faults import Faults
 from tradewind.trigger.rpc.times import duration, timestamp
 
 MAX_TIMES = 1000
 MAX_EXPRESSION = 256
-KINDS = "once, interval, cron or times"
+MAX_FLOWS = 100
+FLOW_FINISHED = "flow.finished"
+"""The event that the scheduler publishes when a cycle has ended; its payload has flow_id, cycle and status."""
+
+KINDS = "once, interval, cron, times, delay, event or flow_finished"
 
 
 def message(schedule: Schedule) -> trigger_pb2.Schedule:
@@ -26,6 +33,10 @@ def message(schedule: Schedule) -> trigger_pb2.Schedule:
             told.cron.expression, told.cron.time_zone = expression, zone
         case TimesGrid(times_ms):
             told.times.at.extend(map(timestamp, times_ms))
+        case Delay(delay_ms):
+            told.delay.CopyFrom(duration(delay_ms))
+        case OnEvent(name, filter):
+            told.event.name, told.event.filter_json = name, filter.text
     if schedule.jitter_ms:
         told.jitter.CopyFrom(duration(schedule.jitter_ms))
     if schedule.start_ms:
@@ -79,6 +90,16 @@ def _kind(told: trigger_pb2.Schedule, path: str, faults: Faults) -> Kind | None:
                     return None
                 times = tuple(faults.time_ms(f"{at}.at[{n}]", one) for n, one in enumerate(told.times.at))
                 return None if len(faults) > before else TimesGrid(times)
+            case "delay":
+                delay_ms = faults.span_ms(at, told.delay, least=0)
+                return None if len(faults) > before else Delay(delay_ms)
+            case "event":
+                at = f"{at}.filter_json"
+                faults.identifier(f"{path}.event.name", told.event.name)
+                filter = EventFilter(told.event.filter_json)
+                return None if len(faults) > before else OnEvent(told.event.name, filter)
+            case "flow_finished":
+                return _flow_finished(told.flow_finished, at, faults)
     except ValueError as error:
         faults.say(at, str(error))
         return None
@@ -95,6 +116,22 @@ def _interval(told: trigger_pb2.IntervalSchedule, path: str, faults: Faults) -> 
         faults.say(f"{path}.interval", "must be set, to at least 1 ms")
     anchor_ms = _required_time(f"{path}.anchor", told, "anchor", faults)
     return None if len(faults) > before else IntervalGrid(interval_ms, anchor_ms)
+
+
+def _flow_finished(told: trigger_pb2.FlowFinishedSchedule, path: str, faults: Faults) -> OnEvent | None:
+    before = len(faults)
+    if len(told.flow_ids) > MAX_FLOWS:
+        faults.say(f"{path}.flow_ids", f"must be at most {MAX_FLOWS}, are {len(told.flow_ids)}; leave them out for all")
+        return None
+    for at, flow_id in enumerate(told.flow_ids):
+        faults.identifier(f"{path}.flow_ids[{at}]", flow_id)
+    for at, status in enumerate(told.statuses):
+        faults.identifier(f"{path}.statuses[{at}]", status)
+    named = {"flow_id": list(told.flow_ids), "status": list(told.statuses)}
+    wanted = {field: {"$in": values} for field, values in named.items() if values}
+    if len(faults) > before:
+        return None
+    return OnEvent(FLOW_FINISHED, EventFilter(json.dumps(wanted, separators=(",", ":")) if wanted else ""))
 
 
 def _required_time(path: str, told: Message, field: str, faults: Faults) -> int:

@@ -2,13 +2,23 @@
 
 key, behind `<prefix>:{t<p>}:`   what                                                    kept
 trigger:<id>                     hash: a trigger                                         while it will fire; 7 d after
+trigger:<id>:<event hash>        hash: one firing of a trigger for an event              until acknowledged; dead 7 d
 removed_triggers:<id>            "<epoch>:<until ms>" of a removed trigger               1 h
+removed_triggers:<id>:<hash>     the same of a firing that was acknowledged              24 h
 triggers:due                     zset: id -> when to deliver it                          one entry per scheduled trigger
 triggers:claimed                 zset: id -> when its lease lapses                       one entry per claimed trigger
 triggers:dead                    zset: id -> when it died                                the newest 1000, 7 d
 triggers:firings                 stream: the fire history                                the newest 1000
 triggers:receiver                hash: epoch and session of who receives the partition   for ever, one per partition
+triggers:alarms                  hash: how many index entries without a trigger came up  for ever, one per partition
 triggers:wake                    channel: something is due earlier, another receives     nothing is kept
+triggers:queues                  set: names of the queues whose triggers are here        while they have triggers
+events:<name>                    hash: <queue>/<id> -> schedule of who listens to it     one entry per waiting trigger
+
+The flows' triggers have those keys; each queue has a set of its own from `trigger:<id>` to `triggers:alarms`, behind
+`queue:<name>:`, in the partition of its name, and one more:
+
+queue:<name>:triggers:all        zset: id -> when it was created                         one entry per trigger
 """
 
 from tradewind.server.redis.acl import AclUser
@@ -20,13 +30,17 @@ ACL = AclUser("trigger", (f"{DEFAULT_PREFIX}:{{t*",), (f"{DEFAULT_PREFIX}:{{t*",
 
 
 class Keys:
-    """Formats keys; nothing else does."""
+    """Formats the keys of the flows' triggers, or those of a queue; nothing else does."""
 
-    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
+    def __init__(self, prefix: str = DEFAULT_PREFIX, queue_name: str = "") -> None:
         self._prefix = prefix
+        self._queue = queue_name
+
+    def _shared(self, partition: int, name: str) -> str:
+        return f"{self._prefix}:{{t{partition}}}:{name}"
 
     def _key(self, partition: int, name: str) -> str:
-        return f"{self._prefix}:{{t{partition}}}:{name}"
+        return self._shared(partition, f"queue:{self._queue}:{name}" if self._queue else name)
 
     def trigger(self, partition: int, trigger_id: str) -> str:
         return self._key(partition, f"trigger:{trigger_id}")
@@ -49,5 +63,22 @@ class Keys:
     def receiver(self, partition: int) -> str:
         return self._key(partition, "triggers:receiver")
 
+    def alarms(self, partition: int) -> str:
+        return self._key(partition, "triggers:alarms")
+
+    def all(self, partition: int) -> str:
+        return self._key(partition, "triggers:all")
+
     def wake(self, partition: int) -> str:
-        return self._key(partition, "triggers:wake")
+        return self._shared(partition, "triggers:wake")
+
+    def queues(self, partition: int) -> str:
+        return self._shared(partition, "triggers:queues")
+
+    def event(self, partition: int, name: str) -> str:
+        return self._shared(partition, f"events:{name}")
+
+
+def keys_of_queue(keys: Keys, name: str) -> Keys:
+    """Return the keys of a queue under the same prefix, those of the flows when its name is empty."""
+    return Keys(keys._prefix, name)

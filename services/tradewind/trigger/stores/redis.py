@@ -1,6 +1,7 @@
 """Triggers in Redis: each change is one Lua script over the keys of one partition."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,14 +13,14 @@ from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Ack, Extension, Firing, Nack, Subscription, Token
-from tradewind.trigger.domain.errors import StaleEpoch
+from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Claims, DeadLetter, Heads, Page, Position, Settlement, Survey
-from tradewind.trigger.stores.keys import Keys
+from tradewind.trigger.stores.keys import Keys, keys_of_queue
+from tradewind.trigger.stores.reading import firing_of, read_page
 from tradewind.trigger.stores.replies import (
     ClaimsReply,
-    PageReply,
     Record,
     RemoveReply,
     SaveReply,
@@ -35,7 +36,6 @@ _ITEMS_PER_SCRIPT = 250
 _SAVE = Script(__name__, "save_trigger", SaveReply)
 _REMOVE = Script(__name__, "remove_trigger", RemoveReply)
 _FIND = Script(__name__, "find_trigger", list[Record])
-_PAGE = Script(__name__, "page_triggers", PageReply)
 _SUBSCRIBE = Script(__name__, "subscribe_partition", SubscribeReply)
 _CLAIM = Script(__name__, "claim_due", ClaimsReply)
 _ACK = Script(__name__, "ack_claims", SettleReply)
@@ -50,13 +50,17 @@ Answer = TypeVar("Answer")
 class RedisTriggerStore:
     """TriggerStore and ClaimStore over a Redis or Redis Cluster client.
 
-    `clock` tells scripts the time in milliseconds; 0 means the server's own. Lets redis-py's exceptions through.
+    `clock` tells scripts the time in milliseconds; 0 means the server's own. The triggers are those of a queue, or
+    else of the flows. Lets redis-py's exceptions through.
     """
 
-    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int], policy: Policy | None = None) -> None:
+    def __init__(
+        self, client: Client, keys: Keys, clock: Callable[[], int], policy: Policy | None = None, queue: str = ""
+    ) -> None:
+        self.queue = queue
         self._client = client
-        self._keys = keys
-        self._clock = clock
+        self._keys = keys_of_queue(keys, queue)
+        self.clock = clock
         self._policy = policy or Policy()
         self._policy_args = msgspec.to_builtins(self._policy)
         # Calls of many callers at a time share a round trip and a connection.
@@ -64,10 +68,16 @@ class RedisTriggerStore:
         self._removals = Batcher(partial(_REMOVE.many, client), _ITEMS_PER_SCRIPT)
         self._finds = Batcher(partial(_FIND.many, client), _ITEMS_PER_SCRIPT)
 
+    def of_queue(self, queue: str) -> "RedisTriggerStore":
+        """Return the same store for the triggers of a queue."""
+        other = copy(self)
+        other.queue, other._keys = queue, keys_of_queue(self._keys, queue)
+        return other
+
     async def save(self, partition: int, draft: TriggerDraft) -> Trigger:
         interval, anchor, spec = encode(draft.schedule)
         args = {
-            "now_ms": self._clock(),
+            "now_ms": self.clock(),
             "id": draft.id,
             "partition_key": draft.partition_key,
             "interval": interval,
@@ -80,15 +90,28 @@ class RedisTriggerStore:
             "payload": draft.payload_json,
             "epoch": draft.epoch,
             "channel": self._keys.wake(partition),
+            "queue": self.queue,
+            "events": self._keys.event(partition, ""),
+            "event": draft.schedule.event.name if draft.schedule.event else "",
             "policy": self._policy_args,
         }
-        reply = await self._saves.submit((self._keys_of(partition, draft.id), args))
+        keys = [*self._keys_of(partition, draft.id), self._keys.queues(partition)]
+        reply = await self._saves.submit((keys, args))
+        if reply.full is not None:
+            raise _full(reply.full, self.queue, self._policy)
         if reply.known is not None or reply.trigger is None:
             raise StaleEpoch(draft.id, draft.epoch, reply.known or 0)
         return reply.trigger.trigger()
 
     async def remove(self, partition: int, trigger_id: str, epoch: int) -> bool:
-        args = {"now_ms": self._clock(), "id": trigger_id, "epoch": epoch, "policy": self._policy_args}
+        args = {
+            "now_ms": self.clock(),
+            "id": trigger_id,
+            "epoch": epoch,
+            "queue": self.queue,
+            "events": self._keys.event(partition, ""),
+            "policy": self._policy_args,
+        }
         reply = await self._removals.submit((self._keys_of(partition, trigger_id), args))
         if reply.known is not None:
             raise StaleEpoch(trigger_id, epoch, reply.known)
@@ -96,7 +119,7 @@ class RedisTriggerStore:
 
     async def find(self, partition: int, trigger_id: str) -> Trigger | None:
         keys = [self._keys.trigger(partition, trigger_id)]
-        found = await self._finds.submit((keys, {"now_ms": self._clock(), "id": trigger_id}))
+        found = await self._finds.submit((keys, {"now_ms": self.clock(), "id": trigger_id}))
         return found[0].trigger() if found else None
 
     async def page_scheduled(self, partition: int, up_to_ms: int | None, after: Position | None, limit: int) -> Page:
@@ -150,7 +173,7 @@ class RedisTriggerStore:
 
     async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         keys = [self._keys.due(survey), self._keys.claimed(survey)]
-        args = {"now_ms": self._clock()}
+        args = {"now_ms": self.clock()}
         pipeline = self._client.pipeline(transaction=False)
         _SURVEY.queue(pipeline, keys, args)
         for partition in partitions:
@@ -165,11 +188,11 @@ class RedisTriggerStore:
 
     async def recent_firings(self, partition: int, limit: int) -> Sequence[Firing]:
         lines = await self._client.execute_command("XREVRANGE", self._keys.firings(partition), "+", "-", "COUNT", limit)
-        return [_firing(fields) for _, fields in lines]
+        return [firing_of(line) for line in lines]
 
     async def _now_ms(self, partition: int) -> int:
         reply = await _SURVEY(
-            self._client, [self._keys.due(partition), self._keys.claimed(partition)], {"now_ms": self._clock()}
+            self._client, [self._keys.due(partition), self._keys.claimed(partition)], {"now_ms": self.clock()}
         )
         return reply.now_us // 1000
 
@@ -181,25 +204,16 @@ class RedisTriggerStore:
             keys.due(partition),
             keys.claimed(partition),
             keys.dead(partition),
+            keys.all(partition),
         ]
 
     async def _page(self, key: str, partition: int, up_to_ms: int | None, after: Position | None, limit: int) -> Page:
-        args = {
-            "now_ms": self._clock(),
-            "prefix": self._keys.trigger(partition, ""),
-            "after_score": after.score if after else None,
-            "after_id": after.id if after else None,
-            "up_to": up_to_ms or None,
-            "everything": up_to_ms is None,
-            "limit": limit,
-            "max_bytes": BATCH_BYTES,
-        }
-        return (await _PAGE(self._client, [key], args)).page()
+        return await read_page(self._client, self._keys, key, partition, after, limit, self.clock(), up_to_ms)
 
     def _subscribe_call(self, subscription: Subscription) -> tuple[list[str], dict[str, Any]]:
         keys, partition = self._keys, subscription.partition
         return [keys.receiver(partition), keys.due(partition), keys.claimed(partition)], {
-            "now_ms": self._clock(),
+            "now_ms": self.clock(),
             "epoch": subscription.epoch,
             "session": subscription.session,
             "channel": keys.wake(partition),
@@ -213,10 +227,14 @@ class RedisTriggerStore:
             keys.dead(partition),
             keys.receiver(partition),
             keys.firings(partition),
+            keys.alarms(partition),
         ]
         return touched, {
-            "now_ms": self._clock(),
+            "now_ms": self.clock(),
             "prefix": keys.trigger(partition, ""),
+            "all": keys.all(partition),
+            "channel": keys.wake(partition),
+            "queue": self.queue,
             "partition": partition,
             "epoch": order.subscription.epoch,
             "session": order.subscription.session,
@@ -247,9 +265,13 @@ class RedisTriggerStore:
             (
                 [self._keys.due(partition), self._keys.claimed(partition), *more_keys(partition)],
                 {
-                    "now_ms": self._clock(),
+                    "now_ms": self.clock(),
                     "prefix": self._keys.trigger(partition, ""),
+                    "removed": self._keys.removed(partition, ""),
+                    "events": self._keys.event(partition, ""),
+                    "all": self._keys.all(partition),
                     "channel": self._keys.wake(partition),
+                    "queue": self.queue,
                     "session": session,
                     "last_ms": LAST_MS,
                     "policy": self._policy_args,
@@ -268,6 +290,12 @@ class RedisTriggerStore:
         return Settlement(frozenset(lost), heads, tuple(dead))
 
 
+def _full(what: str, queue: str, policy: Policy) -> QueueFull:
+    if what == "queue":
+        return QueueFull(f'queue "{queue}" holds {policy.queue_most} triggers already; remove some that are not needed')
+    return QueueFull(f"{policy.listeners_most} triggers listen to this event already; let one listen for several")
+
+
 def _unless_failed(result: Answer | Exception) -> Answer:
     if isinstance(result, Exception):
         raise result
@@ -276,13 +304,3 @@ def _unless_failed(result: Answer | Exception) -> Answer:
 
 def _score(entry: Sequence[bytes]) -> int | None:
     return int(float(entry[1])) if entry else None
-
-
-def _firing(fields: Mapping[bytes, bytes]) -> Firing:
-    return Firing(
-        fields[b"trigger_id"].decode(),
-        int(fields[b"planned"]),
-        int(fields[b"attempt"]),
-        fields[b"outcome"].decode(),
-        int(fields[b"at"]),
-    )

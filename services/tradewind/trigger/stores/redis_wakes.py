@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RedisWakeChannel:
-    """WakeChannel over the messages `due <ms>` and `receiver <epoch> <session>` that scripts publish."""
+    """WakeChannel over the messages `due <ms> [queue]` and `receiver <epoch> <session>` that scripts publish."""
 
     def __init__(self, subscriber: Subscriber, keys: Keys) -> None:
         self._subscriber = subscriber
@@ -47,8 +47,8 @@ class RedisWakeChannel:
 
 def _wake(partition: int, message: str) -> Wake | None:
     match message.split(" "):
-        case ["due", due_ms] if due_ms.isdecimal():
-            return EarlierDue(partition, int(due_ms))
+        case ["due", due_ms, *queue] if due_ms.isdecimal() and len(queue) < 2:
+            return EarlierDue(partition, int(due_ms), "".join(queue))
         case ["receiver", epoch, session] if epoch.isdecimal():
             return NewReceiver(Subscription(partition, int(epoch), session))
     return None

@@ -3,8 +3,9 @@
 from msgspec import Struct
 
 from tradewind.trigger.domain.claim import DueTrigger
+from tradewind.trigger.domain.event import Event
 from tradewind.trigger.domain.trigger import Trigger, TriggerStatus
-from tradewind.trigger.ports import Claims, DeadLetter, Heads, Page, Position, Survey
+from tradewind.trigger.ports import Claims, Counts, DeadLetter, Heads, Page, Position, Survey
 from tradewind.trigger.stores.schedule_codec import decode
 
 
@@ -25,6 +26,12 @@ class Record(Struct, array_like=True):
     created_at_ms: int
     spec: str
     fired: int
+    paused: bool
+    pause_note: str
+    pending: int
+    dropped: int
+    event: str
+    event_id: str
 
     def trigger(self) -> Trigger:
         return Trigger(
@@ -40,11 +47,17 @@ class Record(Struct, array_like=True):
             self.revision,
             self.created_at_ms,
             self.fired,
+            self.paused,
+            self.pause_note,
+            self.pending,
+            self.dropped,
+            Event(self.event_id, self.event, self.payload_json) if self.event_id else None,
         )
 
 
 class SaveReply(Struct):
     known: int | None = None
+    full: str | None = None
     trigger: Record | None = None
 
 
@@ -90,6 +103,7 @@ class DeadReply(Struct, array_like=True):
 class ClaimReply(Struct, array_like=True):
     record: Record
     token: str
+    parent: Record | None = None
 
 
 class ClaimsReply(Struct):
@@ -104,7 +118,13 @@ class ClaimsReply(Struct):
         return Claims(
             self.survey.survey() if self.survey else None,
             tuple(
-                DueTrigger(claim.record.trigger(), claim.token, self.deadline, self.deadline - lease_ms)
+                DueTrigger(
+                    claim.record.trigger(),
+                    claim.token,
+                    self.deadline,
+                    self.deadline - lease_ms,
+                    claim.parent.trigger() if claim.parent else None,
+                )
                 for claim in self.claims
             ),
             tuple(dead.letter() for dead in self.dead),
@@ -117,3 +137,23 @@ class SettleReply(Struct):
     due: int | None = None
     lapse: int | None = None
     dead: list[DeadReply] = []
+
+
+class SweepReply(Struct):
+    seen: int
+    kept: int
+    orphans: list[str] = []
+    mended: list[str] = []
+
+
+class CountsReply(Struct):
+    scheduled: int
+    claimed: int
+    dead: int
+    triggers: int
+    orphans: int
+    now: int
+    first: int | None = None
+
+    def counts(self) -> Counts:
+        return Counts(self.scheduled, self.claimed, self.dead, self.triggers, self.orphans, self.first, self.now)

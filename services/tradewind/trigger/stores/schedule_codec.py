@@ -5,7 +5,8 @@ from functools import lru_cache
 import msgspec
 
 from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
-from tradewind.trigger.domain.schedule import Once, Schedule
+from tradewind.trigger.domain.event_filter import EventFilter
+from tradewind.trigger.domain.schedule import Delay, Kind, Once, OnEvent, Schedule
 
 NEEDS_NEXT = -1
 """The interval of a trigger that repeats at times which scripts cannot compute."""
@@ -18,6 +19,8 @@ class _Rest(msgspec.Struct, omit_defaults=True):
     start: int = 0
     end: int = 0
     max: int = 0
+    delay: int | None = None
+    event: tuple[str, str] | None = None
 
 
 _decode = msgspec.json.Decoder(_Rest).decode
@@ -36,6 +39,10 @@ def encode(schedule: Schedule) -> tuple[int, int, str]:
             rest.cron = (expression, zone)
         case TimesGrid(times_ms):
             rest.times = times_ms
+        case Delay(delay_ms):
+            interval_ms, rest.delay = 0, delay_ms
+        case OnEvent(name, filter):
+            interval_ms, rest.event = 0, (name, filter.text)
     return interval_ms, anchor_ms, "" if rest == _Rest() else msgspec.json.encode(rest).decode()
 
 
@@ -43,11 +50,15 @@ def encode(schedule: Schedule) -> tuple[int, int, str]:
 def decode(interval_ms: int, anchor_ms: int, text: str) -> Schedule:
     """Return the schedule of what `encode` returned."""
     rest = _decode(text) if text else _Rest()
-    kind: Once | IntervalGrid | CronGrid | TimesGrid
+    kind: Kind
     if rest.cron:
         kind = CronGrid(*rest.cron)
     elif rest.times:
         kind = TimesGrid(rest.times)
+    elif rest.delay is not None:
+        kind = Delay(rest.delay)
+    elif rest.event:
+        kind = OnEvent(rest.event[0], EventFilter(rest.event[1]))
     elif interval_ms:
         kind = IntervalGrid(interval_ms, anchor_ms)
     else:

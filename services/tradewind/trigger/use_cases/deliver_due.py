@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from tradewind.trigger.domain.claim import Ack, DueTrigger, Extension, Nack, Subscription, Token
+from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
 from tradewind.trigger.ports import (
     ClaimOrder,
     ClaimStore,
@@ -86,6 +86,10 @@ class Delivery:
         self._claiming: asyncio.Future[tuple[DueTrigger, ...]] | None = None
         receivers.enter(self)
 
+    async def share(self, partition: int) -> None:
+        """Deliver what is due of the queue, beside its other receivers."""
+        await self.subscribe([(partition, SHARED)])
+
     async def subscribe(self, subscriptions: Iterable[tuple[int, int]]) -> None:
         """Deliver these (partition, epoch) from now on; those that a newer owner receives end at once."""
         wanted = [Subscription(partition, epoch, self.session) for partition, epoch in subscriptions]
@@ -100,7 +104,8 @@ class Delivery:
             if isinstance(answer, Survey):
                 watched[partition].confirmed = True
                 self._surveyed(watched[partition], answer, asked_us, self._clock_us())
-                self._receivers.hear(NewReceiver(subscription))
+                if subscription.epoch != SHARED:
+                    self._receivers.hear(NewReceiver(subscription))
             elif before is not None and before.subscription.epoch == answer:
                 # It was its own newer one that stood against it.
                 before.expect(Heads(watched[partition].due_ms))

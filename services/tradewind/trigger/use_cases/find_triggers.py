@@ -1,13 +1,15 @@
-"""Finding triggers: one by its id, all that are due, all that will still fire."""
+"""Finding triggers: one by its id, all that are due, all that will still fire, those of a queue, dead ones."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tradewind.server.faults import NotFound
 from tradewind.server.partitions import PARTITIONS, partition_of
+from tradewind.trigger.domain.claim import Firing
 from tradewind.trigger.domain.policy import BATCH_BYTES
 from tradewind.trigger.domain.trigger import Trigger
-from tradewind.trigger.ports import Page, Position, TriggerStore
+from tradewind.trigger.ports import Counts, Page, Position, QueueStore, TriggerStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +25,34 @@ _Read = Callable[[Cursor, int], Awaitable[Page]]
 
 
 class FindTriggers:
-    """Reads triggers; claims and changes none."""
+    """Reads triggers of a queue, or of the flows; claims and changes none."""
 
-    def __init__(self, triggers: TriggerStore) -> None:
-        self._triggers = triggers
+    def __init__(self, store_of: Callable[[str], TriggerStore], queues: QueueStore) -> None:
+        self._store_of = store_of
+        self._queues = queues
 
-    async def one(self, trigger_id: str, partition_key: str) -> Trigger:
+    async def one(self, trigger_id: str, partition_key: str, queue: str = "") -> Trigger:
         """Return a trigger. Raises NotFound."""
-        trigger = await self._triggers.find(partition_of(partition_key), trigger_id)
+        trigger = await self._store_of(queue).find(partition_of(queue or partition_key), trigger_id)
         if trigger is None:
             raise NotFound("trigger", trigger_id)
         return trigger
 
-    async def due(self, up_to_ms: int, cursor: Cursor, size: int) -> tuple[Sequence[Trigger], Cursor | None]:
+    async def due(
+        self, up_to_ms: int, cursor: Cursor, size: int, queue: str = ""
+    ) -> tuple[Sequence[Trigger], Cursor | None]:
         """Return a page of what is to be delivered at or before `up_to_ms` (0: now), and where the next one begins.
 
         Partition by partition, earliest first within each.
         """
 
         async def read(at: Cursor, limit: int) -> Page:
-            return await self._triggers.page_scheduled(at.partition, up_to_ms, at.after, limit)
+            return await self._store_of(queue).page_scheduled(at.partition, up_to_ms, at.after, limit)
 
-        return await self._collect(read, cursor, size, with_claimed=False)
+        return await _collect(read, cursor, size, queue)
 
-    async def pending(self, cursor: Cursor, size: int) -> tuple[Sequence[Trigger], Cursor | None]:
-        """Return a page of what will still fire, and where the next one begins.
+    async def pending(self, cursor: Cursor, size: int, queue: str = "") -> tuple[Sequence[Trigger], Cursor | None]:
+        """Return a page of what will still fire at its time, and where the next one begins.
 
         Partition by partition, first the scheduled ones by their time, then the claimed ones by the end of their
         lease. One that changes between the two while it is listed may come twice or not at all.
@@ -55,28 +60,61 @@ class FindTriggers:
 
         async def read(at: Cursor, limit: int) -> Page:
             if at.claimed:
-                return await self._triggers.page_claimed(at.partition, at.after, limit)
-            return await self._triggers.page_scheduled(at.partition, None, at.after, limit)
+                return await self._store_of(queue).page_claimed(at.partition, at.after, limit)
+            return await self._store_of(queue).page_scheduled(at.partition, None, at.after, limit)
 
-        return await self._collect(read, cursor, size, with_claimed=True)
+        return await _collect(read, cursor, size, queue, with_claimed=True)
 
-    async def _collect(
-        self, read: _Read, cursor: Cursor | None, size: int, *, with_claimed: bool
-    ) -> tuple[Sequence[Trigger], Cursor | None]:
-        found: list[Trigger] = []
-        weight = 0
-        while cursor is not None and len(found) < size and weight < BATCH_BYTES:
-            page = await read(cursor, size - len(found))
-            found += page.triggers
-            weight += sum(len(trigger.payload_json) for trigger in page.triggers)
-            if page.more:
-                cursor = Cursor(cursor.partition, cursor.claimed, page.end)
-            else:
-                cursor = _following(cursor, with_claimed)
-        return found, cursor
+    async def all(self, cursor: Cursor, size: int, queue: str) -> tuple[Sequence[Trigger], Cursor | None]:
+        """Return a page of a queue's triggers by creation, and where the next one begins."""
+
+        async def read(at: Cursor, limit: int) -> Page:
+            return await self._queues.page_all(at.partition, queue, at.after, limit)
+
+        return await _collect(read, cursor, size, queue)
+
+    async def dead(self, cursor: Cursor, size: int, queue: str) -> tuple[Sequence[Trigger], Cursor | None]:
+        """Return a page of what was refused too often, and where the next one begins."""
+
+        async def read(at: Cursor, limit: int) -> Page:
+            return await self._queues.page_dead(at.partition, queue, at.after, limit)
+
+        return await _collect(read, cursor, size, queue)
+
+    async def firings(
+        self, queue: str, partition_key: str, after: str, size: int, trigger_id: str
+    ) -> tuple[Sequence[Firing], str]:
+        """Return a page of the fire history, newest first, and the position where the next one begins."""
+        partition = partition_of(queue or partition_key)
+        return await self._queues.firings(partition, queue, after, size, trigger_id)
+
+    async def counts(self, queue: str) -> Sequence[Counts]:
+        """Return the counts of a queue, or of the flows in each partition."""
+        partitions = [partition_of(queue)] if queue else range(PARTITIONS)
+        return await asyncio.gather(*(self._queues.counts(partition, queue) for partition in partitions))
 
 
-def _following(cursor: Cursor, with_claimed: bool) -> Cursor | None:
+async def _collect(
+    read: _Read, cursor: Cursor | None, size: int, queue: str, *, with_claimed: bool = False
+) -> tuple[Sequence[Trigger], Cursor | None]:
+    last = PARTITIONS - 1
+    if queue and cursor is not None:
+        last = partition_of(queue)
+        cursor = replace(cursor, partition=last)
+    found: list[Trigger] = []
+    weight = 0
+    while cursor is not None and len(found) < size and weight < BATCH_BYTES:
+        page = await read(cursor, size - len(found))
+        found += page.triggers
+        weight += sum(len(trigger.payload_json) for trigger in page.triggers)
+        if page.more:
+            cursor = Cursor(cursor.partition, cursor.claimed, page.end)
+        else:
+            cursor = _following(cursor, last, with_claimed)
+    return found, cursor
+
+
+def _following(cursor: Cursor, last: int, with_claimed: bool) -> Cursor | None:
     if with_claimed and not cursor.claimed:
         return Cursor(cursor.partition, claimed=True)
-    return Cursor(cursor.partition + 1) if cursor.partition + 1 < PARTITIONS else None
+    return Cursor(cursor.partition + 1) if cursor.partition < last else None

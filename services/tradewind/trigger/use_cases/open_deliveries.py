@@ -1,8 +1,15 @@
 """Opening deliveries, with what they all have in common."""
 
+from collections.abc import Callable
+from typing import Protocol
+
 from tradewind.trigger.ports import ClaimStore, TriggerStore
 from tradewind.trigger.use_cases.deliver_due import Delivery
-from tradewind.trigger.use_cases.receivers import Receivers
+from tradewind.trigger.use_cases.receivers import QueueReceivers
+
+
+class DeliveryStore(TriggerStore, ClaimStore, Protocol):
+    """The triggers of a queue, or of the flows, and their claims."""
 
 
 class OpenDeliveries:
@@ -10,18 +17,18 @@ class OpenDeliveries:
 
     def __init__(
         self,
-        triggers: TriggerStore,
-        claims: ClaimStore,
-        receivers: Receivers,
+        store_of: Callable[[str], DeliveryStore],
+        receivers: QueueReceivers,
         lease_ms: int,
         fallback_s: float = 5.0,
     ) -> None:
-        self._triggers = triggers
-        self._claims = claims
+        self._store_of = store_of
         self._receivers = receivers
         self.lease_ms = lease_ms
         self._fallback_s = fallback_s
 
-    def open(self, credits: int) -> Delivery:
-        """Return a delivery that holds at most `credits` unacknowledged triggers; the caller closes it."""
-        return Delivery(self._triggers, self._claims, self._receivers, credits, self.lease_ms, self._fallback_s)
+    def open(self, credits: int, queue: str = "") -> Delivery:
+        """Return a delivery of a queue, or of the flows, that holds at most `credits` unacknowledged triggers; the
+        caller closes it."""
+        store = self._store_of(queue)
+        return Delivery(store, store, self._receivers.of(queue), credits, self.lease_ms, self._fallback_s)

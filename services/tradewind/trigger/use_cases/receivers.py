@@ -30,11 +30,16 @@ class Receiver(Protocol):
 
 
 class Receivers:
-    """The open deliveries of this process, and what they have at work."""
+    """The open deliveries of a queue, or of the flows, in this process, and what they have at work."""
 
     def __init__(self) -> None:
         self._open: set[Receiver] = set()
         self._at_work: set[asyncio.Task[Any]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is any, or something at work."""
+        return bool(self._open or self._at_work)
 
     def enter(self, receiver: Receiver) -> None:
         """Let a delivery hear of changes."""
@@ -47,7 +52,7 @@ class Receivers:
     def hear(self, wake: Wake) -> None:
         """Pass a change on to whom it concerns."""
         match wake:
-            case EarlierDue(partition, due_ms):
+            case EarlierDue(partition, due_ms, _):
                 for receiver in self._open:
                     receiver.expect(partition, due_ms)
             case NewReceiver(new):
@@ -86,6 +91,36 @@ class Receivers:
             task.exception()
 
 
+class QueueReceivers:
+    """The open deliveries of this process, queue by queue; the flows are the queue without a name."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, Receivers] = {}
+
+    def of(self, queue: str) -> Receivers:
+        """Return those of a queue."""
+        if queue not in self._by_queue:
+            self._by_queue = {name: each for name, each in self._by_queue.items() if each.busy}
+            self._by_queue[queue] = Receivers()
+        return self._by_queue[queue]
+
+    def hear(self, wake: Wake) -> None:
+        """Pass a change on to whom it concerns."""
+        receivers = self._by_queue.get(wake.queue if isinstance(wake, EarlierDue) else "")
+        if receivers is not None:
+            receivers.hear(wake)
+
+    def missed(self) -> None:
+        """Changes may have gone unheard."""
+        for receivers in self._by_queue.values():
+            receivers.missed()
+
+    async def settle(self) -> None:
+        """Wait until everything is carried out."""
+        for receivers in list(self._by_queue.values()):
+            await receivers.settle()
+
+
 def alarm(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
     """Tell people of triggers that will not fire any more although nobody wanted that."""
     for letter in dead:
@@ -94,7 +129,7 @@ def alarm(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
             trigger_id=letter.trigger_id,
             failures=letter.failures,
             error=letter.error,
-            hint="mend the cause, then save it again with a higher epoch",
+            hint="mend the cause, then redrive it (RedriveTrigger), or save it again with a higher epoch",
         )
     for trigger_id in orphans:
         _log.error(

@@ -1,5 +1,7 @@
 """Removing a trigger."""
 
+from collections.abc import Callable
+
 from tradewind.server.partitions import partition_of
 from tradewind.trigger.ports import TriggerStore
 
@@ -7,9 +9,9 @@ from tradewind.trigger.ports import TriggerStore
 class RemoveTrigger:
     """Removes a trigger. Its receiver need not hear of it: at its time there is nothing to claim."""
 
-    def __init__(self, triggers: TriggerStore) -> None:
-        self._triggers = triggers
+    def __init__(self, store_of: Callable[[str], TriggerStore]) -> None:
+        self._store_of = store_of
 
-    async def __call__(self, trigger_id: str, partition_key: str, epoch: int) -> bool:
+    async def __call__(self, trigger_id: str, partition_key: str, epoch: int, queue: str = "") -> bool:
         """Return whether there was one. Raises StaleEpoch."""
-        return await self._triggers.remove(partition_of(partition_key), trigger_id, epoch)
+        return await self._store_of(queue).remove(partition_of(queue or partition_key), trigger_id, epoch)

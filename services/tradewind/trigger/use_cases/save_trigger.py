@@ -1,27 +1,33 @@
 """Saving a trigger."""
 
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 
 from tradewind.server.partitions import partition_of
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.ports import EarlierDue, TriggerStore
-from tradewind.trigger.use_cases.receivers import Receivers
+from tradewind.trigger.use_cases.receivers import QueueReceivers
 
 
 class SaveTrigger:
-    """Creates or replaces a trigger; its receiver, when it is in this process, hears of it at once."""
+    """Creates or replaces a trigger; its receivers in this process hear of it at once."""
 
-    def __init__(self, triggers: TriggerStore, receivers: Receivers) -> None:
-        self._triggers = triggers
+    def __init__(self, store_of: Callable[[str], TriggerStore], receivers: QueueReceivers) -> None:
+        self._store_of = store_of
         self._receivers = receivers
 
-    async def __call__(self, draft: TriggerDraft) -> Trigger:
-        """Return the trigger as stored, with a new id when it had none. Raises StaleEpoch."""
+    async def __call__(self, draft: TriggerDraft, queue: str = "") -> Trigger:
+        """Return the trigger as stored, with a new id when it had none. Raises StaleEpoch and QueueFull.
+
+        A queue's triggers are all in the partition of its name.
+        """
         if not draft.id:
             draft = replace(draft, id=secrets.token_hex(16))
+        if queue:
+            draft = replace(draft, partition_key=queue)
         partition = partition_of(draft.partition_key)
-        trigger = await self._triggers.save(partition, draft)
+        trigger = await self._store_of(queue).save(partition, draft)
         if trigger.status is TriggerStatus.SCHEDULED:
-            self._receivers.hear(EarlierDue(partition, trigger.delivery_ms))
+            self._receivers.hear(EarlierDue(partition, trigger.delivery_ms, queue))
         return trigger

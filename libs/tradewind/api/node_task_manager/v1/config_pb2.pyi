@@ -23,7 +23,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class SystemConfig(_message.Message):
-    """Limits of the whole system; 0 is none. A limit that is set counts what begins from then on."""
+    """Limits of the whole system; 0 is none. What runs already when one is set is counted within moments."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -26,15 +26,15 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tradewind/api/trigger/v1/trigger.proto\x12\x18tradewind.api.trigger.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x0cOnceSchedule\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"k\n\x10IntervalSchedule\x12+\n\x08interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x06\x61nchor\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"5\n\x0c\x43ronSchedule\x12\x12\n\nexpression\x18\x01 \x01(\t\x12\x11\n\ttime_zone\x18\x02 \x01(\t\"7\n\rTimesSchedule\x12&\n\x02\x61t\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\"\x90\x03\n\x08Schedule\x12\x36\n\x04once\x18\x01 \x01(\x0b\x32&.tradewind.api.trigger.v1.OnceScheduleH\x00\x12>\n\x08interval\x18\x02 \x01(\x0b\x32*.tradewind.api.trigger.v1.IntervalScheduleH\x00\x12\x36\n\x04\x63ron\x18\x03 \x01(\x0b\x32&.tradewind.api.trigger.v1.CronScheduleH\x00\x12\x38\n\x05times\x18\x04 \x01(\x0b\x32\'.tradewind.api.trigger.v1.TimesScheduleH\x00\x12)\n\x06jitter\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x05start\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bmax_firings\x18\x08 \x01(\x05\x42\x06\n\x04kind\"\xf3\x02\n\x07Trigger\x12\x12\n\ntrigger_id\x18\x01 \x01(\t\x12\x15\n\rpartition_key\x18\x02 \x01(\t\x12\x34\n\x08schedule\x18\x03 \x01(\x0b\x32\".tradewind.api.trigger.v1.Schedule\x12\x14\n\x0cpayload_json\x18\x04 \x01(\t\x12\r\n\x05\x65poch\x18\x05 \x01(\x03\x12\x37\n\x06status\x18\x06 \x01(\x0e\x32\'.tradewind.api.trigger.v1.TriggerStatus\x12\x32\n\x0enext_fire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x66\x61ilures\x18\x08 \x01(\x05\x12\x12\n\nlast_error\x18\t \x01(\t\x12\x10\n\x08revision\x18\n \x01(\x03\x12.\n\ncreated_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x66ired\x18\x0c \x01(\x03\"\xe7\x01\n\nDueTrigger\x12\x32\n\x07trigger\x18\x01 \x01(\x0b\x32!.tradewind.api.trigger.v1.Trigger\x12\x30\n\x0cplanned_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05token\x18\x03 \x01(\t\x12\x32\n\x0elease_deadline\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65livered_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xa0\x01\n\rTriggerStatus\x12\x1e\n\x1aTRIGGER_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18TRIGGER_STATUS_SCHEDULED\x10\x01\x12\x1a\n\x16TRIGGER_STATUS_CLAIMED\x10\x02\x12\x1c\n\x18TRIGGER_STATUS_COMPLETED\x10\x03\x12\x17\n\x13TRIGGER_STATUS_DEAD\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tradewind/api/trigger/v1/trigger.proto\x12\x18tradewind.api.trigger.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n\x0cOnceSchedule\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"k\n\x10IntervalSchedule\x12+\n\x08interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x06\x61nchor\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"5\n\x0c\x43ronSchedule\x12\x12\n\nexpression\x18\x01 \x01(\t\x12\x11\n\ttime_zone\x18\x02 \x01(\t\"7\n\rTimesSchedule\x12&\n\x02\x61t\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\"2\n\rEventSchedule\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ilter_json\x18\x02 \x01(\t\":\n\x14\x46lowFinishedSchedule\x12\x10\n\x08\x66low_ids\x18\x01 \x03(\t\x12\x10\n\x08statuses\x18\x02 \x03(\t\"\xbf\x04\n\x08Schedule\x12\x36\n\x04once\x18\x01 \x01(\x0b\x32&.tradewind.api.trigger.v1.OnceScheduleH\x00\x12>\n\x08interval\x18\x02 \x01(\x0b\x32*.tradewind.api.trigger.v1.IntervalScheduleH\x00\x12\x36\n\x04\x63ron\x18\x03 \x01(\x0b\x32&.tradewind.api.trigger.v1.CronScheduleH\x00\x12\x38\n\x05times\x18\x04 \x01(\x0b\x32\'.tradewind.api.trigger.v1.TimesScheduleH\x00\x12*\n\x05\x64\x65lay\x18\t \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x38\n\x05\x65vent\x18\n \x01(\x0b\x32\'.tradewind.api.trigger.v1.EventScheduleH\x00\x12G\n\rflow_finished\x18\x0b \x01(\x0b\x32..tradewind.api.trigger.v1.FlowFinishedScheduleH\x00\x12)\n\x06jitter\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x05start\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bmax_firings\x18\x08 \x01(\x05\x42\x06\n\x04kind\"\xed\x03\n\x07Trigger\x12\x12\n\ntrigger_id\x18\x01 \x01(\t\x12\x15\n\rpartition_key\x18\x02 \x01(\t\x12\x34\n\x08schedule\x18\x03 \x01(\x0b\x32\".tradewind.api.trigger.v1.Schedule\x12\x14\n\x0cpayload_json\x18\x04 \x01(\t\x12\r\n\x05\x65poch\x18\x05 \x01(\x03\x12\x37\n\x06status\x18\x06 \x01(\x0e\x32\'.tradewind.api.trigger.v1.TriggerStatus\x12\x32\n\x0enext_fire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x66\x61ilures\x18\x08 \x01(\x05\x12\x12\n\nlast_error\x18\t \x01(\t\x12\x10\n\x08revision\x18\n \x01(\x03\x12.\n\ncreated_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x66ired\x18\x0c \x01(\x03\x12\r\n\x05queue\x18\r \x01(\t\x12\x0e\n\x06paused\x18\x0e \x01(\x08\x12\x12\n\npause_note\x18\x0f \x01(\t\x12\x0f\n\x07pending\x18\x10 \x01(\x05\x12\x0f\n\x07\x64ropped\x18\x11 \x01(\x03\x12\x11\n\tfiring_id\x18\x12 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x13 \x01(\t\"=\n\x05\x45vent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x14\n\x0cpayload_json\x18\x03 \x01(\t\"\x97\x02\n\nDueTrigger\x12\x32\n\x07trigger\x18\x01 \x01(\x0b\x32!.tradewind.api.trigger.v1.Trigger\x12\x30\n\x0cplanned_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05token\x18\x03 \x01(\t\x12\x32\n\x0elease_deadline\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65livered_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x05\x65vent\x18\x06 \x01(\x0b\x32\x1f.tradewind.api.trigger.v1.Event\"\xbf\x01\n\x06\x46iring\x12\x12\n\ntrigger_id\x18\x01 \x01(\t\x12\x30\n\x0cplanned_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x03\x12\x0f\n\x07outcome\x18\x04 \x01(\t\x12,\n\x08\x65nded_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x07 \x01(\t*\xd7\x01\n\rTriggerStatus\x12\x1e\n\x1aTRIGGER_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18TRIGGER_STATUS_SCHEDULED\x10\x01\x12\x1a\n\x16TRIGGER_STATUS_CLAIMED\x10\x02\x12\x1c\n\x18TRIGGER_STATUS_COMPLETED\x10\x03\x12\x17\n\x13TRIGGER_STATUS_DEAD\x10\x04\x12\x19\n\x15TRIGGER_STATUS_PAUSED\x10\x05\x12\x1a\n\x16TRIGGER_STATUS_WAITING\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.trigger.v1.trigger_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRIGGERSTATUS']._serialized_start=1422
-  _globals['_TRIGGERSTATUS']._serialized_end=1582
+  _globals['_TRIGGERSTATUS']._serialized_start=2136
+  _globals['_TRIGGERSTATUS']._serialized_end=2351
   _globals['_ONCESCHEDULE']._serialized_start=133
   _globals['_ONCESCHEDULE']._serialized_end=187
   _globals['_INTERVALSCHEDULE']._serialized_start=189
@@ -43,10 +43,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CRONSCHEDULE']._serialized_end=351
   _globals['_TIMESSCHEDULE']._serialized_start=353
   _globals['_TIMESSCHEDULE']._serialized_end=408
-  _globals['_SCHEDULE']._serialized_start=411
-  _globals['_SCHEDULE']._serialized_end=811
-  _globals['_TRIGGER']._serialized_start=814
-  _globals['_TRIGGER']._serialized_end=1185
-  _globals['_DUETRIGGER']._serialized_start=1188
-  _globals['_DUETRIGGER']._serialized_end=1419
+  _globals['_EVENTSCHEDULE']._serialized_start=410
+  _globals['_EVENTSCHEDULE']._serialized_end=460
+  _globals['_FLOWFINISHEDSCHEDULE']._serialized_start=462
+  _globals['_FLOWFINISHEDSCHEDULE']._serialized_end=520
+  _globals['_SCHEDULE']._serialized_start=523
+  _globals['_SCHEDULE']._serialized_end=1098
+  _globals['_TRIGGER']._serialized_start=1101
+  _globals['_TRIGGER']._serialized_end=1594
+  _globals['_EVENT']._serialized_start=1596
+  _globals['_EVENT']._serialized_end=1657
+  _globals['_DUETRIGGER']._serialized_start=1660
+  _globals['_DUETRIGGER']._serialized_end=1939
+  _globals['_FIRING']._serialized_start=1942
+  _globals['_FIRING']._serialized_end=2133
 # @@protoc_insertion_point(module_scope)

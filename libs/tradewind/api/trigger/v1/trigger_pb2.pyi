@@ -37,6 +37,10 @@ class _TriggerStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Trigger
     """Fired for the last time; kept for its retention."""
     TRIGGER_STATUS_DEAD: _TriggerStatus.ValueType  # 4
     """Was refused too often; kept in the dead letters."""
+    TRIGGER_STATUS_PAUSED: _TriggerStatus.ValueType  # 5
+    """Does not fire until it is resumed."""
+    TRIGGER_STATUS_WAITING: _TriggerStatus.ValueType  # 6
+    """Waits for events; each that matches is delivered as a firing of its own."""
 
 class TriggerStatus(_TriggerStatus, metaclass=_TriggerStatusEnumTypeWrapper):
     """Where a trigger stands."""
@@ -51,6 +55,10 @@ TRIGGER_STATUS_COMPLETED: TriggerStatus.ValueType  # 3
 """Fired for the last time; kept for its retention."""
 TRIGGER_STATUS_DEAD: TriggerStatus.ValueType  # 4
 """Was refused too often; kept in the dead letters."""
+TRIGGER_STATUS_PAUSED: TriggerStatus.ValueType  # 5
+"""Does not fire until it is resumed."""
+TRIGGER_STATUS_WAITING: TriggerStatus.ValueType  # 6
+"""Waits for events; each that matches is delivered as a firing of its own."""
 Global___TriggerStatus: _TypeAlias = TriggerStatus  # noqa: Y015
 
 @_typing.final
@@ -160,6 +168,65 @@ class TimesSchedule(_message.Message):
 Global___TimesSchedule: _TypeAlias = TimesSchedule  # noqa: Y015
 
 @_typing.final
+class EventSchedule(_message.Message):
+    """Fires for each event of a name whose payload matches a filter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    FILTER_JSON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The event's name, as ids are; those that begin with "flow." are the scheduler's."""
+    filter_json: _builtins.str
+    """Filter over the event's payload, JSON text; everything matches when empty. Such as {"symbol": "AAPL"} for a field that equals,
+    {"order.price": {"$gt": 100}} for one inside an object; operators $eq $ne $gt $gte $lt $lte $in $nin $exists; $or and $and of
+    lists of filters, $not of one. At most 4 KiB, 5 levels and 64 conditions.
+    """
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        filter_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter_json", b"filter_json", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EventSchedule: _TypeAlias = EventSchedule  # noqa: Y015
+
+@_typing.final
+class FlowFinishedSchedule(_message.Message):
+    """Fires when a cycle of a flow has ended: for events "flow.finished" whose payload has these flow_id and status."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_IDS_FIELD_NUMBER: _builtins.int
+    STATUSES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Flows; any when empty. At most 100."""
+
+    @_builtins.property
+    def statuses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Statuses of the cycle, such as "failed"; any when empty."""
+
+    def __init__(
+        self,
+        *,
+        flow_ids: _abc.Iterable[_builtins.str] | None = ...,
+        statuses: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow_ids", b"flow_ids", "statuses", b"statuses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FlowFinishedSchedule: _TypeAlias = FlowFinishedSchedule  # noqa: Y015
+
+@_typing.final
 class Schedule(_message.Message):
     """When a trigger fires."""
 
@@ -169,6 +236,9 @@ class Schedule(_message.Message):
     INTERVAL_FIELD_NUMBER: _builtins.int
     CRON_FIELD_NUMBER: _builtins.int
     TIMES_FIELD_NUMBER: _builtins.int
+    DELAY_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    FLOW_FINISHED_FIELD_NUMBER: _builtins.int
     JITTER_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
@@ -192,6 +262,18 @@ class Schedule(_message.Message):
         """At several times."""
 
     @_builtins.property
+    def delay(self) -> _duration_pb2.Duration:
+        """Once, so long after it is saved, by the clock of the store; at most 10 years."""
+
+    @_builtins.property
+    def event(self) -> Global___EventSchedule:
+        """For events."""
+
+    @_builtins.property
+    def flow_finished(self) -> Global___FlowFinishedSchedule:
+        """For ends of cycles. Stored, and told, as the event schedule that it stands for."""
+
+    @_builtins.property
     def jitter(self) -> _duration_pb2.Duration:
         """Each firing is delivered up to so much later than planned, the same for the same trigger and planned time; at most 24 h.
         The planned time itself stays as it is.
@@ -212,16 +294,19 @@ class Schedule(_message.Message):
         interval: Global___IntervalSchedule | None = ...,
         cron: Global___CronSchedule | None = ...,
         times: Global___TimesSchedule | None = ...,
+        delay: _duration_pb2.Duration | None = ...,
+        event: Global___EventSchedule | None = ...,
+        flow_finished: Global___FlowFinishedSchedule | None = ...,
         jitter: _duration_pb2.Duration | None = ...,
         start: _timestamp_pb2.Timestamp | None = ...,
         end: _timestamp_pb2.Timestamp | None = ...,
         max_firings: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "end", b"end", "interval", b"interval", "jitter", b"jitter", "kind", b"kind", "once", b"once", "start", b"start", "times", b"times"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "delay", b"delay", "end", b"end", "event", b"event", "flow_finished", b"flow_finished", "interval", b"interval", "jitter", b"jitter", "kind", b"kind", "once", b"once", "start", b"start", "times", b"times"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "end", b"end", "interval", b"interval", "jitter", b"jitter", "kind", b"kind", "max_firings", b"max_firings", "once", b"once", "start", b"start", "times", b"times"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron", b"cron", "delay", b"delay", "end", b"end", "event", b"event", "flow_finished", b"flow_finished", "interval", b"interval", "jitter", b"jitter", "kind", b"kind", "max_firings", b"max_firings", "once", b"once", "start", b"start", "times", b"times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["once", "interval", "cron", "times"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["once", "interval", "cron", "times", "delay", "event", "flow_finished"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -245,10 +330,19 @@ class Trigger(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     FIRED_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    PAUSE_NOTE_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    FIRING_ID_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
     trigger_id: _builtins.str
     """Id, unique within its partition; one is made when empty."""
     partition_key: _builtins.str
-    """What decides the partition: crc32(partition_key) mod 16; a flow's triggers carry its flow_id."""
+    """What decides the partition of a flow's trigger: crc32(partition_key) mod 16; it carries the flow_id. With a queue, the
+    queue's name stands here, whatever was given.
+    """
     payload_json: _builtins.str
     """JSON text handed to the receiver as it is, at most 64 KiB."""
     epoch: _builtins.int
@@ -263,6 +357,20 @@ class Trigger(_message.Message):
     """Set by the service: raised by each change."""
     fired: _builtins.int
     """Set by the service: how often it has fired since it was scheduled anew."""
+    queue: _builtins.str
+    """Whose receivers get it; the scheduler, for a flow, when empty. Its id is unique within its queue."""
+    paused: _builtins.bool
+    """Set by the service: paused, also while a claim from before still runs."""
+    pause_note: _builtins.str
+    """Set by the service: what was said when it was paused."""
+    pending: _builtins.int
+    """Set by the service: how many firings for events wait or are leased."""
+    dropped: _builtins.int
+    """Set by the service: how many firings for events were dropped because too many waited."""
+    firing_id: _builtins.str
+    """In lists of dead triggers: the id of the one firing that died, for RedriveTrigger; then payload_json is the event's."""
+    event_id: _builtins.str
+    """In lists of dead triggers: the event of that firing."""
     @_builtins.property
     def schedule(self) -> Global___Schedule:
         """When it fires."""
@@ -290,14 +398,51 @@ class Trigger(_message.Message):
         revision: _builtins.int = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         fired: _builtins.int = ...,
+        queue: _builtins.str = ...,
+        paused: _builtins.bool = ...,
+        pause_note: _builtins.str = ...,
+        pending: _builtins.int = ...,
+        dropped: _builtins.int = ...,
+        firing_id: _builtins.str = ...,
+        event_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "next_fire_time", b"next_fire_time", "schedule", b"schedule"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "epoch", b"epoch", "failures", b"failures", "fired", b"fired", "last_error", b"last_error", "next_fire_time", b"next_fire_time", "partition_key", b"partition_key", "payload_json", b"payload_json", "revision", b"revision", "schedule", b"schedule", "status", b"status", "trigger_id", b"trigger_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "dropped", b"dropped", "epoch", b"epoch", "event_id", b"event_id", "failures", b"failures", "fired", b"fired", "firing_id", b"firing_id", "last_error", b"last_error", "next_fire_time", b"next_fire_time", "partition_key", b"partition_key", "pause_note", b"pause_note", "paused", b"paused", "payload_json", b"payload_json", "pending", b"pending", "queue", b"queue", "revision", b"revision", "schedule", b"schedule", "status", b"status", "trigger_id", b"trigger_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Trigger: _TypeAlias = Trigger  # noqa: Y015
+
+@_typing.final
+class Event(_message.Message):
+    """What somebody published."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
+    event_id: _builtins.str
+    """The publisher's id of it."""
+    name: _builtins.str
+    """Its name."""
+    payload_json: _builtins.str
+    """A JSON object, or empty."""
+    def __init__(
+        self,
+        *,
+        event_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        payload_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_id", b"event_id", "name", b"name", "payload_json", b"payload_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Event: _TypeAlias = Event  # noqa: Y015
 
 @_typing.final
 class DueTrigger(_message.Message):
@@ -310,6 +455,7 @@ class DueTrigger(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     LEASE_DEADLINE_FIELD_NUMBER: _builtins.int
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """Names this claim in ack, nack and extend; of no use once the lease has lapsed and somebody else holds it."""
     @_builtins.property
@@ -328,6 +474,10 @@ class DueTrigger(_message.Message):
     def delivered_at(self) -> _timestamp_pb2.Timestamp:
         """When it was claimed, by the clock of the store."""
 
+    @_builtins.property
+    def event(self) -> Global___Event:
+        """The event that it fires for, unset when it fires at its time; planned_time is then when the event came."""
+
     def __init__(
         self,
         *,
@@ -336,11 +486,62 @@ class DueTrigger(_message.Message):
         token: _builtins.str = ...,
         lease_deadline: _timestamp_pb2.Timestamp | None = ...,
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
+        event: Global___Event | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "trigger", b"trigger"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "event", b"event", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "trigger", b"trigger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "token", b"token", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "event", b"event", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "token", b"token", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DueTrigger: _TypeAlias = DueTrigger  # noqa: Y015
+
+@_typing.final
+class Firing(_message.Message):
+    """How a planned time, or a firing for an event, ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGER_ID_FIELD_NUMBER: _builtins.int
+    PLANNED_TIME_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    ENDED_AT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    trigger_id: _builtins.str
+    """The trigger."""
+    attempt: _builtins.int
+    """How often the trigger had been delivered by then."""
+    outcome: _builtins.str
+    """"fired" when it was acknowledged, "dead" when it was refused too often."""
+    error: _builtins.str
+    """Why it died."""
+    event_id: _builtins.str
+    """The event, when there was one."""
+    @_builtins.property
+    def planned_time(self) -> _timestamp_pb2.Timestamp:
+        """The time it was planned for, or when the event came."""
+
+    @_builtins.property
+    def ended_at(self) -> _timestamp_pb2.Timestamp:
+        """When it ended."""
+
+    def __init__(
+        self,
+        *,
+        trigger_id: _builtins.str = ...,
+        planned_time: _timestamp_pb2.Timestamp | None = ...,
+        attempt: _builtins.int = ...,
+        outcome: _builtins.str = ...,
+        ended_at: _timestamp_pb2.Timestamp | None = ...,
+        error: _builtins.str = ...,
+        event_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ended_at", b"ended_at", "planned_time", b"planned_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "ended_at", b"ended_at", "error", b"error", "event_id", b"event_id", "outcome", b"outcome", "planned_time", b"planned_time", "trigger_id", b"trigger_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Firing: _TypeAlias = Firing  # noqa: Y015

@@ -78,22 +78,26 @@ class RemoveTriggerRequest(_message.Message):
     TRIGGER_ID_FIELD_NUMBER: _builtins.int
     PARTITION_KEY_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     trigger_id: _builtins.str
     """Which."""
     partition_key: _builtins.str
     """As in Trigger."""
     epoch: _builtins.int
     """As in Trigger."""
+    queue: _builtins.str
+    """As in Trigger; partition_key is not needed then."""
     def __init__(
         self,
         *,
         trigger_id: _builtins.str = ...,
         partition_key: _builtins.str = ...,
         epoch: _builtins.int = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "partition_key", b"partition_key", "trigger_id", b"trigger_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "partition_key", b"partition_key", "queue", b"queue", "trigger_id", b"trigger_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -129,19 +133,23 @@ class FindTriggerRequest(_message.Message):
 
     TRIGGER_ID_FIELD_NUMBER: _builtins.int
     PARTITION_KEY_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     trigger_id: _builtins.str
     """Which."""
     partition_key: _builtins.str
     """As in Trigger."""
+    queue: _builtins.str
+    """As in Trigger; partition_key is not needed then."""
     def __init__(
         self,
         *,
         trigger_id: _builtins.str = ...,
         partition_key: _builtins.str = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_key", b"partition_key", "trigger_id", b"trigger_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_key", b"partition_key", "queue", b"queue", "trigger_id", b"trigger_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -180,10 +188,13 @@ class FindDueRequest(_message.Message):
     UP_TO_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many, 50 when 0, at most 1000."""
     page_token: _builtins.str
     """From the response before."""
+    queue: _builtins.str
+    """Of this queue; of the flows when empty."""
     @_builtins.property
     def up_to(self) -> _timestamp_pb2.Timestamp:
         """Planned at or before this; now when unset."""
@@ -194,10 +205,11 @@ class FindDueRequest(_message.Message):
         up_to: _timestamp_pb2.Timestamp | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["up_to", b"up_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "up_to", b"up_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "up_to", b"up_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -239,19 +251,23 @@ class FindAllPendingRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many, 50 when 0, at most 1000."""
     page_token: _builtins.str
     """From the response before."""
+    queue: _builtins.str
+    """Of this queue; of the flows when empty."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -418,10 +434,13 @@ class ReceiveDueRequest(_message.Message):
     ACKS_FIELD_NUMBER: _builtins.int
     NACKS_FIELD_NUMBER: _builtins.int
     EXTENSIONS_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     receiver: _builtins.str
     """Who receives, for people; in the first message."""
     credits: _builtins.int
     """How many unacknowledged triggers it holds at most; 1000 when 0; in the first message."""
+    queue: _builtins.str
+    """Whose triggers to deliver, instead of those of partitions; in the first message."""
     @_builtins.property
     def subscribe(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionSubscription]:
         """Partitions to deliver from now on."""
@@ -452,10 +471,11 @@ class ReceiveDueRequest(_message.Message):
         acks: _abc.Iterable[Global___DueTriggerAck] | None = ...,
         nacks: _abc.Iterable[Global___DueTriggerNack] | None = ...,
         extensions: _abc.Iterable[Global___DueTriggerExtension] | None = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "credits", b"credits", "extensions", b"extensions", "nacks", b"nacks", "receiver", b"receiver", "subscribe", b"subscribe", "unsubscribe", b"unsubscribe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "credits", b"credits", "extensions", b"extensions", "nacks", b"nacks", "queue", b"queue", "receiver", b"receiver", "subscribe", b"subscribe", "unsubscribe", b"unsubscribe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -496,3 +516,534 @@ class ReceiveDueResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReceiveDueResponse: _TypeAlias = ReceiveDueResponse  # noqa: Y015
+
+@_typing.final
+class PublishEventRequest(_message.Message):
+    """Publishes an event."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, as ids are."""
+    payload_json: _builtins.str
+    """A JSON object of at most 64 KiB, or empty."""
+    event_id: _builtins.str
+    """Of 1 to 128 characters, any; one is made when empty, and then publishing again is another event."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        payload_json: _builtins.str = ...,
+        event_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_id", b"event_id", "name", b"name", "payload_json", b"payload_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishEventRequest: _TypeAlias = PublishEventRequest  # noqa: Y015
+
+@_typing.final
+class PublishEventResponse(_message.Message):
+    """What became of an event."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    MATCHED_FIELD_NUMBER: _builtins.int
+    FIRED_FIELD_NUMBER: _builtins.int
+    DUPLICATES_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    event_id: _builtins.str
+    """As given, or made."""
+    matched: _builtins.int
+    """How many triggers it matched."""
+    fired: _builtins.int
+    """How many firings it made."""
+    duplicates: _builtins.int
+    """How many had fired for it before."""
+    dropped: _builtins.int
+    """How many firings were dropped because too many of their trigger wait; publishing the same again fires those only."""
+    def __init__(
+        self,
+        *,
+        event_id: _builtins.str = ...,
+        matched: _builtins.int = ...,
+        fired: _builtins.int = ...,
+        duplicates: _builtins.int = ...,
+        dropped: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "duplicates", b"duplicates", "event_id", b"event_id", "fired", b"fired", "matched", b"matched"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishEventResponse: _TypeAlias = PublishEventResponse  # noqa: Y015
+
+@_typing.final
+class ListTriggersRequest(_message.Message):
+    """Asks for the triggers of a queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Which queue."""
+    page_size: _builtins.int
+    """At most this many, 50 when 0, at most 1000."""
+    page_token: _builtins.str
+    """From the response before."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTriggersRequest: _TypeAlias = ListTriggersRequest  # noqa: Y015
+
+@_typing.final
+class ListTriggersResponse(_message.Message):
+    """Triggers of a queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def triggers(self) -> _containers.RepeatedCompositeFieldContainer[_trigger_pb2.Trigger]:
+        """By creation."""
+
+    def __init__(
+        self,
+        *,
+        triggers: _abc.Iterable[_trigger_pb2.Trigger] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "triggers", b"triggers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTriggersResponse: _TypeAlias = ListTriggersResponse  # noqa: Y015
+
+@_typing.final
+class FireTriggerRequest(_message.Message):
+    """Asks to fire a trigger now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    TRIGGER_ID_FIELD_NUMBER: _builtins.int
+    PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Its queue."""
+    trigger_id: _builtins.str
+    """Which."""
+    payload_json: _builtins.str
+    """A JSON object handed to the receiver as the event's payload, or empty."""
+    request_id: _builtins.str
+    """The same id again, within 24 h, fires no more; one is made when empty."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        trigger_id: _builtins.str = ...,
+        payload_json: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["payload_json", b"payload_json", "queue", b"queue", "request_id", b"request_id", "trigger_id", b"trigger_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FireTriggerRequest: _TypeAlias = FireTriggerRequest  # noqa: Y015
+
+@_typing.final
+class FireTriggerResponse(_message.Message):
+    """What became of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    FIRED_FIELD_NUMBER: _builtins.int
+    event_id: _builtins.str
+    """The id of the event that it was fired for."""
+    fired: _builtins.bool
+    """False when this request had fired it before."""
+    def __init__(
+        self,
+        *,
+        event_id: _builtins.str = ...,
+        fired: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_id", b"event_id", "fired", b"fired"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FireTriggerResponse: _TypeAlias = FireTriggerResponse  # noqa: Y015
+
+@_typing.final
+class PauseTriggerRequest(_message.Message):
+    """Asks to pause a trigger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    TRIGGER_ID_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Its queue."""
+    trigger_id: _builtins.str
+    """Which."""
+    note: _builtins.str
+    """Who and why, for people; at most 1 KiB."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        trigger_id: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["note", b"note", "queue", b"queue", "trigger_id", b"trigger_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseTriggerRequest: _TypeAlias = PauseTriggerRequest  # noqa: Y015
+
+@_typing.final
+class PauseTriggerResponse(_message.Message):
+    """The paused trigger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trigger(self) -> _trigger_pb2.Trigger:
+        """As stored."""
+
+    def __init__(
+        self,
+        *,
+        trigger: _trigger_pb2.Trigger | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseTriggerResponse: _TypeAlias = PauseTriggerResponse  # noqa: Y015
+
+@_typing.final
+class ResumeTriggerRequest(_message.Message):
+    """Asks to resume a trigger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    TRIGGER_ID_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Its queue."""
+    trigger_id: _builtins.str
+    """Which."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        trigger_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "trigger_id", b"trigger_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeTriggerRequest: _TypeAlias = ResumeTriggerRequest  # noqa: Y015
+
+@_typing.final
+class ResumeTriggerResponse(_message.Message):
+    """The trigger that fires again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trigger(self) -> _trigger_pb2.Trigger:
+        """As stored."""
+
+    def __init__(
+        self,
+        *,
+        trigger: _trigger_pb2.Trigger | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trigger", b"trigger"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeTriggerResponse: _TypeAlias = ResumeTriggerResponse  # noqa: Y015
+
+@_typing.final
+class ListFiringsRequest(_message.Message):
+    """Asks how firings ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    TRIGGER_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_KEY_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Which queue; that of the flows when empty, and then partition_key is needed."""
+    trigger_id: _builtins.str
+    """Of this trigger; of all when empty."""
+    partition_key: _builtins.str
+    """As in Trigger, for a flow's trigger."""
+    page_size: _builtins.int
+    """At most this many, 50 when 0, at most 1000."""
+    page_token: _builtins.str
+    """From the response before."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        trigger_id: _builtins.str = ...,
+        partition_key: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "partition_key", b"partition_key", "queue", b"queue", "trigger_id", b"trigger_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFiringsRequest: _TypeAlias = ListFiringsRequest  # noqa: Y015
+
+@_typing.final
+class ListFiringsResponse(_message.Message):
+    """How firings ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRINGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def firings(self) -> _containers.RepeatedCompositeFieldContainer[_trigger_pb2.Firing]:
+        """Newest first."""
+
+    def __init__(
+        self,
+        *,
+        firings: _abc.Iterable[_trigger_pb2.Firing] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["firings", b"firings", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFiringsResponse: _TypeAlias = ListFiringsResponse  # noqa: Y015
+
+@_typing.final
+class ListDeadTriggersRequest(_message.Message):
+    """Asks for dead triggers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Which queue; all flows when empty."""
+    page_size: _builtins.int
+    """At most this many, 50 when 0, at most 1000."""
+    page_token: _builtins.str
+    """From the response before."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeadTriggersRequest: _TypeAlias = ListDeadTriggersRequest  # noqa: Y015
+
+@_typing.final
+class ListDeadTriggersResponse(_message.Message):
+    """Dead triggers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def triggers(self) -> _containers.RepeatedCompositeFieldContainer[_trigger_pb2.Trigger]:
+        """Those that died first before the others, within a partition."""
+
+    def __init__(
+        self,
+        *,
+        triggers: _abc.Iterable[_trigger_pb2.Trigger] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "triggers", b"triggers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeadTriggersResponse: _TypeAlias = ListDeadTriggersResponse  # noqa: Y015
+
+@_typing.final
+class RedriveTriggerRequest(_message.Message):
+    """Asks to make a dead trigger due again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    TRIGGER_ID_FIELD_NUMBER: _builtins.int
+    FIRING_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_KEY_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Its queue; a flow's trigger when empty."""
+    trigger_id: _builtins.str
+    """Which."""
+    firing_id: _builtins.str
+    """Which firing of it, when not the trigger itself died."""
+    partition_key: _builtins.str
+    """As in Trigger, for a flow's trigger."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        trigger_id: _builtins.str = ...,
+        firing_id: _builtins.str = ...,
+        partition_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["firing_id", b"firing_id", "partition_key", b"partition_key", "queue", b"queue", "trigger_id", b"trigger_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedriveTriggerRequest: _TypeAlias = RedriveTriggerRequest  # noqa: Y015
+
+@_typing.final
+class RedriveTriggerResponse(_message.Message):
+    """It is due again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedriveTriggerResponse: _TypeAlias = RedriveTriggerResponse  # noqa: Y015
+
+@_typing.final
+class CountTriggersRequest(_message.Message):
+    """Asks for counts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Which queue; all flows when empty."""
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountTriggersRequest: _TypeAlias = CountTriggersRequest  # noqa: Y015
+
+@_typing.final
+class CountTriggersResponse(_message.Message):
+    """Counts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    SCHEDULED_FIELD_NUMBER: _builtins.int
+    CLAIMED_FIELD_NUMBER: _builtins.int
+    DEAD_FIELD_NUMBER: _builtins.int
+    ORPHANS_FIELD_NUMBER: _builtins.int
+    FIRST_DUE_FIELD_NUMBER: _builtins.int
+    triggers: _builtins.int
+    """Triggers in the queue's list, ended ones included; 0 for flows."""
+    scheduled: _builtins.int
+    """Triggers and firings that wait for their time."""
+    claimed: _builtins.int
+    """Leased ones."""
+    dead: _builtins.int
+    """Dead ones."""
+    orphans: _builtins.int
+    """Index entries without a trigger that were ever found and taken out: the store has lost something. Normally 0."""
+    @_builtins.property
+    def first_due(self) -> _timestamp_pb2.Timestamp:
+        """When something is next to be delivered; unset when nothing is."""
+
+    def __init__(
+        self,
+        *,
+        triggers: _builtins.int = ...,
+        scheduled: _builtins.int = ...,
+        claimed: _builtins.int = ...,
+        dead: _builtins.int = ...,
+        orphans: _builtins.int = ...,
+        first_due: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["first_due", b"first_due"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed", b"claimed", "dead", b"dead", "first_due", b"first_due", "orphans", b"orphans", "scheduled", b"scheduled", "triggers", b"triggers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountTriggersResponse: _TypeAlias = CountTriggersResponse  # noqa: Y015

@@ -65,6 +65,51 @@ class TriggerServiceStub:
                 request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ReceiveDueRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ReceiveDueResponse.FromString,
                 _registered_method=True)
+        self.PublishEvent = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/PublishEvent',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventResponse.FromString,
+                _registered_method=True)
+        self.ListTriggers = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/ListTriggers',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListTriggersRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListTriggersResponse.FromString,
+                _registered_method=True)
+        self.FireTrigger = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/FireTrigger',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FireTriggerRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FireTriggerResponse.FromString,
+                _registered_method=True)
+        self.PauseTrigger = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/PauseTrigger',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PauseTriggerRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PauseTriggerResponse.FromString,
+                _registered_method=True)
+        self.ResumeTrigger = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/ResumeTrigger',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ResumeTriggerRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ResumeTriggerResponse.FromString,
+                _registered_method=True)
+        self.ListFirings = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/ListFirings',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListFiringsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListFiringsResponse.FromString,
+                _registered_method=True)
+        self.ListDeadTriggers = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/ListDeadTriggers',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListDeadTriggersRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListDeadTriggersResponse.FromString,
+                _registered_method=True)
+        self.RedriveTrigger = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/RedriveTrigger',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.RedriveTriggerRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.RedriveTriggerResponse.FromString,
+                _registered_method=True)
+        self.CountTriggers = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/CountTriggers',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersResponse.FromString,
+                _registered_method=True)
 
 
 class TriggerServiceServicer:
@@ -110,8 +155,79 @@ class TriggerServiceServicer:
 
     def ReceiveDue(self, request_iterator, context):
         """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
-        back, or lapsed. A subscription with a higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH,
+        back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
+        that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
         UNAVAILABLE DRAINING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PublishEvent(self, request, context):
+        """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
+        retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
+        Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTriggers(self, request, context):
+        """The triggers of a queue, in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FireTrigger(self, request, context):
+        """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times stay as they are.
+        Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseTrigger(self, request, context):
+        """Keeps a trigger of a queue from firing; what is leased may still be acknowledged, events that come meanwhile are not kept.
+        Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeTrigger(self, request, context):
+        """Lets a paused trigger fire again, from its next planned time after now on; one that fires once and whose time has passed is
+        due at once. One that is not paused stays as it is. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFirings(self, request, context):
+        """How firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition, are kept.
+        Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeadTriggers(self, request, context):
+        """Triggers and single firings that were refused too often, paged; kept for 7 days. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RedriveTrigger(self, request, context):
+        """Makes a dead trigger, or one dead firing of it, due again with no failures.
+        Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CountTriggers(self, request, context):
+        """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -149,6 +265,51 @@ def add_TriggerServiceServicer_to_server(servicer, server):
                     servicer.ReceiveDue,
                     request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ReceiveDueRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ReceiveDueResponse.SerializeToString,
+            ),
+            'PublishEvent': grpc.unary_unary_rpc_method_handler(
+                    servicer.PublishEvent,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventResponse.SerializeToString,
+            ),
+            'ListTriggers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTriggers,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListTriggersRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListTriggersResponse.SerializeToString,
+            ),
+            'FireTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.FireTrigger,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FireTriggerRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FireTriggerResponse.SerializeToString,
+            ),
+            'PauseTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseTrigger,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PauseTriggerRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PauseTriggerResponse.SerializeToString,
+            ),
+            'ResumeTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeTrigger,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ResumeTriggerRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ResumeTriggerResponse.SerializeToString,
+            ),
+            'ListFirings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFirings,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListFiringsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListFiringsResponse.SerializeToString,
+            ),
+            'ListDeadTriggers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeadTriggers,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListDeadTriggersRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListDeadTriggersResponse.SerializeToString,
+            ),
+            'RedriveTrigger': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedriveTrigger,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.RedriveTriggerRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.RedriveTriggerResponse.SerializeToString,
+            ),
+            'CountTriggers': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountTriggers,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -314,6 +475,249 @@ class TriggerService:
             '/tradewind.api.trigger.v1.TriggerService/ReceiveDue',
             tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ReceiveDueRequest.SerializeToString,
             tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ReceiveDueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PublishEvent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/PublishEvent',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTriggers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/ListTriggers',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListTriggersRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListTriggersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FireTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/FireTrigger',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FireTriggerRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.FireTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/PauseTrigger',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PauseTriggerRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PauseTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/ResumeTrigger',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ResumeTriggerRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ResumeTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFirings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/ListFirings',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListFiringsRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListFiringsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeadTriggers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/ListDeadTriggers',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListDeadTriggersRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListDeadTriggersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedriveTrigger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/RedriveTrigger',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.RedriveTriggerRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.RedriveTriggerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountTriggers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/CountTriggers',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -32,9 +32,41 @@ class TriggerServiceStub:
     """Every trigger that will still fire, due or not, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     ReceiveDue: _aio.StreamStreamMultiCallable[_trigger_service_pb2.ReceiveDueRequest, _trigger_service_pb2.ReceiveDueResponse]
     """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
-    back, or lapsed. A subscription with a higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH,
+    back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
+    that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
     UNAVAILABLE DRAINING.
     """
+    PublishEvent: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PublishEventRequest, _trigger_service_pb2.PublishEventResponse]
+    """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
+    retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
+    Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
+    """
+    ListTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListTriggersRequest, _trigger_service_pb2.ListTriggersResponse]
+    """The triggers of a queue, in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    FireTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FireTriggerRequest, _trigger_service_pb2.FireTriggerResponse]
+    """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times stay as they are.
+    Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
+    """
+    PauseTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.PauseTriggerRequest, _trigger_service_pb2.PauseTriggerResponse]
+    """Keeps a trigger of a queue from firing; what is leased may still be acknowledged, events that come meanwhile are not kept.
+    Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+    """
+    ResumeTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ResumeTriggerRequest, _trigger_service_pb2.ResumeTriggerResponse]
+    """Lets a paused trigger fire again, from its next planned time after now on; one that fires once and whose time has passed is
+    due at once. One that is not paused stays as it is. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+    """
+    ListFirings: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListFiringsRequest, _trigger_service_pb2.ListFiringsResponse]
+    """How firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition, are kept.
+    Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
+    ListDeadTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListDeadTriggersRequest, _trigger_service_pb2.ListDeadTriggersResponse]
+    """Triggers and single firings that were refused too often, paged; kept for 7 days. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    RedriveTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.RedriveTriggerRequest, _trigger_service_pb2.RedriveTriggerResponse]
+    """Makes a dead trigger, or one dead firing of it, due again with no failures.
+    Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+    """
+    CountTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.CountTriggersRequest, _trigger_service_pb2.CountTriggersResponse]
+    """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
 class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     """The trigger service. It calls no other service: what is due leaves on a stream that the receiver opened."""
@@ -90,8 +122,94 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_abc.AsyncIterator[_trigger_service_pb2.ReceiveDueRequest], _abc.AsyncIterator[_trigger_service_pb2.ReceiveDueResponse]],
     ) -> _abc.AsyncIterator[_trigger_service_pb2.ReceiveDueResponse]:
         """Delivers due triggers of the subscribed partitions, oldest first, each leased to this stream until acknowledged, given
-        back, or lapsed. A subscription with a higher epoch ends that of a lower one. Errors: FAILED_PRECONDITION STALE_EPOCH,
+        back, or lapsed. A subscription with a higher epoch ends that of a lower one. With a queue in the first message: those of
+        that queue, of which any number of receivers get each trigger once. Errors: FAILED_PRECONDITION STALE_EPOCH,
         UNAVAILABLE DRAINING.
         """
+
+    @_abc_1.abstractmethod
+    def PublishEvent(
+        self,
+        request: _trigger_service_pb2.PublishEventRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.PublishEventRequest, _abc.Awaitable[_trigger_service_pb2.PublishEventResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.PublishEventResponse]:
+        """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
+        retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
+        Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
+        """
+
+    @_abc_1.abstractmethod
+    def ListTriggers(
+        self,
+        request: _trigger_service_pb2.ListTriggersRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.ListTriggersRequest, _abc.Awaitable[_trigger_service_pb2.ListTriggersResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.ListTriggersResponse]:
+        """The triggers of a queue, in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+
+    @_abc_1.abstractmethod
+    def FireTrigger(
+        self,
+        request: _trigger_service_pb2.FireTriggerRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.FireTriggerRequest, _abc.Awaitable[_trigger_service_pb2.FireTriggerResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.FireTriggerResponse]:
+        """Delivers a trigger of a queue once more, now, whatever its schedule and status; its planned times stay as they are.
+        Errors: NOT_FOUND TRIGGER_NOT_FOUND; RESOURCE_EXHAUSTED QUEUE_FULL when too many of its firings wait.
+        """
+
+    @_abc_1.abstractmethod
+    def PauseTrigger(
+        self,
+        request: _trigger_service_pb2.PauseTriggerRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.PauseTriggerRequest, _abc.Awaitable[_trigger_service_pb2.PauseTriggerResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.PauseTriggerResponse]:
+        """Keeps a trigger of a queue from firing; what is leased may still be acknowledged, events that come meanwhile are not kept.
+        Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it has ended.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeTrigger(
+        self,
+        request: _trigger_service_pb2.ResumeTriggerRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.ResumeTriggerRequest, _abc.Awaitable[_trigger_service_pb2.ResumeTriggerResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.ResumeTriggerResponse]:
+        """Lets a paused trigger fire again, from its next planned time after now on; one that fires once and whose time has passed is
+        due at once. One that is not paused stays as it is. Errors: NOT_FOUND TRIGGER_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def ListFirings(
+        self,
+        request: _trigger_service_pb2.ListFiringsRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.ListFiringsRequest, _abc.Awaitable[_trigger_service_pb2.ListFiringsResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.ListFiringsResponse]:
+        """How firings of a queue ended, newest first, paged; the newest 1000 of a queue, or of a flow's partition, are kept.
+        Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def ListDeadTriggers(
+        self,
+        request: _trigger_service_pb2.ListDeadTriggersRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.ListDeadTriggersRequest, _abc.Awaitable[_trigger_service_pb2.ListDeadTriggersResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.ListDeadTriggersResponse]:
+        """Triggers and single firings that were refused too often, paged; kept for 7 days. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+
+    @_abc_1.abstractmethod
+    def RedriveTrigger(
+        self,
+        request: _trigger_service_pb2.RedriveTriggerRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.RedriveTriggerRequest, _abc.Awaitable[_trigger_service_pb2.RedriveTriggerResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.RedriveTriggerResponse]:
+        """Makes a dead trigger, or one dead firing of it, due again with no failures.
+        Errors: NOT_FOUND TRIGGER_NOT_FOUND; FAILED_PRECONDITION WRONG_STATUS when it is not dead.
+        """
+
+    @_abc_1.abstractmethod
+    def CountTriggers(
+        self,
+        request: _trigger_service_pb2.CountTriggersRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.CountTriggersRequest, _abc.Awaitable[_trigger_service_pb2.CountTriggersResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.CountTriggersResponse]:
+        """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
 def add_TriggerServiceServicer_to_server(servicer: TriggerServiceServicer, server: _aio.Server) -> None: ...

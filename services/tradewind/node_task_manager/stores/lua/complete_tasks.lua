@@ -22,7 +22,7 @@ for i, outcome in ipairs(args.outcomes) do
   local record = task(outcome.task_id)
   local refused = lost(record, outcome)
   local comp = not refused and component_of(record)
-  if comp and node(comp.plan, record.index).map and mapped(record) then
+  if comp and node(comp.plan, record.index).map and fan_out().owns(record) then
     effects.results[i] = 'the node runs once for each item of a list; only its items are given to workers'
   elseif not comp then
     effects.results[i] = refused or 'the run is gone'

@@ -2,18 +2,24 @@
 -- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most` at
 -- once. Its own node task is carried out by the node task manager, by offers that stand in `delayed` until they are, or are
 -- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait
--- in `items:<node task>` and have no record. What nodes without `map` never need is made when it is needed first.
+-- in `items:<node task>` and have no record. What nodes without `map` never need is made when it is needed first: here is one
+-- function for all of it, which returns the others.
 local fan
 -- Failed node tasks that wait for their next attempt, and offers that wait to be made anew.
 local delaying = {}
 
--- The id of the mapped node that an item belongs to and the item's place, nil for any other node task.
-local function item_of(id) return string.match(id, '^([^:]+:[^:]+:[^:]+:[^:]+):(%d+)$') end
-
-local COUNTED = {'total', 'need', 'begun', 'completed', 'failed', 'cancelled', 'bytes', 'halt', 'code', 'first'}
-
-local function make_fan()
+fan_out = function()
+  if fan then return fan end
   fan = {touched = {}}
+  local COUNTED = {'total', 'need', 'begun', 'completed', 'failed', 'cancelled', 'bytes', 'halt', 'code', 'first'}
+
+  -- The id of the mapped node that an item belongs to and the item's place, nil for any other node task.
+  local function item_of(id) return string.match(id, '^([^:]+:[^:]+:[^:]+:[^:]+):(%d+)$') end
+
+  function fan.is_item(id) return item_of(id) ~= nil end
+
+  -- Whether this is a mapped node's own node task.
+  function fan.owns(record) return not item_of(record.id) end
 
   -- How the items of a mapped node stand; nil before it is split. `halt` is the mark that stops the rest, `code` why.
   function fan.counts(record)
@@ -81,7 +87,7 @@ local function make_fan()
   end
 
   -- Lets items begin while there is room; returns an offset to go on at when the budget is used up.
-  function fan.fill(comp, index)
+  function fan.fill(comp, _, index)
     local entry = node(comp.plan, index)
     local record = task(task_of(comp.run, entry.id))
     if not record or record.status ~= 'running' or record.stop or comp.stop or fan.counts(record).halt then return end
@@ -228,7 +234,7 @@ local function make_fan()
   end
 
   -- Gives the items of a mapped node their time to live.
-  function fan.expire(comp, offset, index)
+  function fan.expire_items(comp, offset, index)
     local record = task(task_of(comp.run, node(comp.plan, index).id))
     local counts = record and fan.counts(record)
     for place = offset, counts and counts.begun - 1 or -1 do
@@ -237,16 +243,5 @@ local function make_fan()
       expiring[#expiring + 1] = record.key .. ':' .. string.format('%.0f', place)
     end
   end
-end
-
-fan_out = function()
-  if not fan then make_fan() end
   return fan
 end
-
--- The means for a node task that is a mapped node's own, nil for any other.
-mapped = function(record) return not item_of(record.id) and fan_out() or nil end
-
-function WORK.fill(comp, _, index) return fan_out().fill(comp, index) end
-function WORK.stop_items(comp, offset, index) return fan_out().stop_items(comp, offset, index) end
-function WORK.expire_items(comp, offset, index) return fan_out().expire(comp, offset, index) end

@@ -2,7 +2,7 @@
 -- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
 local work, finished, queues = {}, {}, {}
 -- What a node that runs once for each item of a list needs besides; see fan_out.
-local fan_out, mapped
+local fan_out
 local TURN = 1000000
 
 -- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next.
@@ -34,7 +34,7 @@ end
 
 local function enqueue(record, comp)
   local entry = node(comp.plan, record.index)
-  if entry.map and mapped(record) then return fan_out().offer(record, comp) end
+  if entry.map and fan_out().owns(record) then return fan_out().offer(record, comp) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
   note(record, 'ready_at', stamp)
@@ -122,7 +122,7 @@ end
 -- Takes out what waits, be it in a queue or for its next attempt.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
-  if entry.map and mapped(record) then return fan_out().withdraw(record) end
+  if entry.map and fan_out().owns(record) then return fan_out().withdraw(record) end
   if not withdraw(record, entry, comp) then
     local items = queue_of(entry.type, comp.user_id).removed
     items[#items + 1] = record.id
@@ -396,7 +396,7 @@ local function work_off()
       end
       at = at + 1
     end
-    local offset = item and WORK[item[1]](item[2], item[4], item[3], item[5])
+    local offset = item and (WORK[item[1]] or fan_out()[item[1]])(item[2], item[4], item[3], item[5])
     if offset then
       item[4] = offset
       if popped then call('LPUSH', todo, packed(item)) else at = at - 1 end

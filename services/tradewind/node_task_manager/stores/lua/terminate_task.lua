@@ -8,7 +8,7 @@ if not comp then
   return cmsgpack.pack(effects)
 end
 local record = task(args.task_id)
-if not record and item_of(args.task_id) then
+if not record and fan_out().is_item(args.task_id) then
   -- An item that has not begun.
   effects.results[1] = 'unknown'
   return cmsgpack.pack(effects)

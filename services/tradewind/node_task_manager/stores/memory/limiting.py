@@ -100,24 +100,33 @@ class MemoryLimiting(MemoryRecords):
     def _user(self, task: NodeTask) -> str:
         return self._components[self._owner(task)].user_id
 
-    def _take_slots(self, task: NodeTask) -> NodeTask:
-        """Give a node task the slots that it needs."""
+    def _slots_of(self, task: NodeTask) -> list[str]:
+        """The limits of which a node task that runs holds a slot."""
         user, node_type = self._user(task), self._node(task).node_type
-        names = []
-        for limit, most in self._own_limits(task):
-            if isinstance(most, int):
-                names.append(limit)
-            else:
-                self._full_at[_bucket_of(limit)] = self._bucket(_bucket_of(limit)) + most.length_us
+        names = [limit for limit, most in self._own_limits(task) if isinstance(most, int)]
         if self._config.max_running_per_user:
             names.append(f"user:{user}")
         if self._config.max_running_per_node_type.get(node_type):
             names.append(f"type:{node_type}")
+        return names
+
+    def _take_slots(self, task: NodeTask) -> NodeTask:
+        """Give a node task the slots, and the tokens, that it needs."""
+        node_type, names = self._node(task).node_type, self._slots_of(task)
+        for limit, most in self._own_limits(task):
+            if isinstance(most, KeyRate):
+                self._full_at[_bucket_of(limit)] = self._bucket(_bucket_of(limit)) + most.length_us
         rate = self._config.rates.get(node_type)
         if rate:
             self._full_at[node_type] = self._bucket(node_type) + rate.interval_us
         self._slots.take(task.task_id, names)
         return replace(task, slots=tuple(sorted(names)))
+
+    def _count_anew(self, task: NodeTask) -> NodeTask:
+        """Give a node task that runs the slots of limits that were set after it began."""
+        new = set(self._slots_of(task)) - set(task.slots)
+        self._slots.take(task.task_id, new)
+        return replace(task, slots=tuple(sorted({*task.slots, *new})))
 
     def _release(self, task: NodeTask) -> NodeTask:
         """Take back lease and slots of a node task, if it has any."""

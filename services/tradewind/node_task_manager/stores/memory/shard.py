@@ -288,6 +288,8 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
 
     async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
         turn = Turn()
+        for task_id in self._leases:
+            self._tasks[task_id] = self._count_anew(self._tasks[task_id])
         self._queues.unpark_all()
         self._let_in(self._slots.readmit_all())
         self._conclude(vacancies, turn)

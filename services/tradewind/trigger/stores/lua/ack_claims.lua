@@ -1,8 +1,9 @@
 -- Ends claims whose triggers were handled, and plans what follows.
 -- KEYS: 1 due, 2 claimed, 3 receiver, 4 firings
--- args: now_ms, prefix, channel, session, last_ms, policy, items = {{id, token, next_ms or -1, finished}}
+-- args: now_ms, prefix, removed and events (beginnings of keys), channel, queue, session, last_ms, policy, items = {{id, token, next_ms or -1, finished}}
 -- Returns {lost = tokens that held nothing, due, lapse}.
 --!include settling
+--!include firings
 
 local now_ms = now(args.now_ms)
 local former = head(KEYS[1])
@@ -28,17 +29,19 @@ for _, item in ipairs(args.items) do
     note(KEYS[4], t, 'fired', now_ms)
     local planned = nil
     t.fired = t.fired + 1
-    if not item[4] and (t.most == 0 or t.fired < t.most) then
+    if t.event_id ~= '' then
+      fired(t, now_ms)
+    elseif not item[4] and (t.most == 0 or t.fired < t.most) then
       planned = following(t, item[3])
     end
     if planned and planned <= (t.last or args.last_ms) then
-      redis.call('HSET', t.key, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'token', '',
-        'fired', t.fired)
+      redis.call('HSET', t.key, 'failures', 0, 'error', '', 'fired', t.fired)
       t.planned = planned
-      local place = place_of(t)
-      redis.call('ZADD', KEYS[1], place, t.id)
-      earliest = math.min(earliest or place, place)
-    else
+      local place = queue_up(KEYS[1], t, place_of(t))
+      if place then
+        earliest = math.min(earliest or place, place)
+      end
+    elseif t.event_id == '' then
       redis.call('HSET', t.key, 'failures', 0, 'error', '', 'fired', t.fired)
       finish(t, 'completed', now_ms)
     end

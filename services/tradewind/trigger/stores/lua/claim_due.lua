@@ -1,30 +1,35 @@
 -- Takes lapsed claims back, then leases what is due, oldest first, to the partition's receiver.
--- KEYS: 1 due, 2 claimed, 3 dead, 4 receiver, 5 firings
--- args: now_ms, prefix, partition, epoch, session, limit, lease_ms, nonce, max_bytes, reap, policy
--- Returns {ended = true} when somebody else receives, or {claims = {{record, token}}, deadline, survey,
+-- KEYS: 1 due, 2 claimed, 3 dead, 4 receiver, 5 firings, 6 alarms
+-- args: now_ms, prefix, all, channel, queue, partition, epoch (negative: one of the queue's receivers), session, limit, lease_ms, nonce, max_bytes, reap, policy
+-- Returns {ended = true} when somebody else receives, or {claims = {{record, token, record of its trigger when it is a firing}}, deadline, survey,
 -- dead = {{id, failures, error}}, orphans = ids that stood in an index without a trigger}.
 --!include record
 --!include endings
 
 local now_ms = now(args.now_ms)
-local receiver = redis.call('HMGET', KEYS[4], 'epoch', 'session')
-local known = tonumber(receiver[1] or -1)
-if known > args.epoch or (known == args.epoch and receiver[2] ~= args.session) then
-  return cmsgpack.pack({ ended = true })
-end
-if known < args.epoch then
-  -- A failover of the store forgot the subscription; the claim stands in for it.
-  redis.call('HSET', KEYS[4], 'epoch', args.epoch, 'session', args.session)
+if args.epoch >= 0 then
+  local receiver = redis.call('HMGET', KEYS[4], 'epoch', 'session')
+  local known = tonumber(receiver[1] or -1)
+  if known > args.epoch or (known == args.epoch and receiver[2] ~= args.session) then
+    return cmsgpack.pack({ ended = true })
+  end
+  if known < args.epoch then
+    -- A failover of the store forgot the subscription; the claim stands in for it.
+    redis.call('HSET', KEYS[4], 'epoch', args.epoch, 'session', args.session)
+  end
 end
 
 local claims, dead, orphans = {}, {}, {}
+local lapsed = false
 
 for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, args.reap)) do
   local t = read(args.prefix .. id, id, now_ms)
   if t and t.status == 'claimed' then
     local message = 'the lease lapsed before an answer came'
     -- The first lapse in a row costs no delay: most often the receiver just died.
-    if not fail(KEYS[1], KEYS[2], KEYS[3], KEYS[5], t, message, backoff(t.failures), now_ms) then
+    local _, died = fail(KEYS[1], KEYS[2], KEYS[3], KEYS[5], t, message, backoff(t.failures), now_ms)
+    lapsed = true
+    if died then
       dead[#dead + 1] = { id, t.failures, message }
     end
   else
@@ -41,18 +46,29 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms, 'BYSCORE', 'LI
   end
   redis.call('ZREM', KEYS[1], id)
   local t = read(args.prefix .. id, id, now_ms)
-  if t and t.status == 'scheduled' then
+  local parent = t and t.event_id ~= '' and parent_of(t, now_ms) or nil
+  if t and t.event_id ~= '' and not parent then
+    -- Its trigger was removed.
+    redis.call('DEL', t.key)
+  elseif t and t.status == 'scheduled' then
     t.status, t.attempt = 'claimed', t.attempt + 1
     t.token = string.format('%d:%s:%.0f:%s', args.partition, id, t.attempt, args.nonce)
     redis.call('HSET', t.key, 'status', t.status, 'attempt', t.attempt, 'token', t.token)
     redis.call('ZADD', KEYS[2], deadline, id)
-    claims[#claims + 1] = { reply(t), t.token }
+    claims[#claims + 1] = { reply(t), t.token, parent and reply(parent) or nil }
     size = size + #t.payload
   else
     orphans[#orphans + 1] = id
   end
 end
 
+if #orphans > 0 then
+  redis.call('HINCRBY', KEYS[6], 'orphans', #orphans)
+end
+if lapsed and args.epoch < 0 then
+  -- What lapsed may come back when this receiver has no room left.
+  wake(args.channel, nil, head(KEYS[1]))
+end
 return cmsgpack.pack({
   claims = claims, deadline = deadline, survey = survey(KEYS[1], KEYS[2], now_ms), dead = dead, orphans = orphans,
 })

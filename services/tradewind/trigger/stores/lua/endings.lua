@@ -7,34 +7,57 @@ local function finish(t, status, now_ms)
   redis.call('PEXPIRE', t.key, args.policy.retention_ms)
 end
 
-local function note(firings, t, outcome, now_ms)
+local function note(firings, t, outcome, now_ms, message)
   redis.call('XADD', firings, 'MAXLEN', args.policy.firings_kept, '*', 'trigger_id', t.id, 'planned', t.planned,
-    'attempt', t.attempt, 'outcome', outcome, 'at', now_ms)
+    'attempt', t.attempt, 'outcome', outcome, 'at', now_ms, 'error', message or '', 'event_id', t.event_id)
 end
 
--- Counts a failure of a claimed trigger. Returns its new place in `due`, or nil when it is dead now.
+-- Puts a trigger among the due ones, unless it is paused. Returns its place, or nil.
+local function queue_up(due, t, place)
+  if t.paused then
+    redis.call('HSET', t.key, 'status', 'paused', 'token', '', 'planned', t.planned)
+    return nil
+  end
+  redis.call('HSET', t.key, 'status', 'scheduled', 'token', '', 'planned', t.planned)
+  redis.call('ZADD', due, place, t.id)
+  return place
+end
+
+-- Takes an ended firing out of those of its trigger, which is returned unless it has gone.
+local function leave(firing, now_ms)
+  local parent = parent_of(firing, now_ms)
+  if parent and parent.pending > 0 then
+    redis.call('HINCRBY', parent.key, 'pending', -1)
+  end
+  return parent
+end
+
+-- Counts a failure of a claimed trigger. Returns its new place in `due`, or nil when it has none now; whether it is dead.
 local function fail(due, claimed, dead, firings, t, message, delay_ms, now_ms)
   redis.call('ZREM', claimed, t.id)
   t.failures = t.failures + 1
   redis.call('HSET', t.key, 'failures', t.failures, 'error', message)
   if t.failures >= args.policy.max_failures then
     finish(t, 'dead', now_ms)
-    note(firings, t, 'dead', now_ms)
+    note(firings, t, 'dead', now_ms, message)
+    if t.event_id ~= '' then
+      leave(t, now_ms)
+    end
     redis.call('ZADD', dead, now_ms, t.id)
     redis.call('ZREMRANGEBYSCORE', dead, '-inf', now_ms - args.policy.retention_ms)
     local surplus = redis.call('ZCARD', dead) - args.policy.dead_kept
     if surplus > 0 then
       for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(surplus, 100) - 1)) do
         redis.call('DEL', args.prefix .. id)
+        if args.all then
+          redis.call('ZREM', args.all, id)
+        end
         redis.call('ZREM', dead, id)
       end
     end
-    return nil
+    return nil, true
   end
-  redis.call('HSET', t.key, 'status', 'scheduled', 'token', '')
-  local place = delay_ms > 0 and now_ms + delay_ms or place_of(t)
-  redis.call('ZADD', due, place, t.id)
-  return place
+  return queue_up(due, t, delay_ms > 0 and now_ms + delay_ms or place_of(t))
 end
 
 local function backoff(failures)

@@ -1,6 +1,6 @@
 -- Makes claimed triggers due again as if they had never been claimed; no failure is counted.
 -- KEYS: 1 due, 2 claimed, 3 receiver
--- args: now_ms, prefix, channel, session, items = {{id, token}}
+-- args: now_ms, prefix, channel, queue, session, items = {{id, token}}
 -- Returns {lost = tokens that held nothing, due, lapse}.
 --!include settling
 
@@ -11,10 +11,10 @@ for _, item in ipairs(args.items) do
   local t = held(item[1], item[2], now_ms)
   if t then
     redis.call('ZREM', KEYS[2], t.id)
-    redis.call('HSET', t.key, 'status', 'scheduled', 'token', '')
-    local place = place_of(t)
-    redis.call('ZADD', KEYS[1], place, t.id)
-    earliest = math.min(earliest or place, place)
+    local place = queue_up(KEYS[1], t, place_of(t))
+    if place then
+      earliest = math.min(earliest or place, place)
+    end
   else
     lost[#lost + 1] = item[2]
   end

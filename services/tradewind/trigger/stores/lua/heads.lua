@@ -4,10 +4,11 @@ local function head(key)
   return first[2] and tonumber(first[2]) or nil
 end
 
--- Wakes the receiver of a partition that sleeps until `former`, when there is something earlier for it now.
+-- Wakes the receiver of a partition, or those of the queue `args.queue`, that sleep until `former`, when there is something earlier for it now.
 local function wake(channel, former, earliest)
   if earliest and (not former or earliest < former) then
-    redis.call('PUBLISH', channel, string.format('due %.0f', earliest))
+    local queue = args.queue and args.queue ~= '' and ' ' .. args.queue or ''
+    redis.call('PUBLISH', channel, string.format('due %.0f', earliest) .. queue)
   end
 end
 

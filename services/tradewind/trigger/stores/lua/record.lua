@@ -2,7 +2,8 @@
 local function read(key, id, now_ms)
   -- pcall: something that is no hash must not stop the whole partition; to the caller it is no trigger.
   local raw = redis.pcall('HMGET', key, 'partition_key', 'interval', 'anchor', 'payload', 'epoch', 'status', 'planned',
-    'failures', 'error', 'revision', 'created', 'expires', 'token', 'attempt', 'spec', 'fired', 'jitter', 'last', 'most')
+    'failures', 'error', 'revision', 'created', 'expires', 'token', 'attempt', 'spec', 'fired', 'jitter', 'last', 'most',
+    'paused', 'note', 'pending', 'dropped', 'event', 'event_id', 'born')
   if raw.err or not raw[1] then
     return nil
   end
@@ -16,14 +17,23 @@ local function read(key, id, now_ms)
     failures = tonumber(raw[8]), error = raw[9], revision = tonumber(raw[10]), created = tonumber(raw[11]),
     token = raw[13], attempt = tonumber(raw[14]), spec = raw[15] or '', fired = tonumber(raw[16] or 0),
     jitter = tonumber(raw[17] or 0), last = tonumber(raw[18]), most = tonumber(raw[19] or 0),
+    paused = raw[20] == '1', note = raw[21] or '', pending = tonumber(raw[22] or 0), dropped = tonumber(raw[23] or 0),
+    event = raw[24] or '', event_id = raw[25] or '', born = tonumber(raw[26] or 0),
   }
 end
 
 local function reply(t)
   return {
     t.id, t.partition_key, t.interval, t.anchor, t.payload, t.epoch, t.status, t.planned, t.failures, t.error,
-    t.revision, t.created, t.spec, t.fired,
+    t.revision, t.created, t.spec, t.fired, t.paused, t.note, t.pending, t.dropped, t.event, t.event_id,
   }
+end
+
+-- The trigger of which a record is one firing, nil when that has gone or is another by now.
+local function parent_of(firing, now_ms)
+  local id = string.match(firing.id, '^[^:]+')
+  local parent = read(args.prefix .. id, id, now_ms)
+  return parent and parent.created == firing.born and parent or nil
 end
 
 -- When a planned time is to be delivered; as domain/schedule.py has it.

@@ -1,6 +1,6 @@
 -- Removes a trigger, whatever its status, and remembers the epoch.
--- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead
--- args: now_ms, id, epoch, policy
+-- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead, 6 all of the queue
+-- args: now_ms, id, epoch, queue, events (beginning of keys), policy
 -- Returns {known = newer epoch} or {removed = whether there was one}.
 --!include record
 --!include tombstone
@@ -14,6 +14,12 @@ end
 redis.call('DEL', KEYS[1])
 for index = 3, 5 do
   redis.call('ZREM', KEYS[index], args.id)
+end
+if args.queue ~= '' then
+  redis.call('ZREM', KEYS[6], args.id)
+end
+if t and t.event ~= '' then
+  redis.call('HDEL', args.events .. t.event, args.queue .. '/' .. t.id)
 end
 bury_epoch(KEYS[2], args.epoch, now_ms, args.policy.tombstone_ms)
 return cmsgpack.pack({ removed = t ~= nil })

@@ -1,8 +1,9 @@
 -- Creates or replaces a trigger.
--- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead
--- args: now_ms, id, partition_key, interval, anchor, spec, payload, epoch, channel, policy, jitter, last and most of the
+-- KEYS: 1 the trigger's hash, 2 its tombstone, 3 due, 4 claimed, 5 dead, 6 all of the queue, 7 queues
+-- args: now_ms, id, partition_key, interval, anchor, spec, payload, epoch, channel, queue, events (beginning of keys), event (the
+--   name it fires for, or ''), policy, jitter, last and most of the
 --   schedule, first planned time (absent: all have passed)
--- Returns {known = newer epoch} or {trigger = record}.
+-- Returns {known = newer epoch}, {full = which cap} or {trigger = record}.
 --!include record
 --!include endings
 --!include tombstone
@@ -24,6 +25,20 @@ if same_schedule and t.epoch == args.epoch then
   return cmsgpack.pack({ trigger = reply(t) })
 end
 
+if args.queue ~= '' then
+  if not t and redis.call('ZCARD', KEYS[6]) >= args.policy.queue_most then
+    return cmsgpack.pack({ full = 'queue' })
+  end
+  if args.event ~= '' and not (t and t.event == args.event)
+    and redis.call('HLEN', args.events .. args.event) >= args.policy.listeners_most then
+    return cmsgpack.pack({ full = 'event' })
+  end
+  if not t then
+    redis.call('ZADD', KEYS[6], now_ms, args.id)
+    redis.call('SADD', KEYS[7], args.queue)
+  end
+end
+
 -- The grid goes on where it was, so that no planned time is delivered twice. What completed begins again.
 local planned, fired = args.first, 0
 if same_schedule and t.status ~= 'completed' then
@@ -33,25 +48,38 @@ local saved = {
   key = KEYS[1], id = args.id, partition_key = args.partition_key, interval = args.interval, anchor = args.anchor,
   spec = args.spec, payload = args.payload, epoch = args.epoch, status = 'scheduled', planned = planned or 0,
   failures = 0, error = '', revision = (t and t.revision or 0) + 1, created = t and t.created or now_ms,
-  fired = fired, jitter = args.jitter,
+  fired = fired, jitter = args.jitter, paused = t ~= nil and t.paused and t.epoch == args.epoch,
+  pending = t and t.pending or 0, dropped = t and t.dropped or 0, event = args.event, event_id = '',
 }
+saved.note = saved.paused and t.note or ''
 redis.call('DEL', KEYS[2])
 redis.call('HSET', KEYS[1], 'partition_key', saved.partition_key, 'interval', saved.interval, 'anchor', saved.anchor,
   'spec', saved.spec, 'jitter', saved.jitter, 'last', args.last, 'most', args.most, 'fired', saved.fired,
+  'paused', saved.paused and '1' or '0', 'note', saved.note, 'event', saved.event,
+  'pending', saved.pending, 'dropped', saved.dropped,
   'payload', saved.payload, 'epoch', saved.epoch, 'status', saved.status, 'planned', saved.planned, 'failures', 0,
   'error', '', 'revision', saved.revision, 'created', saved.created, 'expires', 0, 'token', '',
   'attempt', t and t.attempt or 0)
 redis.call('PERSIST', KEYS[1])
 redis.call('ZREM', KEYS[4], args.id)
 redis.call('ZREM', KEYS[5], args.id)
+if t and t.event ~= '' and t.event ~= args.event then
+  redis.call('HDEL', args.events .. t.event, args.queue .. '/' .. args.id)
+end
+local former = head(KEYS[3])
+redis.call('ZREM', KEYS[3], args.id)
+if args.event ~= '' then
+  redis.call('HSET', args.events .. args.event, args.queue .. '/' .. args.id, args.spec)
+  saved.status, saved.planned = saved.paused and 'paused' or 'waiting', 0
+  redis.call('HSET', KEYS[1], 'status', saved.status, 'planned', 0)
+  return cmsgpack.pack({ trigger = reply(saved) })
+end
 if not planned then
-  redis.call('ZREM', KEYS[3], args.id)
   saved.status = 'completed'
   finish(saved, 'completed', now_ms)
   return cmsgpack.pack({ trigger = reply(saved) })
 end
-local former = head(KEYS[3])
-local place = place_of(saved)
-redis.call('ZADD', KEYS[3], place, args.id)
+local place = queue_up(KEYS[3], saved, place_of(saved))
+saved.status = place and 'scheduled' or 'paused'
 wake(args.channel, former, place)
 return cmsgpack.pack({ trigger = reply(saved) })

@@ -1,9 +1,12 @@
 -- Makes a session the receiver of a partition, unless one with a newer epoch is.
 -- KEYS: 1 receiver, 2 due, 3 claimed
--- args: now_ms, epoch, session, channel
+-- args: now_ms, epoch (negative: one of the queue's receivers), session, channel
 -- Returns {known = newer epoch} or {survey}.
 --!include heads
 
+if args.epoch < 0 then
+  return cmsgpack.pack({ survey = survey(KEYS[2], KEYS[3], now(args.now_ms)) })
+end
 local known = tonumber(redis.call('HGET', KEYS[1], 'epoch') or -1)
 if known > args.epoch then
   return cmsgpack.pack({ known = known })

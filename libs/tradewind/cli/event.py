@@ -1,0 +1,45 @@
+"""`tradewind event ...`: tell triggers that something happened."""
+
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.parameters import Output, inputs_of
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tell triggers that something happened.")
+
+
+@app.callback()
+def group() -> None:
+    """Tell triggers that something happened."""
+
+
+@app.command()
+@asynchronous
+async def publish(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the event.")],
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="KEY=VALUE", help="A field of its payload, JSON or text; may be repeated."),
+    ] = None,
+    payload_json: Annotated[
+        str | None, typer.Option("--payload-json", metavar="JSON", help="Its payload as a JSON object, - for stdin.")
+    ] = None,
+    id: Annotated[str, typer.Option("--id", help="The same id again fires nothing twice.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Publish an event to every trigger that listens to its name and whose filter it matches."""
+    payload = inputs_of(field, payload_json, "--field", "--payload-json")
+    async with session.client() as client:
+        published = await client.publish_event(name, payload, event_id=id)
+    if output is Format.JSON:
+        session.screen.json(published)
+        return
+    more = f", {published.duplicates} had fired for it before" if published.duplicates else ""
+    more += f", {published.dropped} dropped because too many wait" if published.dropped else ""
+    session.screen.line(
+        f"event {published.event_id}: {published.matched} triggers match, {published.fired} fired{more}"
+    )

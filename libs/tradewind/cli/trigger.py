@@ -1,0 +1,276 @@
+"""`tradewind trigger ...`: what fires at a time or for an event, and is received from a queue."""
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tradewind.cli.parameters import Output, first
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import TriggerRecord
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Save triggers of your own: at a time, by cron, for events. Their receivers take them from a queue.",
+)
+
+Queue = Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Whose receivers get it.")]
+TriggerName = Annotated[str, typer.Argument(metavar="ID", help="Id of the trigger.")]
+Limit = Annotated[int, typer.Option(min=1, help="At most this many.")]
+Json = Annotated[str | None, typer.Option("--payload-json", metavar="JSON", help="What its receiver gets with it.")]
+
+
+def moment(text: str, option: str) -> datetime:
+    """Read a time as ISO 8601, local unless it names a zone. Raises typer.BadParameter."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        raise typer.BadParameter(f'"{text}" is no time such as 2026-12-24T18:00:00Z', param_hint=option) from None
+
+
+def json_of(text: str | None, option: str) -> Any:
+    """Read JSON. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"this is no JSON: {error}", param_hint=option) from None
+
+
+def show(session: Session, trigger: "TriggerRecord", output: Format) -> None:
+    """Print a trigger."""
+    screen = session.screen
+    if output is Format.JSON:
+        screen.json(trigger)
+        return
+    facts = [
+        ("trigger", trigger.trigger_id),
+        ("queue", trigger.queue),
+        ("fires", trigger.schedule),
+        ("status", f"{trigger.status}{f' ({trigger.pause_note})' if trigger.pause_note else ''}"),
+        ("next", screen.when(trigger.next_fire_time)),
+        ("fired", str(trigger.fired)),
+        ("pending", f"{trigger.pending}{f', {trigger.dropped} dropped' if trigger.dropped else ''}"),
+    ]
+    if trigger.failures:
+        facts.append(("failures", f"{trigger.failures}: {trigger.last_error}"))
+    screen.facts(facts)
+
+
+@app.command()
+@asynchronous
+async def save(
+    session: Session,
+    trigger_id: TriggerName,
+    queue: Queue,
+    at: Annotated[list[str] | None, typer.Option(help="Once at this time; repeat it for several.")] = None,
+    after: Annotated[float | None, typer.Option(metavar="SECONDS", help="Once, so long from now.")] = None,
+    every: Annotated[float | None, typer.Option(metavar="SECONDS", help="Again and again.")] = None,
+    cron: Annotated[str, typer.Option(help='By the calendar, such as "30 9 * * 1-5".')] = "",
+    time_zone: Annotated[str, typer.Option(help="Of cron, such as Europe/Berlin; UTC when left out.")] = "",
+    event: Annotated[str, typer.Option(metavar="NAME", help="For each event of this name.")] = "",
+    where: Annotated[
+        str | None, typer.Option("--filter", metavar="JSON", help='Of events: {"price": {"$gt": 100}}.')
+    ] = None,
+    on_finished: Annotated[
+        list[str] | None, typer.Option(metavar="FLOW", help="When a cycle of this flow ended; may be repeated.")
+    ] = None,
+    status: Annotated[
+        list[str] | None, typer.Option(help="Of --on-finished: with this status; may be repeated.")
+    ] = None,
+    payload_json: Json = None,
+    jitter: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Up to so much later, to spread load.")] = 0.0,
+    start: Annotated[str | None, typer.Option(help="Nothing before this time.")] = None,
+    end: Annotated[str | None, typer.Option(help="Nothing at or after this time.")] = None,
+    max_firings: Annotated[int, typer.Option(min=0, help="So many firings, then no more; 0 for any number.")] = 0,
+    epoch: Annotated[int, typer.Option(min=0, help="A higher one begins anew what has completed.")] = 0,
+    output: Output = Format.TEXT,
+) -> None:
+    """Create or replace a trigger; saving the same again changes nothing."""
+    moments = [moment(each, "--at") for each in at or ()]
+    try:
+        async with session.client() as client:
+            saved = await client.save_trigger(
+                trigger_id,
+                queue=queue,
+                at=moments[0] if len(moments) == 1 else None,
+                times=moments if len(moments) > 1 else (),
+                after=after,
+                every=every,
+                cron=cron,
+                time_zone=time_zone,
+                event=event,
+                filter=json_of(where, "--filter"),
+                on_finished=on_finished,
+                statuses=status or (),
+                payload=json_of(payload_json, "--payload-json"),
+                jitter=jitter,
+                start=moment(start, "--start") if start else None,
+                end=moment(end, "--end") if end else None,
+                max_firings=max_firings,
+                epoch=epoch,
+            )
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; here they are options, --at to --on-finished") from None
+    show(session, saved, output)
+
+
+@app.command("list")
+@asynchronous
+async def list_(session: Session, queue: Queue, limit: Limit = 100, output: Output = Format.TEXT) -> None:
+    """List the triggers of a queue, whatever their status."""
+    async with session.client() as client:
+        found = await first(limit, client.list_triggers(queue))
+    screen = session.screen
+    if output is Format.JSON:
+        screen.json(found)
+        return
+    rows = [
+        (each.trigger_id, each.status.value, each.schedule, screen.when(each.next_fire_time), str(each.fired))
+        for each in found
+    ]
+    screen.table(["TRIGGER", "STATUS", "FIRES", "NEXT", "FIRED"], rows)
+
+
+@app.command("show")
+@asynchronous
+async def show_(session: Session, trigger_id: TriggerName, queue: Queue, output: Output = Format.TEXT) -> None:
+    """Show a trigger."""
+    async with session.client() as client:
+        show(session, await client.get_trigger(queue, trigger_id), output)
+
+
+@app.command()
+@asynchronous
+async def remove(session: Session, trigger_id: TriggerName, queue: Queue, epoch: int = 0) -> None:
+    """Remove a trigger with all its firings that wait."""
+    async with session.client() as client:
+        removed = await client.remove_trigger(queue, trigger_id, epoch=epoch)
+    session.screen.line(f"{trigger_id} is removed" if removed else f"there was no {trigger_id}")
+
+
+@app.command()
+@asynchronous
+async def fire(
+    session: Session,
+    trigger_id: TriggerName,
+    queue: Queue,
+    payload_json: Annotated[str | None, typer.Option(metavar="JSON", help="An object handed on as an event.")] = None,
+    request_id: Annotated[str, typer.Option(metavar="ID", help="The same id fires once.")] = "",
+) -> None:
+    """Deliver a trigger once more, now; its planned times stay as they are."""
+    async with session.client() as client:
+        payload = json_of(payload_json, "--payload-json")
+        fired = await client.fire_trigger(queue, trigger_id, payload, request_id=request_id)
+    session.screen.line(f"{trigger_id} {'is fired' if fired else 'was fired by this request before'}")
+
+
+@app.command()
+@asynchronous
+async def pause(
+    session: Session,
+    trigger_id: TriggerName,
+    queue: Queue,
+    note: Annotated[str, typer.Option(help="Who and why, for people.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Keep a trigger from firing until it is resumed."""
+    async with session.client() as client:
+        show(session, await client.pause_trigger(queue, trigger_id, note), output)
+
+
+@app.command()
+@asynchronous
+async def resume(session: Session, trigger_id: TriggerName, queue: Queue, output: Output = Format.TEXT) -> None:
+    """Let a paused trigger fire again."""
+    async with session.client() as client:
+        show(session, await client.resume_trigger(queue, trigger_id), output)
+
+
+@app.command()
+@asynchronous
+async def firings(
+    session: Session,
+    queue: Queue,
+    trigger: Annotated[str, typer.Option(metavar="ID", help="Only of this trigger.")] = "",
+    limit: Limit = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """List how firings ended, newest first."""
+    async with session.client() as client:
+        found = await first(limit, client.list_trigger_firings(queue, trigger))
+    screen = session.screen
+    if output is Format.JSON:
+        screen.json(found)
+        return
+    rows = [
+        (each.trigger_id, screen.when(each.planned_time), each.outcome, screen.when(each.ended_at), each.event_id)
+        for each in found
+    ]
+    screen.table(["TRIGGER", "PLANNED", "OUTCOME", "ENDED", "EVENT"], rows)
+
+
+@app.command()
+@asynchronous
+async def dead(session: Session, queue: Queue, limit: Limit = 20, output: Output = Format.TEXT) -> None:
+    """List what was refused too often, and so fires no more until it is redriven."""
+    async with session.client() as client:
+        found = await first(limit, client.list_dead_triggers(queue))
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    rows = [(each.trigger_id, each.firing_id, str(each.failures), each.last_error) for each in found]
+    session.screen.table(["TRIGGER", "FIRING", "FAILURES", "LAST ERROR"], rows)
+
+
+@app.command()
+@asynchronous
+async def redrive(
+    session: Session,
+    trigger_id: TriggerName,
+    queue: Queue,
+    firing: Annotated[str, typer.Option(metavar="FIRING", help="One dead firing of it, from the list.")] = "",
+) -> None:
+    """Make what is dead due again."""
+    async with session.client() as client:
+        await client.redrive_trigger(queue, trigger_id, firing)
+    session.screen.line(f"{firing or trigger_id} is due again")
+
+
+@app.command()
+@asynchronous
+async def listen(
+    session: Session,
+    queue: Queue,
+    count: Annotated[int, typer.Option(min=0, help="End after so many; 0 goes on until Ctrl-C.")] = 0,
+    output: Output = Format.TEXT,
+) -> None:
+    """Receive what is due of a queue, print it, and acknowledge it."""
+    screen, received = session.screen, 0
+    async with session.client() as client:
+        client.patience = session.patience
+        async with client.receive_due(queue, receiver="tradewind trigger listen") as due_triggers:
+            async for due in due_triggers:
+                received += 1
+                if output is Format.JSON:
+                    told = {
+                        "trigger_id": due.trigger_id,
+                        "planned_time": due.planned_time,
+                        "payload": due.payload,
+                        "event_id": due.event_id,
+                        "event": due.event,
+                    }
+                    screen.json_line(told)
+                else:
+                    event = f" for event {due.event_id}: {json.dumps(due.event)}" if due.event_id else ""
+                    screen.line(f"{due.trigger_id}, planned {screen.when(due.planned_time)}{event}")
+                screen.flush()
+                await due.ack()
+                if received == count:
+                    return

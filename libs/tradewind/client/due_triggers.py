@@ -1,0 +1,173 @@
+"""Receiving the due triggers of a queue."""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import grpc
+
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb
+from tradewind.client.calls import Calls
+from tradewind.client.errors import Unavailable
+from tradewind.client.json_text import decode
+from tradewind.client.refusals import error_from
+from tradewind.client.triggers import TriggerRecord, trigger_from
+from tradewind.client.wire import Seconds, duration, moment, seconds_of, timestamp
+
+_Method: TypeAlias = grpc.aio.StreamStreamMultiCallable[pb.ReceiveDueRequest, pb.ReceiveDueResponse]
+_Call: TypeAlias = grpc.aio.StreamStreamCall[pb.ReceiveDueRequest, pb.ReceiveDueResponse]
+_PAUSE_S = 0.1
+_END_S = 5.0
+
+
+class DueTrigger:
+    """A trigger that is due, leased to this receiver until `lease_deadline`; answer it by ack or nack.
+
+    When it fires for an event, `event_id`, `event_name` and `event` (its payload) say which; else they are empty.
+    `planned_time` is what was planned, `delivered_at` when it was leased, by the store's clock. Answering one whose
+    lease has lapsed, or that came over a connection that broke, has no effect: it is delivered again.
+    """
+
+    def __init__(self, message: trigger_pb2.DueTrigger, stream: "_Stream") -> None:
+        self.trigger: TriggerRecord = trigger_from(message.trigger)
+        self.token: str = message.token
+        self.planned_time: datetime | None = moment(message, "planned_time")
+        self.delivered_at: datetime | None = moment(message, "delivered_at")
+        self.lease_deadline: datetime | None = moment(message, "lease_deadline")
+        self.event_id: str = message.event.event_id
+        self.event_name: str = message.event.name
+        self.event: Any = decode(message.event.payload_json) if message.event.payload_json else None
+        self._stream = stream
+
+    def __repr__(self) -> str:
+        return f"DueTrigger({self.trigger_id!r}, planned_time={self.planned_time})"
+
+    @property
+    def trigger_id(self) -> str:
+        """The trigger."""
+        return self.trigger.trigger_id
+
+    @property
+    def payload(self) -> Any:
+        """What was saved with the trigger."""
+        return self.trigger.payload
+
+    async def ack(self, *, next_fire_time: datetime | None = None, finished: bool = False) -> None:
+        """Say that it was handled. `next_fire_time` is its next planned time, also one that has passed, instead of
+        the first after now; with `finished` it fires no more."""
+        ack = pb.DueTriggerAck(token=self.token, next_fire_time=timestamp(next_fire_time), finished=finished)
+        await self._stream.say(pb.ReceiveDueRequest(acks=[ack]))
+
+    async def nack(self, error: str = "", *, retry_after: Seconds | None = None) -> None:
+        """Say that it could not be handled: it comes again after `retry_after` seconds, by backoff when None."""
+        nack = pb.DueTriggerNack(token=self.token, error=error)
+        if retry_after is not None:
+            nack.retry_after.FromMilliseconds(round(seconds_of(retry_after) * 1000))
+        await self._stream.say(pb.ReceiveDueRequest(nacks=[nack]))
+
+    async def extend(self, lease: Seconds) -> None:
+        """Ask for more time: the lease ends so many seconds from now."""
+        extension = pb.DueTriggerExtension(token=self.token, lease=duration(seconds_of(lease)))
+        await self._stream.say(pb.ReceiveDueRequest(extensions=[extension]))
+
+
+class _Stream:
+    """One connection; what is said when it has broken goes nowhere, for what it held was given back."""
+
+    def __init__(self, call: _Call) -> None:
+        self.call = call
+        self._saying = asyncio.Lock()
+
+    async def say(self, message: pb.ReceiveDueRequest) -> None:
+        async with self._saying:
+            # Whoever reads hears of the break, and connects again.
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await self.call.write(message)
+
+
+class DueTriggers:
+    """An endless row of due triggers; it connects with the first, and again when the server goes away.
+
+    Ends with Unavailable when no server was there for as long as the client has patience.
+    """
+
+    def __init__(self, method: Callable[[], _Method], calls: Calls, queue: str, credits: int, receiver: str) -> None:
+        self._method = method
+        self._calls = calls
+        self._hello = pb.ReceiveDueRequest(queue=queue, credits=credits, receiver=receiver)
+        self._stream: _Stream | None = None
+        self._come: deque[DueTrigger] = deque()
+        self._reading: asyncio.Task[object] | None = None
+        self._lost: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        """Return it."""
+        return self
+
+    async def __aexit__(
+        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End it."""
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[DueTrigger]:
+        """Return it."""
+        return self
+
+    async def __anext__(self) -> DueTrigger:
+        """Return what is due next, as soon as something is."""
+        deadline = time.monotonic() + self._calls.patience
+        while not self._come:
+            # A task of its own: who is cancelled while it waits must not break the connection.
+            reading = self._reading = self._reading or asyncio.create_task(self._read())
+            await asyncio.wait({reading})
+            self._reading = None
+            try:
+                reading.result()
+            except grpc.aio.AioRpcError as refusal:
+                self._stream = None
+                error = error_from(refusal, self._calls.address, "ReceiveDue")
+                if not isinstance(error, Unavailable) or time.monotonic() >= deadline:
+                    raise error from None
+                await asyncio.sleep(_PAUSE_S)
+        return self._come.popleft()
+
+    def lost(self, due: DueTrigger) -> bool:
+        """Say whether the server has said that an answer to this one had no effect."""
+        return due.token in self._lost
+
+    async def close(self) -> None:
+        """End it: answers have arrived, what is held otherwise is given back."""
+        stream, self._stream = self._stream, None
+        reading, self._reading = self._reading, None
+        if stream is not None:
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    await stream.call.done_writing()
+                    while await (reading or stream.call.read()) is not grpc.aio.EOF:
+                        reading = None
+            stream.call.cancel()
+        if reading is not None:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        self._come.clear()
+
+    async def _read(self) -> object:
+        """Take in a message; connects before when there is no connection."""
+        if self._stream is None:
+            self._stream = _Stream(self._method()())
+            await self._stream.call.write(self._hello)
+        stream = self._stream
+        message = await stream.call.read()
+        if isinstance(message, pb.ReceiveDueResponse):
+            self._lost.update(message.lost_tokens)
+            self._come.extend(DueTrigger(each, stream) for each in message.due)
+        else:
+            self._stream = None
+        return message

@@ -1,0 +1,67 @@
+"""When a trigger fires, as callers say it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.client.json_text import encode
+from tradewind.client.wire import Seconds, seconds_of, timestamp
+
+_KINDS = "at, times, after, every, cron, event or on_finished"
+
+
+def schedule_of(
+    *,
+    at: datetime | None = None,
+    times: Sequence[datetime] = (),
+    after: Seconds | None = None,
+    every: Seconds | None = None,
+    anchor: datetime | None = None,
+    cron: str = "",
+    time_zone: str = "",
+    event: str = "",
+    filter: Mapping[str, Any] | None = None,
+    on_finished: Sequence[str] | str | None = None,
+    statuses: Sequence[str] = (),
+    jitter: Seconds = 0.0,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    max_firings: int = 0,
+) -> trigger_pb2.Schedule:
+    """Return the schedule that these say. Raises ValueError unless they say exactly one kind."""
+    given = [at is not None, bool(times), after is not None, every is not None, bool(cron), bool(event)]
+    if [*given, on_finished is not None].count(True) != 1:
+        raise ValueError(f"say when it fires by exactly one of {_KINDS}")
+    schedule = trigger_pb2.Schedule(start=timestamp(start), end=timestamp(end), max_firings=max_firings)
+    if seconds_of(jitter):
+        schedule.jitter.CopyFrom(_span(jitter))
+    if at is not None:
+        schedule.once.at.CopyFrom(timestamp(at) or trigger_pb2.OnceSchedule().at)
+    elif times:
+        schedule.times.at.extend(moment for moment in map(timestamp, times) if moment is not None)
+    elif after is not None:
+        schedule.delay.CopyFrom(_span(after))
+    elif every is not None:
+        schedule.interval.interval.CopyFrom(_span(every))
+        begin = anchor or start or datetime.now(UTC) + timedelta(seconds=seconds_of(every))
+        schedule.interval.anchor.CopyFrom(timestamp(begin) or schedule.interval.anchor)
+    elif cron:
+        schedule.cron.expression, schedule.cron.time_zone = cron, time_zone
+    elif event:
+        schedule.event.name = event
+        schedule.event.filter_json = encode(dict(filter)) if filter else ""
+    else:
+        flows = [on_finished] if isinstance(on_finished, str) else on_finished or ()
+        schedule.flow_finished.flow_ids.extend(flows)
+        schedule.flow_finished.statuses.extend(statuses)
+        schedule.flow_finished.SetInParent()
+    return schedule
+
+
+def _span(length: Seconds) -> Duration:
+    span = Duration()
+    span.FromMilliseconds(round(seconds_of(length) * 1000))
+    return span

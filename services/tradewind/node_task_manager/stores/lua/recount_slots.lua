@@ -1,0 +1,30 @@
+-- Gives node tasks that run the slots of limits that were set after they began, a page of them at a time.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), cursor ("0" to begin).
+-- Returns the cursor to go on with, "0" at the end.
+--!include slots
+local PAGE = 250
+
+local function recount(record, entry, comp)
+  local had = record.slots or ''
+  local names = had
+  local function need(limit)
+    if string.find(' ' .. had .. ' ', ' ' .. limit .. ' ', 1, true) then return end
+    put('slots:' .. limit, record.id, tonumber(more(record).started_at))
+    names = names == '' and limit or names .. ' ' .. limit
+  end
+  if limits.user_running then need('user:' .. comp.user_id) end
+  if limits.type_running and limits.type_running[entry.type] then need('type:' .. entry.type) end
+  for _, limit in ipairs(own_limits(entry, comp) or {}) do
+    if not limit[3] then need(limit[1]) end
+  end
+  if names ~= had then set(record, 'slots', names) end
+end
+
+local cursor, found = unpack(call('ZSCAN', base .. 'inflight', args.cursor, 'COUNT', PAGE))
+for at = 1, #found, 2 do
+  local record = task(found[at])
+  local comp = record and record.status == 'running' and component_of(record)
+  if comp then recount(record, node(comp.plan, record.index), comp) end
+end
+write_all()
+return cmsgpack.pack(cursor)

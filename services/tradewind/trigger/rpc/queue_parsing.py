@@ -1,0 +1,113 @@
+"""Requests about the triggers of a queue, checked; every fault of a request is told at once, with its path."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.paging import page_position, page_token
+from tradewind.trigger.domain.event import trigger_of
+from tradewind.trigger.rpc.faults import Faults
+from tradewind.trigger.rpc.parsing import check_payload, place
+
+MAX_EVENT_ID = 128
+_NOTE_BYTES = 1024
+_POSITION = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?", re.ASCII)
+_decode = msgspec.json.Decoder().decode
+
+
+class _OfQueue(Protocol):
+    queue: str
+    trigger_id: str
+
+
+def named(request: _OfQueue) -> None:
+    """Check what names a trigger of a queue."""
+    faults = Faults()
+    _check_named(request, faults)
+    faults.refuse()
+
+
+def _check_named(request: _OfQueue, faults: Faults) -> None:
+    faults.identifier("trigger_id", request.trigger_id)
+    if request.queue:
+        faults.identifier("queue", request.queue)
+    else:
+        faults.say("queue", "must be set: flows are run, paused and resumed by the scheduler")
+
+
+def note(request: pb2.PauseTriggerRequest) -> str:
+    """Check a request to pause, and return its note; one that is too long is cut."""
+    named(request)
+    return request.note.encode()[:_NOTE_BYTES].decode(errors="ignore")
+
+
+def event(request: pb2.PublishEventRequest, max_bytes: int) -> Mapping[str, Any]:
+    """Check an event, and return its payload."""
+    faults = Faults()
+    faults.identifier("name", request.name)
+    _check_event_id("event_id", request.event_id, faults)
+    payload = _payload(request.payload_json, max_bytes, faults)
+    faults.refuse()
+    return payload
+
+
+def firing(request: pb2.FireTriggerRequest, max_bytes: int) -> None:
+    """Check a request to fire."""
+    faults = Faults()
+    _check_named(request, faults)
+    _check_event_id("request_id", request.request_id, faults)
+    _payload(request.payload_json, max_bytes, faults)
+    faults.refuse()
+
+
+def dead(request: pb2.RedriveTriggerRequest) -> None:
+    """Check what names a dead trigger, or a dead firing of it."""
+    faults = Faults()
+    faults.identifier("trigger_id", request.trigger_id)
+    place(request, faults)
+    if request.firing_id and trigger_of(request.firing_id) != request.trigger_id:
+        faults.say("firing_id", f'is no firing of "{request.trigger_id}"; take it from ListDeadTriggers')
+    faults.refuse()
+
+
+def history(request: pb2.ListFiringsRequest) -> str:
+    """Check a request for the fire history, and return the position behind which it begins."""
+    faults = Faults()
+    if request.trigger_id:
+        faults.identifier("trigger_id", request.trigger_id)
+    place(request, faults)
+    faults.refuse()
+    position = page_position(request.page_token, str)
+    if position is not None and not _POSITION.fullmatch(position):
+        raise InvalidInput([Violation("page_token", "is not a token of this list; pass a next_page_token as it came")])
+    return position or ""
+
+
+def history_token(position: str) -> str:
+    """Return the page token of a position in the fire history, "" for its end."""
+    return page_token(position or None)
+
+
+def _check_event_id(path: str, id: str, faults: Faults) -> None:
+    if len(id) > MAX_EVENT_ID:
+        faults.say(path, f"must have at most {MAX_EVENT_ID} characters, has {len(id)}")
+
+
+def _payload(payload_json: str, max_bytes: int, faults: Faults) -> Mapping[str, Any]:
+    before = len(faults)
+    check_payload("payload_json", payload_json, max_bytes, faults)
+    if not payload_json or len(faults) > before:
+        return {}
+    try:
+        payload = _decode(payload_json)
+    except (msgspec.DecodeError, RecursionError) as error:
+        faults.say("payload_json", f"cannot be read: {error}")
+        return {}
+    if isinstance(payload, dict):
+        return payload
+    faults.say("payload_json", "must be a JSON object")
+    return {}

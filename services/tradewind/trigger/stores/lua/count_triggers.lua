@@ -1,0 +1,11 @@
+-- Counts the triggers of a partition of the flows, or of a queue.
+-- KEYS: 1 due, 2 claimed, 3 dead, 4 all, 5 alarms
+-- args: now_ms
+-- Returns {scheduled, claimed, dead, triggers, orphans, first = when something is next to be delivered, now}.
+--!include heads
+
+return cmsgpack.pack({
+  scheduled = redis.call('ZCARD', KEYS[1]), claimed = redis.call('ZCARD', KEYS[2]), dead = redis.call('ZCARD', KEYS[3]),
+  triggers = redis.call('ZCARD', KEYS[4]), orphans = tonumber(redis.call('HGET', KEYS[5], 'orphans') or 0),
+  first = head(KEYS[1]), now = now(args.now_ms),
+})

@@ -1,0 +1,56 @@
+-- Makes a firing of each of these triggers for one event.
+-- KEYS: 1 any key of the partition
+-- args: now_ms, base (beginning of the partition's keys), channel, policy, event = {id, name, payload}, by_hand,
+--   items = {{queue, trigger id, id of the firing}}
+-- Returns per item 'fired', 'duplicate', 'full' or 'gone'.
+--!include record
+--!include endings
+--!include tombstone
+
+local now_ms = now(args.now_ms)
+
+-- Whether a trigger takes an event now; one fired by hand need not listen.
+local function takes(t)
+  if args.by_hand then
+    return true
+  end
+  return t.status == 'waiting' and t.event == args.event[2] and now_ms <= (t.last or now_ms)
+    and (t.most == 0 or t.fired + t.pending < t.most)
+end
+
+local function fire(queue, id, firing)
+  args.queue = queue
+  local lane = args.base .. (queue ~= '' and 'queue:' .. queue .. ':' or '')
+  args.prefix = lane .. 'trigger:'
+  local t = read(args.prefix .. id, id, now_ms)
+  if not t then
+    return 'gone'
+  end
+  if read(args.prefix .. firing, firing, now_ms) or buried_epoch(lane .. 'removed_triggers:' .. firing, now_ms) then
+    return 'duplicate'
+  end
+  if not takes(t) then
+    return 'gone'
+  end
+  if t.pending >= args.policy.pending_most then
+    redis.call('HINCRBY', t.key, 'dropped', 1)
+    return 'full'
+  end
+  redis.call('HINCRBY', t.key, 'pending', 1)
+  local made = { key = args.prefix .. firing, id = firing, planned = now_ms, jitter = args.by_hand and 0 or t.jitter }
+  redis.call('DEL', made.key)
+  redis.call('HSET', made.key, 'partition_key', t.partition_key, 'interval', 0, 'anchor', now_ms, 'payload',
+    args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', now_ms, 'failures', 0, 'error', '', 'revision', 1,
+    'created', now_ms, 'expires', 0, 'token', '', 'attempt', 0, 'jitter', 0, 'event', args.event[2],
+    'event_id', args.event[1], 'born', t.created)
+  local due = lane .. 'triggers:due'
+  local former = head(due)
+  wake(args.channel, former, queue_up(due, made, place_of(made)))
+  return 'fired'
+end
+
+local outcomes = {}
+for at, item in ipairs(args.items) do
+  outcomes[at] = fire(item[1], item[2], item[3])
+end
+return cmsgpack.pack(outcomes)

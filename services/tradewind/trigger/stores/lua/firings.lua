@@ -1,0 +1,17 @@
+-- What becomes of a trigger when one of its firings for an event is acknowledged.
+--!include tombstone
+
+-- Ends an acknowledged firing: it is remembered, so that its event makes no other, and its trigger counts it.
+local function fired(firing, now_ms)
+  redis.call('DEL', firing.key)
+  bury_epoch(args.removed .. firing.id, firing.epoch, now_ms, args.policy.repeat_ms)
+  local parent = leave(firing, now_ms)
+  if not parent or parent.event == '' then
+    return
+  end
+  local count = redis.call('HINCRBY', parent.key, 'fired', 1)
+  if parent.most > 0 and count >= parent.most and parent.status ~= 'completed' then
+    redis.call('HDEL', args.events .. parent.event, args.queue .. '/' .. parent.id)
+    finish(parent, 'completed', now_ms)
+  end
+end

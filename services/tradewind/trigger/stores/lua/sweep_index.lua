@@ -1,0 +1,49 @@
+-- Looks through a part of an index, takes out what stands there without a trigger, and puts back what is missing.
+-- KEYS: 1 the index, 2 due, 3 claimed, 4 alarms
+-- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank), limit
+-- Returns {seen, orphans, mended = ids, kept = how many of those seen are still there}.
+--!include record
+
+local now_ms = now(args.now_ms)
+local expected = { due = 'scheduled', claimed = 'claimed', dead = 'dead' }
+local seen, kept, orphans, mended = 0, 0, {}, {}
+
+-- Puts a trigger into the index that its status asks for, when it is not there.
+local function mend(t)
+  local missing = false
+  if t.status == 'scheduled' then
+    missing = redis.call('ZADD', KEYS[2], 'NX', place_of(t), t.id) == 1
+  elseif t.status == 'claimed' then
+    missing = redis.call('ZADD', KEYS[3], 'NX', now_ms, t.id) == 1
+  elseif t.event ~= '' and (t.status == 'waiting' or t.status == 'paused') then
+    missing = redis.call('HSETNX', args.events .. t.event, args.queue .. '/' .. t.id, t.spec) == 1
+  end
+  if missing then
+    mended[#mended + 1] = t.id
+  end
+end
+
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1)) do
+  seen = seen + 1
+  local t = read(args.prefix .. id, id, now_ms)
+  local removed = t and t.event_id ~= '' and not parent_of(t, now_ms)
+  if removed then
+    redis.call('DEL', t.key)
+  end
+  if not t or removed or (args.index ~= 'all' and t.status ~= expected[args.index]) then
+    redis.call('ZREM', KEYS[1], id)
+    -- What ended leaves its record first and the indexes later: that is no loss.
+    if not t and (args.index == 'due' or args.index == 'claimed') then
+      orphans[#orphans + 1] = id
+    end
+  else
+    kept = kept + 1
+    if args.index == 'all' then
+      mend(t)
+    end
+  end
+end
+if #orphans > 0 then
+  redis.call('HINCRBY', KEYS[4], 'orphans', #orphans)
+end
+return cmsgpack.pack({ seen = seen, kept = kept, orphans = orphans, mended = mended })

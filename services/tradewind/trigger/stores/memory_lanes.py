@@ -1,0 +1,77 @@
+"""What a store in memory holds of a queue, or of the flows in a partition."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tradewind.trigger.domain.claim import Firing, Subscription
+from tradewind.trigger.domain.event import trigger_of
+from tradewind.trigger.domain.policy import BATCH_BYTES
+from tradewind.trigger.domain.trigger import TRANSITIONS, Trigger, TriggerStatus
+from tradewind.trigger.ports import Heads, Page, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A trigger or a firing, and what only the store knows of it.
+
+    `place_ms` is when it is to be delivered (scheduled), when its lease lapses (claimed) or when it ended.
+    """
+
+    trigger: Trigger
+    place_ms: int
+    attempt: int = 0
+    token: str = ""
+    born_ms: int = 0
+    """When the trigger was created that this is one firing of."""
+
+    def to(self, status: TriggerStatus, place_ms: int, token: str = "", **changes: object) -> "Entry":
+        before = self.trigger.status
+        if status is not before and status not in TRANSITIONS[before]:
+            raise AssertionError(f"a trigger cannot become {status.value} when it is {before.value}")
+        trigger = replace(self.trigger, status=status, **changes)  # type: ignore[arg-type]
+        return replace(self, trigger=trigger, place_ms=place_ms, token=token)
+
+
+@dataclass(slots=True)
+class Lane:
+    """The triggers of a queue, or those of the flows in a partition."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    tombstones: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Epoch and end of each."""
+    receiver: Subscription | None = None
+    firings: list[Firing] = field(default_factory=list)
+    """Newest first."""
+    lines: int = 0
+    """How many lines the fire history ever had."""
+
+    def index(self, status: TriggerStatus) -> list[Entry]:
+        found = [entry for entry in self.entries.values() if entry.trigger.status is status]
+        return sorted(found, key=lambda entry: (entry.place_ms, entry.trigger.id))
+
+    def parent(self, entry: Entry) -> Entry | None:
+        """Return the trigger that an entry is one firing of, None when it has gone or is another by now."""
+        parent = self.entries.get(trigger_of(entry.trigger.id))
+        return parent if parent and parent.trigger.created_at_ms == entry.born_ms else None
+
+    def change(self, entry: Entry, **changes: object) -> None:
+        """Change fields of a trigger that stays where it is."""
+        trigger = replace(entry.trigger, **changes)  # type: ignore[arg-type]
+        self.entries[trigger.id] = replace(entry, trigger=trigger)
+
+    def heads(self) -> Heads:
+        due, claimed = self.index(TriggerStatus.SCHEDULED), self.index(TriggerStatus.CLAIMED)
+        return Heads(due[0].place_ms if due else None, claimed[0].place_ms if claimed else None)
+
+
+def page_of(entries: Iterable[Entry], after: Position | None, limit: int) -> Page:
+    rest = [entry for entry in entries if after is None or (entry.place_ms, entry.trigger.id) > (after.score, after.id)]
+    taken: list[Entry] = []
+    size = 0
+    for entry in rest[:limit]:
+        if size >= BATCH_BYTES:
+            break
+        taken.append(entry)
+        size += len(entry.trigger.payload_json.encode())
+    end = Position(taken[-1].place_ms, taken[-1].trigger.id) if taken else None
+    return Page(tuple(entry.trigger for entry in taken), end, more=len(taken) < len(rest))

@@ -1,0 +1,158 @@
+"""What can be done with triggers besides delivering them, in Redis."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.redis.client import Client
+from tradewind.server.redis.script import Script
+from tradewind.trigger.domain.claim import Firing
+from tradewind.trigger.domain.event import Event, Outcome, firing_id
+from tradewind.trigger.domain.policy import Policy
+from tradewind.trigger.domain.trigger import Trigger
+from tradewind.trigger.ports import Counts, FiringOrder, Listener, Page, Position, Swept
+from tradewind.trigger.stores.keys import Keys, keys_of_queue
+from tradewind.trigger.stores.reading import firing_of, read_page
+from tradewind.trigger.stores.replies import CountsReply, Record, SweepReply
+from tradewind.trigger.stores.schedule_codec import decode
+
+_ITEMS_PER_SCRIPT = 100
+_SWEPT_AT_ONCE = 250
+_READ_AT_ONCE = 500
+
+_PAUSE = Script(__name__, "pause_trigger", list[Record])
+_RESUME = Script(__name__, "resume_trigger", list[Record])
+_FIRE = Script(__name__, "fire_triggers", list[Outcome])
+_REDRIVE = Script(__name__, "redrive_triggers", list[str])
+_SWEEP = Script(__name__, "sweep_index", SweepReply)
+_COUNT = Script(__name__, "count_triggers", CountsReply)
+
+
+class RedisQueueStore:
+    """QueueStore over a Redis or Redis Cluster client, beside a RedisTriggerStore with the same keys."""
+
+    def __init__(self, client: Client, keys: Keys, clock: Callable[[], int], policy: Policy | None = None) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+        self._policy_args = msgspec.to_builtins(policy or Policy())
+
+    async def page_all(self, partition: int, queue: str, after: Position | None, limit: int) -> Page:
+        keys = keys_of_queue(self._keys, queue)
+        return await read_page(self._client, keys, keys.all(partition), partition, after, limit, self._clock())
+
+    async def page_dead(self, partition: int, queue: str, after: Position | None, limit: int) -> Page:
+        keys = keys_of_queue(self._keys, queue)
+        return await read_page(self._client, keys, keys.dead(partition), partition, after, limit, self._clock())
+
+    async def pause(self, partition: int, queue: str, trigger_id: str, note: str) -> Trigger | None:
+        return await self._change(_PAUSE, partition, queue, trigger_id, note=note)
+
+    async def resume(
+        self, partition: int, queue: str, trigger_id: str, seen_ms: int, planned_ms: int | None
+    ) -> Trigger | None:
+        return await self._change(_RESUME, partition, queue, trigger_id, seen=seen_ms, planned=planned_ms)
+
+    async def redrive(self, partition: int, queue: str, ids: Sequence[str]) -> Sequence[str]:
+        keys = keys_of_queue(self._keys, queue)
+        args = self._common(partition, queue) | {"prefix": keys.trigger(partition, ""), "items": list(ids)}
+        return await _REDRIVE(self._client, [keys.due(partition), keys.dead(partition)], args)
+
+    async def listeners(self, name: str) -> Sequence[Listener]:
+        pipeline = self._client.pipeline(transaction=False)
+        for partition in range(PARTITIONS):
+            pipeline.execute_command("HGETALL", self._keys.event(partition, name))
+        found: list[Listener] = []
+        for partition, fields in enumerate(await pipeline.execute()):
+            for member, spec in fields.items():
+                queue, _, trigger_id = member.decode().partition("/")
+                found.append(Listener(partition, queue, trigger_id, decode(0, 0, spec.decode())))
+        return found
+
+    async def fire(self, orders: Sequence[FiringOrder], event: Event, *, by_hand: bool = False) -> Sequence[Outcome]:
+        places: dict[int, list[int]] = {}
+        for at, order in enumerate(orders):
+            places.setdefault(order.partition, []).append(at)
+        chunks = [
+            (partition, of_one[start : start + _ITEMS_PER_SCRIPT])
+            for partition, of_one in places.items()
+            for start in range(0, len(of_one), _ITEMS_PER_SCRIPT)
+        ]
+        calls = [
+            (
+                [self._keys.queues(partition)],
+                self._common(partition, "")
+                | {
+                    "base": self._keys.trigger(partition, "").removesuffix("trigger:"),
+                    "event": (event.id, event.name, event.payload_json),
+                    "by_hand": by_hand,
+                    "items": [(one.queue, one.trigger_id, firing_id(one.trigger_id, event.id)) for one in chunk],
+                },
+            )
+            for partition, chunk in ((partition, [orders[at] for at in of_one]) for partition, of_one in chunks)
+        ]
+        outcomes = [Outcome.GONE] * len(orders)
+        for (_, of_one), answers in zip(chunks, await _FIRE.many(self._client, calls), strict=True):
+            for at, outcome in zip(of_one, answers, strict=True):
+                outcomes[at] = outcome
+        return outcomes
+
+    async def firings(
+        self, partition: int, queue: str, after: str, limit: int, trigger_id: str = ""
+    ) -> tuple[Sequence[Firing], str]:
+        key = keys_of_queue(self._keys, queue).firings(partition)
+        found: list[Firing] = []
+        end = f"({after}" if after else "+"
+        while True:
+            lines = await self._client.execute_command("XREVRANGE", key, end, "-", "COUNT", _READ_AT_ONCE)
+            for firing in map(firing_of, lines):
+                if trigger_id in ("", firing.trigger_id, firing.trigger_id.partition(":")[0]):
+                    if len(found) == limit:
+                        return found, found[-1].position
+                    found.append(firing)
+            if len(lines) < _READ_AT_ONCE:
+                return found, ""
+            end = f"({firing_of(lines[-1]).position}"
+
+    async def counts(self, partition: int, queue: str) -> Counts:
+        keys = keys_of_queue(self._keys, queue)
+        touched = [keys.due, keys.claimed, keys.dead, keys.all, keys.alarms]
+        reply = await _COUNT(self._client, [key(partition) for key in touched], {"now_ms": self._clock()})
+        return reply.counts()
+
+    async def queues(self, partition: int) -> Sequence[str]:
+        names = await self._client.execute_command("SMEMBERS", self._keys.queues(partition))
+        return sorted(name.decode() for name in names)
+
+    async def sweep(self, partition: int, queue: str, index: str, first: int) -> Swept:
+        keys = keys_of_queue(self._keys, queue)
+        indexes = {"due": keys.due, "claimed": keys.claimed, "dead": keys.dead, "all": keys.all}
+        touched = [indexes[index](partition), keys.due(partition), keys.claimed(partition), keys.alarms(partition)]
+        args = self._common(partition, queue) | {
+            "prefix": keys.trigger(partition, ""),
+            "index": index,
+            "first": first,
+            "limit": _SWEPT_AT_ONCE,
+        }
+        reply = await _SWEEP(self._client, touched, args)
+        following = first + reply.kept if reply.seen == _SWEPT_AT_ONCE else None
+        return Swept(tuple(reply.orphans), tuple(reply.mended), following)
+
+    async def _change(
+        self, script: Script[list[Record]], partition: int, queue: str, trigger_id: str, **args: object
+    ) -> Trigger | None:
+        keys = keys_of_queue(self._keys, queue)
+        touched = [keys.trigger(partition, trigger_id), keys.due(partition)]
+        found = await script(self._client, touched, self._common(partition, queue) | {"id": trigger_id} | args)
+        return found[0].trigger() if found else None
+
+    def _common(self, partition: int, queue: str) -> dict[str, Any]:
+        return {
+            "now_ms": self._clock(),
+            "queue": queue,
+            "channel": self._keys.wake(partition),
+            "events": self._keys.event(partition, ""),
+            "policy": self._policy_args,
+        }

@@ -1,0 +1,78 @@
+"""What a person does with triggers that are there: pause, resume, fire, redrive."""
+
+import secrets
+from collections.abc import Callable
+
+from tradewind.server.faults import NotFound
+from tradewind.server.partitions import partition_of
+from tradewind.trigger.domain.errors import QueueFull, WrongStatus
+from tradewind.trigger.domain.event import Event, Outcome
+from tradewind.trigger.domain.trigger import ENDED, Trigger, TriggerStatus
+from tradewind.trigger.ports import EarlierDue, FiringOrder, QueueStore, TriggerStore
+from tradewind.trigger.use_cases.receivers import QueueReceivers
+
+BY_HAND = "fired.by.hand"
+"""The name of the event that a trigger fired by hand fires for."""
+
+
+class ChangeTriggers:
+    """Changes triggers; their receivers in this process hear of it at once."""
+
+    def __init__(self, queues: QueueStore, store_of: Callable[[str], TriggerStore], receivers: QueueReceivers) -> None:
+        self._queues = queues
+        self._store_of = store_of
+        self._receivers = receivers
+
+    async def pause(self, queue: str, trigger_id: str, note: str) -> Trigger:
+        """Keep a trigger from firing. Raises NotFound, and WrongStatus when it has ended."""
+        trigger = await self._queues.pause(partition_of(queue), queue, trigger_id, note)
+        if trigger is None:
+            raise NotFound("trigger", trigger_id)
+        if trigger.status in ENDED:
+            raise WrongStatus(trigger_id, trigger.status.value, "only what may still fire can be paused")
+        return trigger
+
+    async def resume(self, queue: str, trigger_id: str) -> Trigger:
+        """Let a trigger fire again, at its next planned time after now. Raises NotFound."""
+        partition = partition_of(queue)
+        known = await self._store_of(queue).find(partition, trigger_id)
+        if known is None:
+            raise NotFound("trigger", trigger_id)
+        planned_ms: int | None = known.planned_ms
+        now_ms = (await self._queues.counts(partition, queue)).now_ms
+        if known.schedule.repeats and known.planned_ms <= now_ms:
+            planned_ms = known.schedule.following(known.planned_ms, now_ms)
+        trigger = await self._queues.resume(partition, queue, trigger_id, known.planned_ms, planned_ms)
+        if trigger is None:
+            raise NotFound("trigger", trigger_id)
+        self._tell(queue, trigger)
+        return trigger
+
+    async def fire(self, queue: str, trigger_id: str, payload_json: str, request_id: str) -> tuple[str, bool]:
+        """Deliver a trigger once more, now. Returns the id of the event that this is, and whether it was new.
+
+        Raises NotFound, and QueueFull when too many of its firings wait.
+        """
+        partition = partition_of(queue)
+        event = Event(request_id or secrets.token_hex(16), BY_HAND, payload_json)
+        (outcome,) = await self._queues.fire([FiringOrder(partition, queue, trigger_id)], event, by_hand=True)
+        if outcome is Outcome.GONE:
+            raise NotFound("trigger", trigger_id)
+        if outcome is Outcome.FULL:
+            raise QueueFull(f'too many firings of "{trigger_id}" wait; let receivers of "{queue}" catch up')
+        self._receivers.hear(EarlierDue(partition, 0, queue))
+        return event.id, outcome is Outcome.FIRED
+
+    async def redrive(self, queue: str, partition_key: str, trigger_id: str, firing_id: str) -> None:
+        """Make what is dead due again. Raises NotFound, and WrongStatus when it is not dead."""
+        partition, id = partition_of(queue or partition_key), firing_id or trigger_id
+        if not await self._queues.redrive(partition, queue, [id]):
+            trigger = await self._store_of(queue).find(partition, id)
+            if trigger is None or trigger.status is TriggerStatus.DEAD:
+                raise NotFound("trigger", id)
+            raise WrongStatus(id, trigger.status.value, "only what is dead can be redriven")
+        self._receivers.hear(EarlierDue(partition, 0, queue))
+
+    def _tell(self, queue: str, trigger: Trigger) -> None:
+        if trigger.status is TriggerStatus.SCHEDULED:
+            self._receivers.hear(EarlierDue(partition_of(queue), trigger.delivery_ms, queue))

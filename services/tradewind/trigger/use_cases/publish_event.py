@@ -1,0 +1,69 @@
+"""Publishing an event to the triggers that listen to it."""
+
+import secrets
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from tradewind.trigger.domain.errors import QueueFull
+from tradewind.trigger.domain.event import Event, Outcome
+from tradewind.trigger.ports import EarlierDue, FiringOrder, QueueStore
+from tradewind.trigger.use_cases.receivers import QueueReceivers
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of an event: how many triggers it matched, and how many of those fired, had fired, were full."""
+
+    event_id: str
+    matched: int
+    fired: int
+    duplicates: int
+    dropped: int
+
+
+class PublishEvent:
+    """Decides which triggers an event fires, and makes one firing of each."""
+
+    def __init__(self, queues: QueueStore, receivers: QueueReceivers) -> None:
+        self._queues = queues
+        self._receivers = receivers
+
+    async def __call__(self, name: str, payload_json: str, payload: Mapping[str, Any], event_id: str) -> Published:
+        """Return what became of it. Raises QueueFull when all that it matches have too many firings waiting."""
+        event = Event(event_id or secrets.token_hex(16), name, payload_json)
+        orders = []
+        for listener in await self._queues.listeners(name):
+            kind = listener.schedule.event
+            if kind is not None and kind.filter.matches(payload):
+                orders.append(FiringOrder(listener.partition, listener.queue, listener.trigger_id))
+        outcomes = await self._queues.fire(orders, event) if orders else []
+        for order, outcome in zip(orders, outcomes, strict=True):
+            if outcome is Outcome.FIRED:
+                self._receivers.hear(EarlierDue(order.partition, 0, order.queue))
+            elif outcome is Outcome.FULL:
+                _log.error(
+                    "firing_dropped",
+                    queue=order.queue,
+                    trigger_id=order.trigger_id,
+                    event_id=event.id,
+                    hint="its receivers are away or too slow; publish the same event again when they caught up",
+                )
+        found = Counter(outcomes)
+        if found[Outcome.FULL] and found[Outcome.FULL] == len(outcomes):
+            raise QueueFull(
+                f'too many firings of each trigger that event "{event.id}" matches wait; publish the same event again '
+                "when their receivers caught up"
+            )
+        return Published(
+            event.id,
+            len(outcomes) - found[Outcome.GONE],
+            found[Outcome.FIRED],
+            found[Outcome.DUPLICATE],
+            found[Outcome.FULL],
+        )

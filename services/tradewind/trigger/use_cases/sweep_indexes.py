@@ -1,0 +1,51 @@
+"""Looking through the indexes for what stands there without a trigger, and for what waits without a receiver."""
+
+import structlog
+
+from tradewind.server.partitions import PARTITIONS
+from tradewind.trigger.ports import QueueStore
+from tradewind.trigger.use_cases.receivers import alarm
+
+_log = structlog.get_logger(__name__)
+
+_OF_FLOWS = ("due", "claimed", "dead")
+_OF_QUEUES = ("all", "due", "claimed", "dead")
+
+
+class SweepIndexes:
+    """Takes out what has no trigger, puts back what has no entry, and tells people of either.
+
+    `overdue_ms` is how late something may be before it is said that nobody receives it.
+    """
+
+    def __init__(self, queues: QueueStore, overdue_ms: int) -> None:
+        self._queues = queues
+        self._overdue_ms = overdue_ms
+
+    async def __call__(self) -> None:
+        """Look through everything, a part of an index at a time."""
+        for partition in range(PARTITIONS):
+            for queue in ("", *await self._queues.queues(partition)):
+                for index in _OF_QUEUES if queue else _OF_FLOWS:
+                    await self._sweep(partition, queue, index)
+                await self._look_for_receivers(partition, queue)
+
+    async def _sweep(self, partition: int, queue: str, index: str) -> None:
+        first: int | None = 0
+        while first is not None:
+            swept = await self._queues.sweep(partition, queue, index, first)
+            alarm((), swept.orphans)
+            for trigger_id in swept.mended:
+                _log.error("trigger_without_entry", queue=queue, trigger_id=trigger_id, hint="it was put back")
+            first = swept.following
+
+    async def _look_for_receivers(self, partition: int, queue: str) -> None:
+        counts = await self._queues.counts(partition, queue)
+        if counts.first_ms is not None and counts.now_ms - counts.first_ms > self._overdue_ms:
+            _log.error(
+                "triggers_not_received",
+                queue=queue,
+                partition=partition,
+                late_ms=counts.now_ms - counts.first_ms,
+                hint="start a receiver of the queue" if queue else "no scheduler receives this partition",
+            )

@@ -1,0 +1,48 @@
+"""What docs/triggers.md shows is so: its code runs and prints what it says, its commands and calls exist."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from examples.screening.nodes import screen_share
+from tests.house.project import ROOT
+from tradewind.api.trigger.v1 import trigger_service_pb2
+from tradewind.testing import running_stack
+
+PAGE = (ROOT / "docs" / "triggers.md").read_text(encoding="utf-8")
+COMMANDS = sorted(
+    {" ".join(line.split()[2:4]) for line in PAGE.splitlines() if re.match(r"\$ tradewind (trigger|event) ", line)}
+)
+
+
+async def test_the_code_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (printed,) = re.findall(r"\n```\n(scheduled .*?)```", PAGE, re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(f"async def shown(client):\n{textwrap.indent(code, '    ')}", scope)
+    async with running_stack([screen_share]) as client:
+        capsys.readouterr()
+        shown = scope["shown"]
+        assert callable(shown)
+        await asyncio.wait_for(shown(client), 30)
+
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_exists(command: str) -> None:
+    ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
+
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_the_calls_exist() -> None:
+    methods = trigger_service_pb2.DESCRIPTOR.services_by_name["TriggerService"].methods_by_name
+    named = set(re.findall(r"\b(?:[A-Z][a-z]+Triggers?|ListFirings|PublishEvent|ReceiveDue)\b", PAGE))
+
+    assert len(named) > 10
+    assert sorted(named - set(methods) - {"DueTrigger"}) == []

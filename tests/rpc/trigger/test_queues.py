@@ -1,0 +1,396 @@
+"""Triggers of queues over a real channel: who receives them, events, and what a person does with them."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.rpc.trigger.receiving import (
+    Cast,
+    Receiver,
+    Replica,
+    duration,
+    every,
+    ms_of,
+    now_ms,
+    once,
+    reason,
+    violations,
+)
+from tests.waiting import until
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.server.partitions import partition_of
+
+HOUR = 3_600_000
+QUEUE = "reports"
+
+
+def on_event(name: str, filter_json: str = "", **fields: Any) -> trigger_pb2.Schedule:
+    event = trigger_pb2.EventSchedule(name=name, filter_json=filter_json)
+    return trigger_pb2.Schedule(event=event, **fields)
+
+
+async def save(
+    replica: Replica, id: str, schedule: trigger_pb2.Schedule, queue: str = QUEUE, payload: str = "", epoch: int = 0
+) -> trigger_pb2.Trigger:
+    trigger = trigger_pb2.Trigger(trigger_id=id, queue=queue, schedule=schedule, payload_json=payload, epoch=epoch)
+    return (await replica.stub.SaveTrigger(pb2.SaveTriggerRequest(trigger=trigger))).trigger
+
+
+async def find(replica: Replica, id: str, queue: str = QUEUE) -> trigger_pb2.Trigger:
+    return (await replica.stub.FindTrigger(pb2.FindTriggerRequest(trigger_id=id, queue=queue))).trigger
+
+
+async def publish(replica: Replica, name: str, payload: str = "", id: str = "") -> pb2.PublishEventResponse:
+    request = pb2.PublishEventRequest(name=name, payload_json=payload, event_id=id)
+    return await replica.stub.PublishEvent(request)
+
+
+async def listed(replica: Replica, queue: str = QUEUE, page_size: int = 50) -> list[trigger_pb2.Trigger]:
+    found: list[trigger_pb2.Trigger] = []
+    token = ""
+    while True:
+        request = pb2.ListTriggersRequest(queue=queue, page_size=page_size, page_token=token)
+        page = await replica.stub.ListTriggers(request)
+        found += page.triggers
+        token = page.next_page_token
+        if not token:
+            return found
+
+
+async def refused(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await call
+    return refusal.value
+
+
+async def test_a_queue_and_the_flows_never_get_each_others_triggers(cast: Cast, replica: Replica) -> None:
+    scheduler = await cast.receiver(replica, range(16))
+    mine = await cast.listener(replica, QUEUE)
+    other = await cast.listener(replica, "others")
+
+    await save(replica, "same", once(now_ms()))
+    await save(replica, "same", once(now_ms()), "others")
+    await replica.save("same", once(now_ms()), key=QUEUE)
+
+    for receiver, queue in ((scheduler, ""), (mine, QUEUE), (other, "others")):
+        (due,) = await receiver.got(1)
+        assert (due.trigger.trigger_id, due.trigger.queue) == ("same", queue)
+        await receiver.ack(due)
+    assert [len(receiver.due) for receiver in (scheduler, mine, other)] == [1, 1, 1]
+    assert not any(receiver.lost for receiver in (scheduler, mine, other))
+
+
+async def test_receivers_of_a_queue_share_its_triggers_without_double_delivery(cast: Cast, replica: Replica) -> None:
+    second_replica = await cast.replica()
+    receivers = [
+        await cast.listener(where, QUEUE, credits=20) for where in (replica, replica, second_replica, second_replica)
+    ]
+    at_ms = now_ms() + 300
+    await asyncio.gather(*(save(replica, f"t{index:03}", once(at_ms)) for index in range(300)))
+
+    async def acknowledge(receiver: Receiver) -> None:
+        answered = 0
+        while sum(len(each.due) for each in receivers) < 300 or answered < len(receiver.due):
+            fresh = receiver.due[answered:]
+            answered += len(fresh)
+            if fresh:
+                await receiver.ack(*fresh)
+            await asyncio.sleep(0.005)
+
+    await asyncio.wait_for(asyncio.gather(*map(acknowledge, receivers)), 60)
+
+    ids = [id for receiver in receivers for id in receiver.ids]
+    assert sorted(ids) == [f"t{index:03}" for index in range(300)]
+    assert sum(bool(receiver.due) for receiver in receivers) > 1
+
+    async def all_done() -> bool:
+        counts = await replica.stub.CountTriggers(pb2.CountTriggersRequest(queue=QUEUE))
+        return (counts.scheduled, counts.claimed) == (0, 0)
+
+    await until(all_done, "all were acknowledged")
+    assert not any(receiver.lost for receiver in receivers)
+
+
+async def test_what_a_receiver_held_goes_to_another_when_it_leaves(cast: Cast, replica: Replica) -> None:
+    first = await cast.listener(replica, QUEUE)
+    await save(replica, "report", once(now_ms()))
+    await first.got(1)
+    second = await cast.listener(replica, QUEUE)
+
+    await first.close()
+
+    (due,) = await second.got(1)
+    assert (due.trigger.trigger_id, due.trigger.failures) == ("report", 0)
+
+
+async def test_a_stream_of_a_queue_takes_no_partitions(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    await receiver.say(subscribe=[pb2.PartitionSubscription(partition=partition_of(QUEUE), epoch=9)])
+
+    error = await receiver.failed()
+
+    assert violations(error) == {"subscribe": "must be empty on a stream of a queue"}
+
+
+async def test_a_delay_counts_from_the_save(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    asked_ms = now_ms()
+    saved = await save(replica, "soon", trigger_pb2.Schedule(delay=duration(150)))
+
+    (due,) = await receiver.got(1)
+
+    assert asked_ms + 150 <= ms_of(due.planned_time) <= ms_of(saved.created_at) + 150
+    assert ms_of(due.delivered_at) >= ms_of(due.planned_time)
+    assert saved.schedule.delay == duration(150)
+
+
+async def test_an_event_fires_what_it_matches_with_its_payload_once(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    other = await cast.listener(replica, "others")
+    await save(
+        replica, "apple", on_event("price", '{"symbol": "AAPL", "quote.last": {"$gt": 100}}'), payload='{"n": 1}'
+    )
+    await save(replica, "any", on_event("price"), "others")
+    await save(replica, "tock", on_event("tock"))
+
+    low = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 99}}')
+    high = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")
+    again = await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")
+
+    assert (low.matched, low.fired, bool(low.event_id)) == (1, 1, True)
+    assert (high.event_id, high.matched, high.fired, high.duplicates) == ("quote-7", 2, 2, 0)
+    assert (again.matched, again.fired, again.duplicates) == (2, 0, 2)
+    (due,) = await receiver.got(1)
+    assert (due.trigger.trigger_id, due.trigger.payload_json) == ("apple", '{"n": 1}')
+    assert (due.event.event_id, due.event.name) == ("quote-7", "price")
+    assert due.event.payload_json == '{"symbol": "AAPL", "quote": {"last": 101}}'
+    await receiver.ack(due)
+
+    async def fired() -> bool:
+        apple = await find(replica, "apple")
+        return (apple.fired, apple.pending) == (1, 0)
+
+    await until(fired, "the firing was counted")
+    assert (await publish(replica, "price", '{"symbol": "AAPL", "quote": {"last": 101}}', "quote-7")).duplicates == 2
+    await other.got(2)
+    assert len(receiver.due) == 1
+    assert (await find(replica, "apple")).status == trigger_pb2.TRIGGER_STATUS_WAITING
+
+
+async def test_a_flow_that_finished_is_an_event(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    finished = trigger_pb2.FlowFinishedSchedule(flow_ids=["nightly", "hourly"], statuses=["failed", "partial"])
+    saved = await save(replica, "tell-me", trigger_pb2.Schedule(flow_finished=finished))
+
+    for cycle, flow_id, status in ((1, "nightly", "completed"), (2, "other", "failed"), (3, "hourly", "failed")):
+        payload = f'{{"flow_id": "{flow_id}", "cycle": {cycle}, "status": "{status}"}}'
+        await publish(replica, "flow.finished", payload, f"{flow_id}:{cycle}:0")
+
+    (due,) = await receiver.got(1)
+    assert due.event.event_id == "hourly:3:0"
+    assert saved.schedule.event.name == "flow.finished"
+
+
+async def test_a_trigger_whose_firings_pile_up_drops_and_counts_and_later_takes_the_same_event(cast: Cast) -> None:
+    replica = await cast.replica(trigger_pending_firings=2)
+    await save(replica, "slow", on_event("tick"))
+    for number in range(2):
+        assert (await publish(replica, "tick", id=f"e{number}")).fired == 1
+
+    error = await refused(publish(replica, "tick", id="e2"))
+    await save(replica, "fresh", on_event("tick"))
+    mixed = await publish(replica, "tick", id="e3")
+
+    assert (error.code(), reason(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert (mixed.matched, mixed.fired, mixed.dropped) == (2, 1, 1)
+    slow = await find(replica, "slow")
+    assert (slow.pending, slow.dropped) == (2, 2)
+    receiver = await cast.listener(replica, QUEUE)
+    await receiver.ack(*await receiver.got(3))
+
+    async def room() -> bool:
+        return (await find(replica, "slow")).pending == 0
+
+    await until(room, "the firings were acknowledged")
+    assert (await publish(replica, "tick", id="e3")).fired == 1
+
+
+async def test_a_refused_firing_dies_alone_and_is_redriven(cast: Cast) -> None:
+    replica = await cast.replica(trigger_max_failures=2)
+    receiver = await cast.listener(replica, QUEUE)
+    await save(replica, "job", on_event("order"))
+    await publish(replica, "order", '{"id": 7}', "order-7")
+    for count in (1, 2):
+        due = (await receiver.got(count))[-1]
+        await receiver.say(nacks=[pb2.DueTriggerNack(token=due.token, retry_after=duration(0), error="no stock")])
+
+    async def dead() -> list[trigger_pb2.Trigger]:
+        return list((await replica.stub.ListDeadTriggers(pb2.ListDeadTriggersRequest(queue=QUEUE))).triggers)
+
+    await until(dead, "the firing is dead")
+    (letter,) = await dead()
+    assert (letter.trigger_id, letter.event_id, letter.last_error) == ("job", "order-7", "no stock")
+    assert letter.payload_json == '{"id": 7}'
+    job = await find(replica, "job")
+    assert (job.status, job.pending) == (trigger_pb2.TRIGGER_STATUS_WAITING, 0)
+    history = await replica.stub.ListFirings(pb2.ListFiringsRequest(queue=QUEUE, trigger_id="job"))
+    assert [(line.outcome, line.error, line.event_id) for line in history.firings] == [("dead", "no stock", "order-7")]
+
+    redrive = pb2.RedriveTriggerRequest(queue=QUEUE, trigger_id="job", firing_id=letter.firing_id)
+    await replica.stub.RedriveTrigger(redrive)
+
+    again = (await receiver.got(3))[-1]
+    assert (again.event.event_id, again.trigger.failures) == ("order-7", 0)
+    error = await refused(replica.stub.RedriveTrigger(redrive))
+    assert reason(error) == "WRONG_STATUS"
+    await receiver.ack(again)
+    await until(lambda: _gone(replica, redrive), "the acknowledged firing is known no more")
+
+
+async def _gone(replica: Replica, redrive: pb2.RedriveTriggerRequest) -> bool:
+    error = await refused(replica.stub.RedriveTrigger(redrive))
+    return reason(error) == "TRIGGER_NOT_FOUND"
+
+
+async def test_a_trigger_fired_by_hand_comes_now_and_keeps_its_plan(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    planned = now_ms() + HOUR
+    await save(replica, "nightly", every(HOUR, planned), payload='{"report": "daily"}')
+    request = pb2.FireTriggerRequest(queue=QUEUE, trigger_id="nightly", payload_json='{"by": "me"}', request_id="r1")
+
+    first, second = [await replica.stub.FireTrigger(request) for _ in range(2)]
+
+    assert (first.fired, first.event_id, second.fired) == (True, "r1", False)
+    (due,) = await receiver.got(1)
+    assert (due.trigger.payload_json, due.event.payload_json) == ('{"report": "daily"}', '{"by": "me"}')
+    await receiver.ack(due)
+    assert ms_of((await find(replica, "nightly")).next_fire_time) == planned
+    missing = pb2.FireTriggerRequest(queue=QUEUE, trigger_id="missing")
+    assert reason(await refused(replica.stub.FireTrigger(missing))) == "TRIGGER_NOT_FOUND"
+
+
+async def test_a_paused_trigger_does_not_fire_until_it_is_resumed(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    await save(replica, "tick", every(50, now_ms() + 50))
+    await save(replica, "listens", on_event("order"))
+    held = (await receiver.got(1))[0]
+
+    for id in ("tick", "listens"):
+        paused = (
+            await replica.stub.PauseTrigger(pb2.PauseTriggerRequest(queue=QUEUE, trigger_id=id, note="ann"))
+        ).trigger
+        assert (paused.paused, paused.pause_note) == (True, "ann")
+    await receiver.ack(held)
+
+    async def at_rest() -> bool:
+        return (await find(replica, "tick")).status == trigger_pb2.TRIGGER_STATUS_PAUSED
+
+    await until(at_rest, "the claim has ended")
+    assert (await publish(replica, "order")).matched == 0
+    count = len(receiver.due)
+    for id in ("tick", "listens"):
+        await replica.stub.ResumeTrigger(pb2.ResumeTriggerRequest(queue=QUEUE, trigger_id=id))
+    resumed_ms = now_ms()
+    due = (await receiver.got(count + 1))[count]
+    assert ms_of(due.planned_time) >= resumed_ms - 50
+    assert (await publish(replica, "order")).fired == 1
+    await save(replica, "done", once(now_ms()))
+    await receiver.ack(next(due for due in await receiver.got(count + 3) if due.trigger.trigger_id == "done"))
+
+    async def ended() -> bool:
+        return (await find(replica, "done")).status == trigger_pb2.TRIGGER_STATUS_COMPLETED
+
+    await until(ended, "the single time has fired")
+    error = await refused(replica.stub.PauseTrigger(pb2.PauseTriggerRequest(queue=QUEUE, trigger_id="done")))
+    assert reason(error) == "WRONG_STATUS"
+
+
+async def test_a_queue_is_listed_in_pages_whatever_the_status(replica: Replica) -> None:
+    for index in range(7):
+        await save(replica, f"t{index}", once(now_ms() + HOUR))
+    await save(replica, "listens", on_event("order"))
+    await replica.stub.RemoveTrigger(pb2.RemoveTriggerRequest(queue=QUEUE, trigger_id="t3"))
+    await save(replica, "elsewhere", once(now_ms() + HOUR), "others")
+
+    found = await listed(replica, page_size=3)
+
+    assert sorted(each.trigger_id for each in found) == ["listens", "t0", "t1", "t2", "t4", "t5", "t6"]
+    assert {each.queue for each in found} == {QUEUE}
+    counts = await replica.stub.CountTriggers(pb2.CountTriggersRequest(queue=QUEUE))
+    assert (counts.triggers, counts.scheduled, counts.orphans) == (7, 6, 0)
+    assert violations(await refused(listed(replica, ""))).keys() == {"queue"}
+
+
+async def test_the_fire_history_comes_in_pages(cast: Cast, replica: Replica) -> None:
+    receiver = await cast.listener(replica, QUEUE)
+    for index in range(5):
+        await save(replica, f"t{index}", once(now_ms()))
+        await receiver.ack((await receiver.got(index + 1))[index])
+
+    async def history() -> list[str]:
+        ids: list[str] = []
+        token = ""
+        while True:
+            page = await replica.stub.ListFirings(pb2.ListFiringsRequest(queue=QUEUE, page_size=2, page_token=token))
+            ids += [line.trigger_id for line in page.firings]
+            token = page.next_page_token
+            if not token:
+                return ids
+
+    await until(lambda: _full(history), "all have ended")
+    assert await history() == ["t4", "t3", "t2", "t1", "t0"]
+
+
+async def _full(history: Any) -> bool:
+    return len(await history()) == 5
+
+
+@pytest.mark.parametrize(
+    ("schedule", "queue", "faults"),
+    [
+        (on_event("a b"), QUEUE, {"trigger.schedule.event.name"}),
+        (on_event("tick"), "", {"trigger.partition_key", "trigger.queue"}),
+        (on_event("tick", '{"price": {"$gt": []}}'), QUEUE, {"trigger.schedule.event.filter_json"}),
+        (on_event("tick", '{"$not":' * 6 + "{}" + "}" * 6), QUEUE, {"trigger.schedule.event.filter_json"}),
+        (once(0), "a/b", {"trigger.queue"}),
+        (trigger_pb2.Schedule(delay=duration(-1)), QUEUE, {"trigger.schedule.delay"}),
+    ],
+)
+async def test_what_cannot_be_is_refused_with_its_place(
+    replica: Replica, schedule: trigger_pb2.Schedule, queue: str, faults: set[str]
+) -> None:
+    assert set(violations(await refused(save(replica, "t", schedule, queue)))) == faults
+
+
+@pytest.mark.parametrize(
+    ("event", "fault", "message"),
+    [
+        (pb2.PublishEventRequest(name="a/b"), "name", '"a/b" must begin with'),
+        (pb2.PublishEventRequest(name="a", payload_json="[1]"), "payload_json", "must be a JSON object"),
+        (pb2.PublishEventRequest(name="a", payload_json="{"), "payload_json", "is not JSON"),
+        (
+            pb2.PublishEventRequest(name="a", payload_json='{"x":"' + "y" * (64 * 1024 - 7) + '"}'),
+            "payload_json",
+            "must have at most 65536 bytes, has 65537",
+        ),
+        (pb2.PublishEventRequest(name="a", event_id="x" * 129), "event_id", "must have at most 128 characters"),
+    ],
+)
+async def test_an_event_that_cannot_be_is_refused(
+    replica: Replica, event: pb2.PublishEventRequest, fault: str, message: str
+) -> None:
+    found = violations(await refused(replica.stub.PublishEvent(event)))
+
+    assert list(found) == [fault]
+    assert found[fault].startswith(message)
+
+
+async def test_flows_are_not_paused_or_fired_here(replica: Replica) -> None:
+    for call in (
+        replica.stub.PauseTrigger(pb2.PauseTriggerRequest(trigger_id="flow")),
+        replica.stub.FireTrigger(pb2.FireTriggerRequest(trigger_id="flow")),
+    ):
+        assert violations(await refused(call))["queue"].startswith("must be set: flows are")

@@ -1,0 +1,97 @@
+"""Filters over the payload of an event."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tradewind.trigger.domain.event_filter import EventFilter, FilterFault
+
+PAYLOAD = {
+    "symbol": "AAPL",
+    "price": 101.5,
+    "urgent": True,
+    "note": None,
+    "order": {"side": "buy", "lines": [{"n": 1}], "size": 100},
+}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"symbol": "AAPL"},
+        {"symbol": "AAPL", "price": {"$gt": 100}},
+        {"price": {"$gte": 101.5, "$lt": 102}},
+        {"price": {"$lte": 101.5}},
+        {"order.side": "buy", "order.size": 100.0},
+        {"symbol": {"$in": ["MSFT", "AAPL"]}},
+        {"symbol": {"$nin": ["MSFT"]}},
+        {"symbol": {"$ne": "MSFT"}},
+        {"symbol": {"$gt": "AAA"}},
+        {"missing": {"$ne": 1}},
+        {"missing": {"$exists": False}, "note": {"$exists": True}},
+        {"note": None},
+        {"urgent": True},
+        {"$or": [{"price": {"$lt": 1}}, {"urgent": True}]},
+        {"$and": [{"price": {"$gt": 1}}, {"urgent": True}]},
+        {"$not": {"symbol": "MSFT"}},
+    ],
+)
+def test_it_matches(told: dict[str, Any]) -> None:
+    assert EventFilter(json.dumps(told)).matches(PAYLOAD)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"symbol": "MSFT"},
+        {"symbol": "AAPL", "price": {"$gt": 102}},
+        {"price": "101.5"},
+        {"price": {"$gt": "1"}},
+        {"symbol": {"$gt": 1}},
+        {"urgent": 1},
+        {"missing": None},
+        {"missing": {"$in": [None]}},
+        {"symbol.length": 4},
+        {"order": "buy"},
+        {"order.lines.n": 1},
+        {"$or": [{"price": {"$lt": 1}}, {"urgent": False}]},
+        {"$not": {}},
+    ],
+)
+def test_it_does_not_match(told: dict[str, Any]) -> None:
+    assert not EventFilter(json.dumps(told)).matches(PAYLOAD)
+
+
+def test_no_filter_matches_everything() -> None:
+    assert EventFilter("").matches({})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ('{"a": NaN}', "is not JSON: NaN is no JSON"),
+        ("[]", 'must be an object such as {"symbol": "AAPL"}, is a list'),
+        ('{"a": {"$near": 1}}', "a.$near: is no operator; use $eq"),
+        ('{"a": {"$gt": 1, "b": 2}}', "a.b: is no operator"),
+        ('{"a": {"b": 1}}', "a: must be a text, a number, true, false or null; name fields inside by a path"),
+        ('{"a": [1]}', "a: must be a text"),
+        ('{"a": {"$in": 1}}', "a.$in: must be a list of at most 256 values"),
+        ('{"a": {"$gt": null}}', "a.$gt: must be a number or a text, is null"),
+        ('{"a": {"$exists": 1}}', "a.$exists: must be true or false"),
+        ('{"$or": {}}', "$or: must be a list of filters"),
+        ('{"$where": "1"}', "$where: is not known here"),
+        ('{"a..b": 1}', "a..b: is no path"),
+        ('{"$or": [{"$not": []}]}', "$or[0].$not: must be an object"),
+        ('{"$not":' * 5 + "{}" + "}" * 5, "$not.$not.$not.$not.$not: is nested too deeply: at most 5 levels"),
+        (json.dumps({f"f{n}": n for n in range(65)}), "f64: is one too many: at most 64 conditions"),
+        (json.dumps({"a": "x" * 4096}), "must have at most 4096 bytes, has 4105"),
+    ],
+)
+def test_what_is_no_filter_says_where_it_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(FilterFault) as fault:
+        EventFilter(text)
+
+    assert str(fault.value).startswith(message)
