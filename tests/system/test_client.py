@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.system import flows
+from tests.system.processes import NODES
 from tests.waiting import until
 from tradewind.client import (
     Client,
@@ -21,7 +22,7 @@ from tradewind.client import (
     SyncClient,
 )
 from tradewind.standalone import Standalone
-from tradewind.worker import Worker
+from tradewind.worker import Worker, load_nodes
 
 
 async def test_a_run_gives_its_outputs(client: Client) -> None:
@@ -176,7 +177,7 @@ async def test_workers_and_node_types(client: Client, worker: Worker) -> None:
     node_types = {each.type: each async for each in client.list_node_types()}
 
     assert [each.worker_id for each in workers] == [worker.worker_id]
-    assert sorted(workers[0].node_types) == ["failing", "gate", "numbers", "parity", "total"]
+    assert sorted(workers[0].node_types) == sorted(node.type for node in load_nodes(NODES))
     assert [handle.name for handle in node_types["parity"].outputs] == ["even", "odd"]
     assert node_types["total"].inputs[0].required
     assert [each.worker_id for each in await client.available_workers("gate")] == [worker.worker_id]

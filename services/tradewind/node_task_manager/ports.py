@@ -339,8 +339,10 @@ class NodeTaskStore(Protocol):
     async def give_back(
         self, worker_id: str, session: int, held: Sequence[Held] | None, vacancies: Sequence[Vacancy] = ()
     ) -> Effects:
-        """Queue again the named node tasks of a worker, or all; refused ("replaced") when the session is not its
-        latest. Does not count as lost. A node task asked to stop becomes terminated."""
+        """Queue again the named node tasks of a worker, or with None all, as it is gone: then each counts as lost.
+
+        Refused ("replaced") when the session is not its latest. A node task asked to stop becomes terminated.
+        """
         ...
 
     async def postpone(self, postponed: Sequence[Postponed]) -> Effects:

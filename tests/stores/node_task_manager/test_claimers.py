@@ -15,7 +15,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
 from tradewind.server.clock import ManualClock
 
 CONFIG = SystemConfig(
@@ -75,7 +75,8 @@ async def test_no_limit_is_passed_by_twenty_claimers(server: RedisServer, record
             rng.shuffle(mine)
             done, mine = mine[: len(mine) // 2 + 1], mine[len(mine) // 2 + 1 :]
             if rng.random() < 0.1 and done:
-                await shard.give_back(f"w{number}", 0, None)
+                held = [Held(each.task_id, each.attempt, each.nonce) for each in done + mine]
+                await shard.give_back(f"w{number}", 0, held)
                 mine = []
             elif done:
                 outcomes = [Outcome(each.task_id, each.attempt, each.nonce, OutcomeKind.COMPLETED) for each in done]

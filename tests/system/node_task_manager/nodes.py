@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 from tradewind.worker import Context, node
@@ -73,3 +74,10 @@ async def collect(ctx: Context, values: list[int]) -> list[int]:
     note(ctx, "begun")
     note(ctx, "done")
     return values
+
+
+@node("lethal")
+async def lethal(ctx: Context) -> None:
+    """Kill the worker."""
+    note(ctx, "begun")
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -74,3 +74,19 @@ async def test_a_node_that_takes_ten_leases_runs_once(stack: Stack) -> None:
         await scheduler.submit(single("step", '{"seconds":21}'), "flow")
         await scheduler.all_finished("flow", nodes=1)
     assert stack.noted("begun") == {("flow:0:0:n0", 1): 1}
+
+
+async def test_what_killed_three_workers_is_given_up_with_its_history(stack: Stack) -> None:
+    _, address = await stack.node_task_manager()
+    async with Scheduler(address) as scheduler:
+        await scheduler.submit(single("lethal", "{}"), "flow")
+        for number in range(3):
+            worker = await stack.worker(f"w{number}", address)
+            await worker.ended()
+        spared = await stack.worker("spared", address)
+        await scheduler.all_finished("flow", nodes=0)
+        node = await scheduler.node("flow")
+        spared.signal(signal.SIGTERM)
+        assert await spared.ended() == 0
+    assert (node.error.code, [past.worker_id for past in node.history]) == ("WORKER_LOST", ["w0", "w1", "w2"])
+    assert stack.noted("begun") == {("flow:0:0:n0", attempt): 1 for attempt in (1, 2, 3)}

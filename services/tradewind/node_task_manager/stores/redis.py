@@ -204,7 +204,7 @@ class RedisNodeTaskStore:
     ) -> Effects:
         named: dict[str, Any] = {"worker_id": worker_id, "session": session}
         if held is None:
-            done = await self._give_back_all({**named, "kept": (), "lost": False}, vacancies)
+            done = await self._give_back_all({**named, "kept": (), "lost": True}, vacancies)
         else:
             done = [
                 (await _GIVE_BACK(self._client, self._any_key, self._args(vacancies, {**named, "held": piece}))).effects

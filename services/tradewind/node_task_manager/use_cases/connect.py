@@ -99,7 +99,7 @@ class Connections:
             self._look()
 
     def close(self, worker: ConnectedWorker) -> None:
-        """The stream is gone; unless the worker opens another within the grace, what it held is given back.
+        """The stream is gone; unless the worker opens another within the grace, what it held has lost its worker.
 
         That may be more than is known here: a claim for it may be under way.
         """

@@ -7,5 +7,11 @@ notices.position = args.now == 0 and '*' or stamp .. '-*'
 function notices.add_event(run, event, over)
   local key = base .. 'task_events:' .. run
   call('XADD', key, 'MAXLEN', limits.task_events, notices.position, 'e', cmsgpack.pack(event))
-  if over then call('PEXPIRE', key, limits.retention) end
+  if over then
+    -- A stream that grows has 4 KiB to grow into; its copy is as large as it must be.
+    local copy = key .. ':copy'
+    call('COPY', key, copy)
+    call('RENAME', copy, key)
+    call('PEXPIRE', key, limits.retention)
+  end
 end

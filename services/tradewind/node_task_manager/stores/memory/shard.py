@@ -206,7 +206,7 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
                 named = [(self._tasks.get(token.task_id), token) for token in held]
                 given = [task for task, token in named if task is not None and _holds(task, token)]
             for task in given:
-                self._give_back(task, lost=False, turn=turn)
+                self._give_back(task, lost=held is None, turn=turn)
         self._conclude(vacancies, turn)
         return turn.effects()
 
