@@ -83,13 +83,13 @@ async def test_the_same_work_stores_its_plan_once_and_again_when_the_store_has_l
     try:
         await submit_task(ntm)
         (plan,) = [key for key in await embedded.keys() if ":plan:" in key]
-        await client.config_resetstat()
+        await client.execute_command("CONFIG", "RESETSTAT")
         await submit_task(ntm)
         assert "cmdstat_hexists" not in await client.info("commandstats")
         await client.delete(plan)
         third = await submit_task(ntm)
         assert (await ntm.stub.GetTask(pb2.GetTaskRequest(task_id=third.task.node_task_id, user_id="ann"))).task
-        assert await client.hexists(plan, "facts")
+        assert await client.execute_command("HEXISTS", plan, "facts")
     finally:
         await embedded.close_clients()
 

@@ -142,15 +142,15 @@ async def test_fewer_kept_from_now_on_counts_from_the_next_end(bench: Bench) -> 
 
 
 async def test_log_lines_and_dead_letters_go_with_their_cycle(bench: Bench) -> None:
-    # Not one that may be tried again: a worker that is lost four times.
+    # Not one that may be tried again: one that lost its worker too often.
     await bench.submit(plan_of("a"), cycle=0)
-    for _ in range(4):
+    for _ in range(LIMITS.losses):
         (a,) = await bench.take()
         assert await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "hello", 1)]) == 1
         bench.clock.advance(LIMITS.lease_ms)
         await bench.shard.reap()
     assert [task_id for _, task_id in await bench.shard.dead_letters("default", None, 9)] == ["flow:0:0:a"]
-    assert len(await bench.shard.lines("flow", 0, "", 9)) == 4
+    assert len(await bench.shard.lines("flow", 0, "", 9)) == LIMITS.losses
     await run_cycle(bench, 1, plan_of("a"), keep=1)
     await acknowledge(bench)
     bench.clock.advance(SETTLE)
@@ -328,7 +328,7 @@ async def test_a_worker_that_renews_loses_the_entries_without_a_record(
 async def test_dead_letters_without_a_record_are_listed_no_more(redis_bench: Bench, redis_server: RedisServer) -> None:
     bench, admin = redis_bench, redis_server.connect()
     await bench.submit(plan_of("a"))
-    for _ in range(4):
+    for _ in range(LIMITS.losses):
         await bench.take()
         bench.clock.advance(LIMITS.lease_ms)
         await bench.shard.reap()

@@ -65,7 +65,7 @@ async def test_whoever_comes_anew_is_next(bench: Bench) -> None:
 async def test_one_who_has_a_single_one_again_and_again_gets_no_more_turns_than_others(bench: Bench) -> None:
     await wide(bench, "ann")
     await names(bench, 5)
-    taken = []
+    taken: list[str] = []
     for cycle in range(10):
         await bench.submit(plan_of("bob"), flow_id="bob", cycle=cycle, user_id="bob")
         while not taken or taken[-1] != "bob" or taken.count("bob") <= cycle:
