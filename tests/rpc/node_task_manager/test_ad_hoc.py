@@ -76,6 +76,24 @@ async def test_results_are_kept_as_long_as_is_set_from_their_end_on(start: Start
         await embedded.close_clients()
 
 
+async def test_the_same_work_stores_its_plan_once_and_again_when_the_store_has_lost_it(
+    ntm: Ntm, embedded: RedisServer
+) -> None:
+    client = embedded.connect()
+    try:
+        await submit_task(ntm)
+        (plan,) = [key for key in await embedded.keys() if ":plan:" in key]
+        await client.config_resetstat()
+        await submit_task(ntm)
+        assert "cmdstat_hexists" not in await client.info("commandstats")
+        await client.delete(plan)
+        third = await submit_task(ntm)
+        assert (await ntm.stub.GetTask(pb2.GetTaskRequest(task_id=third.task.node_task_id, user_id="ann"))).task
+        assert await client.hexists(plan, "facts")
+    finally:
+        await embedded.close_clients()
+
+
 async def no_key_of(ntm: Ntm, user_id: str) -> bool:
     """Say that nothing of a user is listed."""
     tasks = await ntm.stub.ListTasks(pb2.ListTasksRequest(user_id=user_id))

@@ -139,7 +139,7 @@ async def read_keys(server: RedisServer) -> Keys:
 
 def _is_sorted_set(name: str) -> bool:
     prefixes = ("ready:", "worker_tasks:", "ring:", "flow_runs:", "dead_letters:", "user_runs:", "blocked:", "slots:")
-    return name.startswith((*prefixes, "kept_runs:")) or name in SETS
+    return name.startswith((*prefixes, "kept_runs:", "left:")) or name in SETS
 
 
 def _pairs(value: list[Any]) -> Iterable[tuple[str, float]]:
@@ -200,6 +200,7 @@ def _check_queues(keys: Keys) -> None:
     parked = {":".join(reversed(member.split(":"))) for member in keys.sets.get("parked", {})}
     assert set(rings) <= set(queues) <= {*rings, *parked}, "users that have ready node tasks have turns, or are parked"
     types = {ring.partition(":")[0] for ring in rings}
+    assert {name.removeprefix("left:") for name in keys.sets if name.startswith("left:")} <= types, "nobody has turns"
     assert types == set(keys.sets.get("ready_types", {})), "types with ready node tasks"
 
 

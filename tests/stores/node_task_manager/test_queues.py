@@ -49,6 +49,44 @@ async def test_one_with_many_queued_does_not_delay_another_by_more_than_one(benc
     assert "mine" in await names(bench, 2)
 
 
+async def wide(bench: Bench, user_id: str, count: int = 60) -> None:
+    """Queue many node tasks of a user, `<user>0` and so on."""
+    await bench.submit(plan_of(" ".join(f"{user_id}{at}" for at in range(count))), flow_id=user_id, user_id=user_id)
+
+
+async def test_whoever_comes_anew_is_next(bench: Bench) -> None:
+    await wide(bench, "ann")
+    # Also after one who was alone has had many at once.
+    assert len(await names(bench, 20)) == 20
+    await bench.submit(plan_of("mine"), flow_id="other", user_id="zoe")
+    assert await names(bench, 1) == ["mine"]
+
+
+async def test_one_who_has_a_single_one_again_and_again_gets_no_more_turns_than_others(bench: Bench) -> None:
+    await wide(bench, "ann")
+    await names(bench, 5)
+    taken = []
+    for cycle in range(10):
+        await bench.submit(plan_of("bob"), flow_id="bob", cycle=cycle, user_id="bob")
+        while not taken or taken[-1] != "bob" or taken.count("bob") <= cycle:
+            taken += await names(bench, 1)
+    whose = ["bob" if name == "bob" else "ann" for name in taken]
+    assert whose == ["bob", "ann"] * 9 + ["bob"]
+
+
+async def test_newcomers_do_not_keep_one_who_waits_from_turns(bench: Bench) -> None:
+    """Each has one turn before, however many there are; then the others go on in turns."""
+    await wide(bench, "ann")
+    await wide(bench, "bea")
+    await names(bench, 4)
+    for at in range(3):
+        await bench.submit(plan_of(f"new{at}"), flow_id=f"new{at}", user_id=f"new{at}")
+    taken = await names(bench, 7)
+    assert {name for name in taken if name.startswith("new")} == {"new0", "new1", "new2"}
+    assert sum(name.startswith("ann") for name in taken) == 2
+    assert sum(name.startswith("bea") for name in taken) == 2
+
+
 async def test_the_queue_of_a_user_is_bounded_and_nothing_of_what_is_refused_is_kept(
     store: RedisServer | None, bench: Bench
 ) -> None:

@@ -13,7 +13,7 @@ from redis.exceptions import AuthenticationError
 from tests.waiting import until
 from tradewind.server.redis.acl import AclUser
 from tradewind.server.redis.client import connect
-from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError
+from tradewind.server.redis.embedded import ALLOCATOR, EmbeddedStore, EmbeddedStoreError
 
 USER = AclUser("scheduler", ("trading_flow:{f*",), ("trading_flow:{f*",))
 KEY = "trading_flow:{f1}:kept"
@@ -52,6 +52,24 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
         finally:
             await store.stop()
         assert store.pid is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what a process was started with")
+async def test_the_allocator_of_glibc_keeps_freed_memory_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    for expected in (ALLOCATOR["GLIBC_TUNABLES"], "glibc.malloc.tcache_count=9"):
+        store = EmbeddedStore(tmp_path / "data", acl_users=[USER])
+        await store.start()
+        try:
+            assert store.pid is not None
+            given = Path(f"/proc/{store.pid}/environ").read_text().split("\0")
+            assert f"GLIBC_TUNABLES={expected}" in given
+        finally:
+            await store.stop()
+        # What somebody has set stands.
+        monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=9")
 
 
 async def test_only_people_of_this_machine_with_a_password_get_in(tmp_path: Path) -> None:

@@ -24,6 +24,10 @@ from tradewind.server.redis.client import connect
 ADMIN = "admin"
 """The user who may do everything; services log in as their own."""
 
+ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=2000"}
+"""Environment of a server that was built with the allocator of glibc, as the wheel's is: with more of its freed pieces
+at hand, a claim from a store of 500 000 records takes half the time. Others pay no heed to it."""
+
 _SOCKET_PATH_LIMIT = 107
 _BIND_ATTEMPTS = 5
 
@@ -190,6 +194,7 @@ class EmbeddedStore:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[self._lock],
+                env={**ALLOCATOR, **os.environ},
                 # Ctrl-C reaches the whole group; the store must outlive the services that still write to it.
                 start_new_session=True,
             )

@@ -22,6 +22,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `queue:cleaned` | hash | how much was removed | kept, one |
 | `ready:<type>:<user>` | zset | ready node tasks by age, a step of priority being worth a minute | empties itself |
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
+| `left:<type>` | zset | where those who left the ring stood; of nobody: its last turn | goes with the ring |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
 | `delayed` | zset | node tasks by when they may begin; limits (`\|<limit>`) likewise | empties itself |
 | `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |

@@ -1,12 +1,13 @@
 """Taking ad-hoc tasks and batches."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tradewind.node_task_manager.domain.ad_hoc import AdHocWork
 from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT
-from tradewind.node_task_manager.domain.component import SubmitOutcome
+from tradewind.node_task_manager.domain.component import SubmitOutcome, SubmitResult
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan
@@ -18,6 +19,7 @@ from tradewind.server.identifiers import new_run_id
 from tradewind.server.partitions import shard_of
 
 _MANY = 200
+_MOST_STORED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,9 @@ class SubmitAdHoc:
         self._node_types = node_types
         # As long as the records of a run that ends with its submission, and a little more.
         self._keep_ms = limits.retention_ms + limits.tombstone_ms
+        self._stored_s = limits.tombstone_ms / 2000
+        self._stored: dict[tuple[int, str], float] = {}
+        """Plans by shard and digest, until when they need not be stored again."""
 
     async def __call__(self, work: AdHocWork, *, require_worker: bool) -> Accepted:
         """Submit work.
@@ -59,9 +64,7 @@ class SubmitAdHoc:
         dispatcher.require_room()
         # Thousands of nodes take long enough to keep everybody else waiting.
         plan = await asyncio.to_thread(_planned, work) if len(work.parameters) > _MANY else work.plan()
-        await dispatcher.shard.plans.save(plan, self._keep_ms)
-        self._plans.put(plan)
-        result = await dispatcher.submit(work.submission(run))
+        result = await self._store(dispatcher, work, run, plan)
         if result.outcome is SubmitOutcome.RUN_CONFLICT:
             raise Conflict(
                 "REQUEST_ID_REUSED",
@@ -74,6 +77,20 @@ class SubmitAdHoc:
             raise Unavailable("STORE_UNAVAILABLE", f"the store did not take it ({result.outcome}); submit it again")
         waits = f'no live worker offers node type "{work.node_type}"; it waits until one does'
         return Accepted(run, result.outcome is SubmitOutcome.DUPLICATE, (waits,) if offered is False else ())
+
+    async def _store(self, dispatcher: Dispatcher, work: AdHocWork, run: RunName, plan: Plan) -> SubmitResult:
+        """Store the plan unless it was a while ago, then the run; a plan that the store has lost is stored again."""
+        self._plans.put(plan)
+        name, now = (dispatcher.shard.number, plan.digest), time.monotonic()
+        if now < self._stored.get(name, 0.0):
+            result = await dispatcher.submit(work.submission(run))
+            if result.outcome is not SubmitOutcome.PLAN_UNKNOWN:
+                return result
+        await dispatcher.shard.plans.save(plan, self._keep_ms)
+        if len(self._stored) >= _MOST_STORED:
+            self._stored.clear()
+        self._stored[name] = now + self._stored_s
+        return await dispatcher.submit(work.submission(run))
 
     async def _stands(self, dispatcher: Dispatcher, run: RunName, work: AdHocWork) -> bool:
         """Say whether this very work was submitted before: then the answer is the first one."""

@@ -149,13 +149,14 @@ local function turn_cost(user)
 end
 
 -- Takes up to `wanted` of the first node tasks of the user whose turn it is, with their ranks; none of one who is at the
--- limit and is parked, and false when the type has none left. Also the user, and what each costs of the user's turns.
+-- limit and is parked, and nil when the type has none left. Also the user, where in virtual time the turn begins, and whether
+-- the user has left the ring with it.
 local function take_turn(node_type, wanted)
   local ring = base .. 'ring:' .. node_type
-  local users = call('ZRANGE', ring, 0, 1)
-  if #users == 0 then return false end
-  local user, open = users[1], room_of_user(users[1])
-  local taken, left, count = {}, true, #users == 1 and math.min(wanted, HEADS, open) or 1
+  local users = call('ZRANGE', ring, 0, 1, 'WITHSCORES')
+  if #users == 0 then return nil end
+  local user, open, alone = users[1], room_of_user(users[1]), #users == 2
+  local taken, left, count = {}, true, alone and math.min(wanted, HEADS, open) or 1
   if open <= 0 then
     call('ZADD', base .. 'parked', 0, user .. ':' .. node_type)
   else
@@ -165,10 +166,9 @@ local function take_turn(node_type, wanted)
   end
   if left then
     call('ZREM', ring, user)
-    if #users == 1 then call('ZREM', base .. 'ready_types', node_type) end
-    return taken
+    if alone then call('ZREM', base .. 'ready_types', node_type) end
   end
-  return taken, user, #users == 1 and TURN or turn_cost(user)
+  return taken, user, tonumber(users[2]), left and (alone and 'last' or 'left')
 end
 
 -- Gives a node task to a vacancy, unless a limit of its own is full; true when it did.
@@ -188,10 +188,10 @@ local function assign_within_limits(record, comp, vacancies, rank)
 end
 
 local function serve(node_type, vacancies)
-  local wanted = math.min(room(vacancies), room_of_type(node_type))
+  local wanted, begun = math.min(room(vacancies), room_of_type(node_type)), nil
   while wanted > 0 and claims > 0 and carried < CLAIM_BYTES and (held_back[node_type] or 0) < HEADS do
-    local taken, user, cost = take_turn(node_type, wanted)
-    if not taken then return end
+    local taken, user, at, left = take_turn(node_type, wanted)
+    if not taken then break end
     local given = 0
     for i = 1, #taken, 2 do
       claims = claims - 1
@@ -201,7 +201,19 @@ local function serve(node_type, vacancies)
       if comp and not comp.stop and assign_within_limits(record, comp, vacancies, taken[i + 1]) then given = given + 1 end
     end
     wanted = wanted - given
-    if user and given > 0 then call('ZINCRBY', base .. 'ring:' .. node_type, given * cost, user) end
+    local cost = given > 0 and turn_cost(user) or 0
+    if left == 'left' then
+      remember_leaver(node_type, user, at + given * cost)
+    elseif not left and given > 0 then
+      call('ZINCRBY', base .. 'ring:' .. node_type, given * cost, user)
+    end
+    begun = left ~= 'last' and at + math.max(given - 1, 0) * cost
+  end
+  if begun then
+    call('ZADD', base .. 'left:' .. node_type, begun, '')
+    call('ZREMRANGEBYSCORE', base .. 'left:' .. node_type, '-inf', string.format('(%.0f', begun))
+  elseif begun == false then
+    call('DEL', base .. 'left:' .. node_type)
   end
   if call('ZSCORE', base .. 'ready_types', node_type) then
     call('ZADD', base .. 'ready_types', time, node_type)

@@ -132,8 +132,12 @@ local function dequeue(record, comp)
   set(record, 'retry_at', 0)
 end
 
--- Users whose queue was emptied leave the ring of its type; then those that have node tasks now join half a turn
--- behind its head: nobody gains or loses turns by having had none, not even one who has a single one again and again.
+-- Where those who left the ring of a type stood in virtual time stays known while it is later than where the last turn began.
+local function remember_leaver(node_type, user, at) call('ZADD', base .. 'left:' .. node_type, at, user) end
+
+-- Users whose queue was emptied leave the ring of its type; then those that have node tasks now join it where the last turn
+-- began, or where they stood themselves when they left it, if that is later: so whoever comes anew is next, and nobody gains
+-- or loses turns by having had none, not even one who has a single one again and again.
 local function write_queues(changed)
   local emptied, heads = {}, {}
   for _, queue in pairs(changed) do
@@ -141,24 +145,33 @@ local function write_queues(changed)
     in_pieces('ZREM', queue.key, queue.removed)
     queue.empty = #queue.removed > 0 and call('EXISTS', queue.key) == 0
     if queue.empty then
-      call('ZREM', base .. 'ring:' .. queue.type, queue.user)
-      emptied[queue.type] = true
+      local at = call('ZSCORE', base .. 'ring:' .. queue.type, queue.user)
+      if at then
+        call('ZREM', base .. 'ring:' .. queue.type, queue.user)
+        remember_leaver(queue.type, queue.user, at)
+        emptied[queue.type] = true
+      end
+    end
+  end
+  for node_type in pairs(emptied) do
+    if call('EXISTS', base .. 'ring:' .. node_type) == 0 then
+      call('ZREM', base .. 'ready_types', node_type)
+      call('DEL', base .. 'left:' .. node_type)
     end
   end
   for _, queue in pairs(changed) do
     if #queue.added > 0 and not queue.empty or queue.rejoins and call('EXISTS', queue.key) == 1 then
-      local ring = base .. 'ring:' .. queue.type
-      local head = heads[queue.type]
-      if head == nil then
-        head = call('ZRANGE', ring, 0, 0, 'WITHSCORES')[2] or false
-        heads[queue.type] = head
-        if not head then call('ZADD', base .. 'ready_types', 'NX', time, queue.type) end
+      local ring, left = base .. 'ring:' .. queue.type, base .. 'left:' .. queue.type
+      local begun = heads[queue.type]
+      if begun == nil then
+        begun = call('EXISTS', ring) == 1 and tonumber(call('ZSCORE', left, '') or 0)
+        heads[queue.type] = begun
+        if not begun then call('ZADD', base .. 'ready_types', 'NX', time, queue.type) end
       end
-      call('ZADD', ring, 'NX', head and head + TURN / 2 or 0, queue.user)
+      local stood = begun and call('ZSCORE', left, queue.user)
+      call('ZADD', ring, 'NX', math.max(begun or 0, tonumber(stood or 0)), queue.user)
+      if stood then call('ZREM', left, queue.user) end
     end
-  end
-  for node_type in pairs(emptied) do
-    if call('EXISTS', base .. 'ring:' .. node_type) == 0 then call('ZREM', base .. 'ready_types', node_type) end
   end
 end
 

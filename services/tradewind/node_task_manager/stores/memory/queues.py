@@ -17,6 +17,10 @@ class MemoryQueues:
         self._clock = clock
         self._queues: dict[str, dict[str, dict[str, int]]] = {}
         self._turns: dict[str, dict[str, int]] = {}
+        self._left: dict[str, dict[str, int]] = {}
+        """Where users stood who left while others had turns."""
+        self._begun: dict[str, int] = {}
+        """Where the last turn of a type began."""
         self._joining: list[tuple[str, str]] = []
         self._parked: set[tuple[str, str]] = set()
         self.served: dict[str, int] = {}
@@ -56,7 +60,7 @@ class MemoryQueues:
     def park(self, node_type: str, user: str) -> None:
         """Pass over a user who is at the limit, until unparked or new node tasks come."""
         self._parked.add((node_type, user))
-        del self._turns[node_type][user]
+        self._leave(node_type, user)
         self.tidy()
 
     def unpark(self, user: str) -> None:
@@ -71,28 +75,38 @@ class MemoryQueues:
             self.unpark(user)
 
     def tidy(self) -> None:
-        """Users whose queue was emptied leave the ring of its type; then those that have node tasks now join half a
-        turn behind its head: nobody gains or loses turns by having had none, not even one who has a single one again
-        and again."""
+        """Users whose queue was emptied leave the ring of its type; then those that have node tasks now join it where
+        the last turn began, or where they stood themselves when they left it, if that is later: whoever comes anew is
+        next, and nobody gains or loses turns by having had none, not even one who has a single one again and again."""
         for node_type, queues in self._queues.items():
             turns = self._turns.setdefault(node_type, {})
             for user in [user for user in turns if not queues.get(user)]:
-                del turns[user]
-            place = min(turns.values()) + TURN // 2 if turns else 0
+                self._leave(node_type, user)
+            left = self._left.setdefault(node_type, {})
+            if not turns:
+                left.clear()
+                self._begun.pop(node_type, None)
+            place = self._begun.get(node_type, 0)
             for user in [user for at, user in self._joining if at == node_type and queues.get(user)]:
-                turns.setdefault(user, place)
+                if user not in turns:
+                    turns[user] = max(place, left.pop(user, 0))
             if turns:
                 self.served.setdefault(node_type, self._clock())
             else:
                 self.served.pop(node_type, None)
         self._joining = []
 
+    def _leave(self, node_type: str, user: str) -> None:
+        self._left.setdefault(node_type, {})[user] = self._turns[node_type].pop(user)
+
     def turn(self, node_type: str) -> tuple[str, bool] | None:
         """Return the user whose turn it is, and whether nobody else waits; None when the type has none left."""
         turns = self._turns.get(node_type)
         if not turns:
             return None
-        return min(turns, key=lambda user: (turns[user], user)), len(turns) == 1
+        user = min(turns, key=lambda user: (turns[user], user))
+        self._begun[node_type] = turns[user]
+        return user, len(turns) == 1
 
     def take(self, node_type: str, user: str, count: int) -> list[tuple[str, int]]:
         """Take out the first of a user's node tasks, with their places in the queue."""
@@ -101,7 +115,9 @@ class MemoryQueues:
 
     def end_turn(self, node_type: str, user: str, taken: int, weight: float) -> None:
         """Count the turns that a user took: the less the greater the user's weight."""
-        self._turns[node_type][user] += taken * math.floor(TURN / weight + 0.5)
+        cost = math.floor(TURN / weight + 0.5)
+        self._begun[node_type] += max(taken - 1, 0) * cost
+        self._turns[node_type][user] += taken * cost
         self.tidy()
 
 
