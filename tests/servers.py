@@ -199,9 +199,36 @@ async def _link(nodes: list[EmbeddedStore], admins: list[Client]) -> None:
             return all(len(origins) == len(nodes) for origins in heard)
 
         await until(linked, "every node hears every other")
+        await _settle(admins)
     finally:
         for subscriber in subscribers:
             await subscriber.stop()
+
+
+async def _settle(admins: list[Client]) -> None:
+    """Return when the links between the nodes have been the same for a second, both ways between each two.
+
+    After nodes have met, links are given up for others now and then, and messages on their way are lost.
+    """
+    before: list[set[tuple[bytes, ...]]] = []
+
+    async def settled() -> bool:
+        nonlocal before
+        links = [await admin.execute_command("CLUSTER", "LINKS") for admin in admins]
+        now = [{_link_name(link) for link in each} for each in links]
+        complete = all(len(each) == 2 * (len(admins) - 1) for each in now)
+        if complete and now == before:
+            return True
+        before = now
+        await asyncio.sleep(1)
+        return False
+
+    await until(settled, "the links between the nodes stay")
+
+
+def _link_name(link: Any) -> tuple[bytes, ...]:
+    facts = link if isinstance(link, dict) else dict(zip(link[::2], link[1::2], strict=True))
+    return tuple(str(facts[name]).encode() for name in (b"direction", b"node", b"create-time"))
 
 
 def _note(origins: set[bytes], _channel: str, origin: bytes) -> None:
