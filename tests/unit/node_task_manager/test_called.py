@@ -1,8 +1,10 @@
 """Which replica calls a worker, and how long one that refuses is left alone."""
 
 from collections import Counter
+from unittest.mock import Mock
 
-from tradewind.node_task_manager.domain.called import Patience, caller_of
+from tradewind.node_task_manager.domain.called import CalledWorker, Patience, caller_of
+from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
 
 WORKERS = [f"w{at}" for at in range(300)]
 
@@ -41,3 +43,30 @@ def test_what_it_asks_for_is_heeded_within_a_minute() -> None:
     patience = Patience()
     assert patience.refused(full=True, asked_s=7) == 7
     assert patience.refused(full=True, asked_s=3600) == 60
+
+
+def called(capacity: int) -> CalledConnection:
+    """Return a worker that this process calls, and that holds nothing."""
+    said = CalledWorker("w1", "i1", "127.0.0.1:1", ("noop",), capacity)
+    line = CalledLine(Mock(), Mock(), Mock())
+    return CalledConnection("w1", "i1", ("noop",), capacity, line, said=said, mine=True)
+
+
+def test_what_another_refused_can_go_to_a_worker_whose_room_a_claim_under_way_was_offered() -> None:
+    worker = called(capacity=2)
+    worker.promised = worker.room
+    assert (worker.room, worker.takes, worker.load) == (0, True, 0)
+
+
+def test_a_worker_takes_no_more_than_its_capacity_of_what_others_refused() -> None:
+    worker = called(capacity=2)
+    worker.coming, worker.others = 1, {(0, "a")}
+    assert (worker.room, worker.takes, worker.load) == (0, False, 1)
+
+
+def test_one_that_refused_takes_one_at_a_time_until_it_takes_something() -> None:
+    worker = called(capacity=10)
+    worker.patience.refused(full=True)
+    assert (worker.room, worker.takes) == (1, True)
+    worker.coming = 1
+    assert (worker.room, worker.takes) == (0, False)

@@ -215,7 +215,7 @@ class CalledWorkers:
         fit = [
             worker
             for worker in self._workers.values()
-            if node_type in worker.node_types and worker.worker_id not in tried and worker in self._pool and worker.room
+            if node_type in worker.node_types and worker.worker_id not in tried and worker in self._pool and worker.takes
         ]
         return min(fit, key=lambda worker: worker.load) if fit and len(tried) < MOST_CANDIDATES else None
 
@@ -224,14 +224,14 @@ class CalledWorkers:
     ) -> bool:
         """Give a node task to the candidate; False when the store did not hear of it."""
         dispatcher = self._dispatchers[shard]
-        candidate.promised += 1
+        candidate.coming += 1
         try:
             effects = await dispatcher.shard.tasks.pass_on(worker.worker_id, held, candidate.worker_id)
         except Exception as error:
             _log.warning("a node task could not be passed on", node_task=held.task_id, error=repr(error))
             return False
         finally:
-            candidate.promised -= 1
+            candidate.coming -= 1
         worker.forget(shard, [held])
         self._pool.refresh(worker)
         for assignment in effects.assignments:

@@ -135,8 +135,9 @@ class CalledLine:
 class CalledConnection(ConnectedWorker):
     """A worker that is called. This process gives it node tasks while it is `mine` to call, but may stop any.
 
-    `others` are leases of it that another process gave, by shard and node task. `resting` is it while it is left alone
-    after a refusal; after that it gets one node task at a time until it takes one.
+    `others` are leases of it that another process gave, by shard and node task; `coming` counts what is being passed on
+    to it. `resting` is it while it is left alone after a refusal; after that it gets one node task at a time until it
+    takes one.
     """
 
     line: CalledLine
@@ -144,6 +145,7 @@ class CalledConnection(ConnectedWorker):
     mine: bool = False
     resting: bool = False
     others: set[tuple[int, str]] = field(default_factory=set)
+    coming: int = 0
     patience: Patience = field(default_factory=Patience)
 
     called = True
@@ -151,15 +153,27 @@ class CalledConnection(ConnectedWorker):
     @property
     def load(self) -> float:
         """What part of its capacity is taken."""
-        return (len(self.held) + len(self.others) + self.promised) / max(1, self.capacity)
+        return self._taken / max(1, self.capacity)
 
     @property
     def room(self) -> int:
+        return self._beyond(self.promised)
+
+    @property
+    def takes(self) -> bool:
+        """Whether it may take one more, whatever the claims under way bring: should it be too much, it refuses."""
+        return self._beyond(0) > 0
+
+    @property
+    def _taken(self) -> int:
+        return len(self.held) + len(self.others) + self.coming
+
+    def _beyond(self, promised: int) -> int:
         if not self.mine or self.resting or self.line.full:
             return 0
-        room = max(0, self.capacity - len(self.held) - len(self.others) - self.promised)
+        room = max(0, self.capacity - self._taken - promised)
         if self.patience.refusals:
-            return min(room, 0 if self.line.busy or self.promised else 1)
+            return min(room, 0 if self.line.busy or self.coming or promised else 1)
         return room
 
     def forget(self, shard: int, ended: Sequence[Held]) -> None:
