@@ -53,6 +53,7 @@ from tradewind.client.node_tasks import (
 )
 from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.reruns import Rerun, StopRecord
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.task_events import TaskEventKind, WatchedTask
 from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
@@ -111,12 +112,14 @@ __all__ = [
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
+    "Rerun",
     "RunRequest",
     "ServerFault",
     "Severity",
     "Signal",
     "SignalStatus",
     "StatusCounts",
+    "StopRecord",
     "SyncBatchHandle",
     "SyncClient",
     "SyncCycleHandle",
