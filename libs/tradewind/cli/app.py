@@ -13,6 +13,7 @@ from tradewind.cli import (
     event,
     flow,
     measure,
+    memory,
     notification,
     queue,
     schedule,
@@ -59,6 +60,7 @@ def root(
 app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
 flow.app.add_typer(schedule.app)
+flow.app.add_typer(memory.app)
 app.add_typer(flow.app, name="flow")
 app.add_typer(cycle.app, name="cycle")
 app.add_typer(task.app, name="task")

@@ -43,6 +43,7 @@ from tradewind.client.flow_calls import FlowDescription, RunRequest
 from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, Pause, RegisteredFlow
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.logs import LogLevel, LogLine, LogSource
+from tradewind.client.memories import MemoryRecord
 from tradewind.client.node_tasks import (
     ItemCounts,
     NodeError,
@@ -96,6 +97,7 @@ __all__ = [
     "LogLevel",
     "LogLine",
     "LogSource",
+    "MemoryRecord",
     "NodeError",
     "NodeFailure",
     "NodeTaskRecord",

@@ -17,6 +17,7 @@ from tradewind.client.dead_letter_calls import DeadLetterCalls
 from tradewind.client.errors import TradewindError
 from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
+from tradewind.client.memory_calls import MemoryCalls
 from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.notification_calls import NotificationCalls
@@ -32,6 +33,7 @@ from tradewind.flow import Cache, Retry, Timeouts
 class Client(
     FlowCalls,
     ScheduleCalls,
+    MemoryCalls,
     CycleCalls,
     NodeTaskCalls,
     AdHocCalls,

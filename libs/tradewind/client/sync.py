@@ -224,6 +224,8 @@ class SyncClient(_Sync[Client]):
     list_firings = _iterates(Client.list_firings)
     next_executions = _waits(Client.next_executions)
     delete_flow = _waits(Client.delete_flow)
+    get_memory = _waits(Client.get_memory)
+    update_memory = _waits(Client.update_memory)
 
     get_cycle = _waits(Client.get_cycle)
     list_cycles = _iterates(Client.list_cycles)

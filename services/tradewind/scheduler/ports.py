@@ -24,6 +24,7 @@ from tradewind.scheduler.domain.flow_record import (
     StatusChange,
 )
 from tradewind.scheduler.domain.log_line import LogLine
+from tradewind.scheduler.domain.memory import Memory
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -182,6 +183,18 @@ class ChainStateRepository(Protocol):
         A run that ends also trims its flow's oldest ended cycles beyond keep_cycles, ends a flow whose schedule is over
         when nothing else of it is open, and pauses one in which too many cycles failed in a row.
         """
+        ...
+
+
+class FlowMemories(Protocol):
+    """The variables that flows carry from cycle to cycle, under compare-and-set; they go with their flow."""
+
+    async def load(self, flow_id: str) -> Memory | None:
+        """Return a copy of the variables of a flow, None when there is no flow, or it is being deleted."""
+        ...
+
+    async def try_save(self, flow_id: str, memory: Memory) -> UpdateResult:
+        """Write variables over those one version before; `conflict` when others are on record, `missing` as above."""
         ...
 
 

@@ -37,6 +37,7 @@ from tradewind.scheduler.ports import (
     ChangeFeed,
     CycleRecords,
     Firings,
+    FlowMemories,
     FlowRecords,
     LogLines,
     OpenRuns,
@@ -80,6 +81,8 @@ class Stores(Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def firings(self) -> Firings: ...
+    @property
+    def memories(self) -> FlowMemories: ...
     @property
     def logs(self) -> LogLines: ...
     @property

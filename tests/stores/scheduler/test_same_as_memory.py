@@ -25,14 +25,20 @@ from tests.stores.scheduler.bench import (
 )
 from tradewind.scheduler.domain.beginning import BeginRequest
 from tradewind.scheduler.domain.chain_state import (
+    ERROR,
+    MEMORY,
     REASON,
+    RESULT,
     STATUS,
     STOP,
     SUBMITTED,
+    SUSPENDED,
     ChainState,
     ComponentEnd,
     CycleOrigin,
+    Notes,
     StopRequest,
+    Suspension,
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -40,6 +46,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange
 from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.memory import Memory, MemoryChange
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
@@ -76,6 +83,21 @@ ends = st.builds(ComponentEnd, *(st.integers(0, 3) for _ in range(5)))
 components = st.dictionaries(st.sampled_from(["0", "1"]), ends, min_size=1)
 seldom = st.sampled_from([0, 0, 0, 1])
 picks = st.integers(0, 9)
+texts = st.sampled_from(["1", '"ü"', '{"a":[1,2]}', '"' + 3000 * "x" + '"'])
+memory_changes = st.builds(
+    MemoryChange,
+    st.dictionaries(st.sampled_from(["a", "b", "ü"]), texts, max_size=2),
+    st.sampled_from([(), ("a",), ("a", "none")]),
+    st.none(),
+    st.sampled_from(["", "c1", "c2"]),
+)
+notes = st.builds(
+    Notes,
+    st.sampled_from(["", "E"]),
+    st.builds(lambda change: Memory().after(change), memory_changes),
+    texts,
+    st.sampled_from([None, Suspension(7, "waits for ü")]),
+)
 
 
 class Twins(RuleBasedStateMachine):
@@ -282,6 +304,18 @@ class Twins(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.seen)
+    @rule(pick=picks, offset=offsets, noted=notes, fields=st.sets(st.sampled_from([ERROR, MEMORY, RESULT, SUSPENDED])))
+    def note(self, pick: int, offset: int, noted: Notes, fields: set[str]) -> None:
+        state = self.picked(pick)
+        self.write(RunUpdate(replace(state, version=state.version + offset, notes=noted), fields))
+
+    @rule(flow_id=ids, offset=offsets, change=memory_changes)
+    def keep_memory(self, flow_id: str, offset: int, change: MemoryChange) -> None:
+        memory = self.both(lambda store: store.memories.load(flow_id)) or Memory()
+        changed = replace(memory.after(change), version=memory.version + 1 + offset)
+        self.both(lambda store: store.memories.try_save(flow_id, changed))
+
+    @precondition(lambda self: self.seen)
     @rule(pick=picks, delay=st.sampled_from([0, 100]))
     def postpone(self, pick: int, delay: int) -> None:
         run = self.picked(pick).name
@@ -319,6 +353,7 @@ async def everything(store: Stores) -> list[Any]:
         sorted(await store.firings.waiting(EVERYWHERE, 50)),
     ]
     for flow_id in IDS:
+        view.append(await store.memories.load(flow_id))
         states = await store.cycles.newest(flow_id, None, 50)
         view += [states, await store.open_runs.of_flow(flow_id, 50), await store.firings.newest(flow_id, 0, 50)]
         for state in states:

@@ -7,15 +7,16 @@ import grpc
 
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
-from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
 from tradewind.scheduler.rpc.checks import chosen, identifiers, text
 from tradewind.scheduler.rpc.definition_mapping import draft_of
+from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
+from tradewind.scheduler.use_cases.keep_memory import KeepMemory
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter, ReadFlows
 from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
@@ -35,7 +36,7 @@ MOST_WATCHED = 1000
 _UPCOMING = 10
 
 
-class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
+class SchedulerHandlers(MemoryHandlers):
     """Any replica answers any call."""
 
     def __init__(
@@ -50,6 +51,7 @@ class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
         describe: DescribeCycle,
         logs: ReadLogs,
         watch: WatchFlows,
+        memory: KeepMemory,
         streams: OpenStreams,
         errors: ErrorTable,
     ) -> None:
@@ -62,6 +64,7 @@ class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
         self._describe = describe
         self._logs = logs
         self._watch = watch
+        self._memory = memory
         self._streams = streams
         self._errors = errors
 

@@ -1,9 +1,11 @@
 """What callers of the scheduler are told when it cannot be done."""
 
+from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.memory import MOST_BYTES
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.server.faults import Aborted, Conflict, FailedPrecondition, NotFound
+from tradewind.server.faults import Aborted, Conflict, Exhausted, FailedPrecondition, NotFound
 
 
 def flow_not_found(flow_id: str) -> NotFound:
@@ -56,6 +58,35 @@ def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = No
     """The flow has no such cycle, or its record has passed its retention."""
     name = flow_id if cycle is None else f"{flow_id}:{cycle}" if run is None else f"{flow_id}:{cycle}:{run}"
     return NotFound("cycle", name, "CYCLE_NOT_FOUND")
+
+
+def cycle_ended(state: ChainState) -> FailedPrecondition:
+    """The cycle has ended, and what belongs to it changes no more."""
+    return FailedPrecondition(
+        "WRONG_STATUS",
+        f"cycle {state.name.cycle} of {state.name.flow_id} has ended ({state.status.value}); keep in the memory of the "
+        "flow what later cycles need",
+        f"cycles/{state.name}",
+        {"status": state.status.value},
+    )
+
+
+def memory_moved(whose: str, version: int) -> Aborted:
+    """Somebody else changed the variables meanwhile; `version` is the one on record, -1 when that is not known."""
+    metadata = {"version": str(version)} if version >= 0 else {}
+    return Aborted(
+        "VERSION_CONFLICT", f"the memory of {whose} was changed by others; read it again and repeat", metadata
+    )
+
+
+def memory_full(whose: str, size: int) -> Exhausted:
+    """The variables would be larger than the limit."""
+    return Exhausted(
+        "TOO_LARGE",
+        f"the memory of {whose} would take {size} bytes of JSON; at most {MOST_BYTES} (64 KiB): delete variables, or "
+        "keep large values elsewhere and their place here",
+        metadata={"size": str(size), "limit": str(MOST_BYTES)},
+    )
 
 
 def overlap_skipped(flow_id: str, running: RunName | None) -> Aborted:

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from tradewind.api.scheduler.v1 import memory_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -129,6 +130,16 @@ class SchedulerServiceStub:
                 '/tradewind.api.scheduler.v1.SchedulerService/ListLogs',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.FromString,
+                _registered_method=True)
+        self.GetMemory = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/GetMemory',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.GetMemoryRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.GetMemoryResponse.FromString,
+                _registered_method=True)
+        self.UpdateMemory = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/UpdateMemory',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.FromString,
                 _registered_method=True)
 
 
@@ -283,6 +294,23 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetMemory(self, request, context):
+        """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateMemory(self, request, context):
+        """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
+        WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -380,6 +408,16 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.ListLogs,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.SerializeToString,
+            ),
+            'GetMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMemory,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.GetMemoryRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.GetMemoryResponse.SerializeToString,
+            ),
+            'UpdateMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateMemory,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -896,6 +934,60 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/ListLogs',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/GetMemory',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.GetMemoryRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.GetMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/UpdateMemory',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

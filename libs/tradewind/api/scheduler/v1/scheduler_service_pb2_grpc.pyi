@@ -5,6 +5,7 @@ What runs, and what became of it."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from tradewind.api.scheduler.v1 import memory_pb2 as _memory_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
 import abc as _abc_1
 
@@ -79,6 +80,15 @@ class SchedulerServiceStub:
     ListLogs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]
     """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
     Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    GetMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryRequest, _memory_pb2.GetMemoryResponse]
+    """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    UpdateMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.UpdateMemoryRequest, _memory_pb2.UpdateMemoryResponse]
+    """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
+    INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
+    WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
     """
 
 class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -260,6 +270,27 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_scheduler_service_pb2.ListLogsResponse]:
         """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
         Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def GetMemory(
+        self,
+        request: _memory_pb2.GetMemoryRequest,
+        context: _aio.ServicerContext[_memory_pb2.GetMemoryRequest, _abc.Awaitable[_memory_pb2.GetMemoryResponse]],
+    ) -> _abc.Awaitable[_memory_pb2.GetMemoryResponse]:
+        """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateMemory(
+        self,
+        request: _memory_pb2.UpdateMemoryRequest,
+        context: _aio.ServicerContext[_memory_pb2.UpdateMemoryRequest, _abc.Awaitable[_memory_pb2.UpdateMemoryResponse]],
+    ) -> _abc.Awaitable[_memory_pb2.UpdateMemoryResponse]:
+        """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
+        WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
         """
 
 def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _aio.Server) -> None: ...

@@ -9,6 +9,7 @@ from tradewind.scheduler.stores.memory.due_sets import MemoryOpenRuns, MemoryOut
 from tradewind.scheduler.stores.memory.firings import MemoryFirings
 from tradewind.scheduler.stores.memory.flows import MemoryFlows
 from tradewind.scheduler.stores.memory.logs import MemoryLogs
+from tradewind.scheduler.stores.memory.memories import MemoryFlowMemories
 from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
 
 __all__ = ["MemoryStores"]
@@ -28,5 +29,6 @@ class MemoryStores:
         self.outbox = MemoryOutbox(self.data)
         self.firings = MemoryFirings(self.data)
         self.logs = MemoryLogs(self.data)
+        self.memories = MemoryFlowMemories(self.data)
         self.changes = MemoryChanges(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import Pause, RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
+from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports import Epochs, RunChange
@@ -59,6 +60,7 @@ class Flow:
     revisions: dict[int, str] = field(default_factory=dict)
     logs: dict[int, list[LogLine]] = field(default_factory=dict)
     request: RememberedRequest | None = None
+    memory: Memory = NO_MEMORY
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from tradewind.scheduler.stores.redis.due_sets import RedisOpenRuns, RedisOutbox
 from tradewind.scheduler.stores.redis.firings import RedisFirings
 from tradewind.scheduler.stores.redis.flows import RedisFlows
 from tradewind.scheduler.stores.redis.logs import RedisLogs
+from tradewind.scheduler.stores.redis.memories import RedisFlowMemories
 from tradewind.scheduler.stores.redis.partitions import RedisPartitions
 from tradewind.scheduler.stores.redis.scripts import Scripted
 from tradewind.server.redis.client import Client
@@ -38,5 +39,6 @@ class RedisStores:
         self.outbox = RedisOutbox(scripted)
         self.firings = RedisFirings(scripted)
         self.logs = RedisLogs(scripted)
+        self.memories = RedisFlowMemories(scripted)
         self.changes = RedisChanges(subscriber, keys)
         self.partitions = RedisPartitions(scripted, replica, lease_ms)
