@@ -53,8 +53,8 @@ class Worker:
 
     `address` is that of the node task manager (else TRADEWIND_ADDRESS, else localhost:7700), `registry_address` that of
     the registry (else TRADEWIND_REGISTRY_ADDRESS, else the same), `scheduler_address` that of the scheduler, with which
-    nodes keep variables (else TRADEWIND_SCHEDULER_ADDRESS, else the same). `worker_id` must differ between processes; by
-    default it is made of host, process id and chance. `secrets` gives secrets by name in place of
+    nodes keep variables (else TRADEWIND_SCHEDULER_ADDRESS, else the same). `worker_id` must differ between processes;
+    by default it is made of host, process id and chance. `secrets` gives secrets by name in place of
     TRADEWIND_SECRET_<NAME>.
 
     `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
