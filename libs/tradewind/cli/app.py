@@ -16,6 +16,7 @@ from tradewind.cli import (
     memory,
     notification,
     queue,
+    revision,
     schedule,
     task,
     trigger,
@@ -60,6 +61,7 @@ def root(
 app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
 flow.app.add_typer(schedule.app)
+flow.app.add_typer(revision.app)
 flow.app.add_typer(memory.app)
 app.add_typer(flow.app, name="flow")
 app.add_typer(cycle.app, name="cycle")

@@ -23,6 +23,7 @@ from tradewind.client.node_tasks import node_task_from
 from tradewind.client.notification_calls import NotificationCalls
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.revision_calls import RevisionCalls
 from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
@@ -32,6 +33,7 @@ from tradewind.flow import Cache, Retry, Timeouts
 
 class Client(
     FlowCalls,
+    RevisionCalls,
     ScheduleCalls,
     MemoryCalls,
     CycleCalls,

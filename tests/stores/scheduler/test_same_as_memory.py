@@ -56,6 +56,7 @@ from tradewind.server.schedules.schedule import Span
 
 IDS = ["a", "b", "c.d"]
 EVERYWHERE = range(PARTITIONS)
+KEPT_REVISIONS = 2
 LEASE_MS = 10**9
 """A lease lapses by the store's own clock, not by the test's."""
 
@@ -108,7 +109,7 @@ class Twins(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.server = server
         self.clock = ManualClock()
-        self.memory = memory_stores(self.clock, LEASE_MS)
+        self.memory = memory_stores(self.clock, LEASE_MS, KEPT_REVISIONS)
         self.numbers = itertools.count()
         self.seen: dict[RunName, ChainState] = {}
         self.epochs: dict[int, int] = {}
@@ -116,7 +117,7 @@ class Twins(RuleBasedStateMachine):
         self.redis = self.run(self.connected())
 
     async def connected(self) -> Stores:
-        return redis_stores(self.server, self.clock, LEASE_MS)
+        return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS)
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         async def waiting() -> Any:
@@ -162,6 +163,7 @@ class Twins(RuleBasedStateMachine):
         keep=keeps,
         user=users,
         request=requests,
+        etag=st.sampled_from(["", "", "its own", "of another"]),
     )
     def register(
         self,
@@ -173,7 +175,9 @@ class Twins(RuleBasedStateMachine):
         keep: int,
         user: str,
         request: tuple[str, str] | None,
+        etag: str,
     ) -> None:
+        flow = self.flow(flow_id)
         made = registration(
             flow_id,
             digest=digest,
@@ -185,6 +189,9 @@ class Twins(RuleBasedStateMachine):
             keep_cycles=keep,
             user_id=user,
             request=request_of(request[0], f"register-{request[1]}") if request else None,
+            etag=flow.etag if flow and etag == "its own" else etag and "0-0",
+            by=user or "me",
+            note=f"because of {digest}",
         )
         self.both(lambda store: store.flows.register(made))
 
@@ -355,6 +362,8 @@ async def everything(store: Stores) -> list[Any]:
     for flow_id in IDS:
         view.append(await store.memories.load(flow_id))
         states = await store.cycles.newest(flow_id, None, 50)
+        view.append(await store.revisions.newest(flow_id, 0, 50))
+        view.append([await store.flows.definition(flow_id, revision) for revision in range(1, 12)])
         view += [states, await store.open_runs.of_flow(flow_id, 50), await store.firings.newest(flow_id, 0, 50)]
         for state in states:
             lines = await store.logs.read(flow_id, state.name.cycle)

@@ -48,8 +48,11 @@ class FlowRecords(Protocol):
         """Put a definition on record and return what became of it and the revision.
 
         A new revision keeps last_cycle, created_at and status; the digest on record changes nothing. A running flow
-        whose schedule changed gets a higher schedule epoch and stands in the outbox. While cycles are open, the
-        definition before stays readable. A request seen before answers `repeated`, or `reused` for another payload.
+        whose schedule changed gets a higher schedule epoch and stands in the outbox. A request seen before answers
+        `repeated`, or `reused` for another payload. Then a registration with an etag that is not the flow's is answered
+        `moved`, or `not_found` without a flow, and changes nothing.
+
+        The newest 100 revisions stay readable, the new one among them, and of the others those by which open runs go.
         """
         ...
 
@@ -71,7 +74,7 @@ class FlowRecords(Protocol):
         ...
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
-        """Return the definition of a revision that is current or that open runs may need, else None."""
+        """Return the definition of a revision that is on record, else None."""
         ...
 
     async def raise_schedule_epoch(self, flow_id: str) -> int:
