@@ -60,6 +60,8 @@ class CycleRecord:
     """What makes it a rerun, None for the first run of its cycle."""
     stop: StopRecord | None = None
     """Who asked it to stop, why and when; None when nobody did."""
+    error_code: str = ""
+    result_json: str = ""
 
     @property
     def ended(self) -> bool:
@@ -82,6 +84,11 @@ class CycleRecord:
     def inputs(self) -> Any:
         """What was given to run it, None for nothing."""
         return json_text.decode(self.inputs_json)
+
+    @property
+    def given(self) -> Any:
+        """What a node said that the cycle gives (`ctx.set_result`), None for nothing."""
+        return json_text.decode(self.result_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +198,8 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         trace_id=message.trace_id,
         rerun=rerun_from(message),
         stop=stop_from(message),
+        error_code=message.error_code,
+        result_json=message.result_json,
     )
 
 

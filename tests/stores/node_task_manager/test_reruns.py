@@ -14,10 +14,16 @@ SETTLE, SECOND = LIMITS.settle_ms, 1000
 LARGE = '"' + "v" * 5000 + '"'
 
 
-def first(bench: Bench, plan: Plan, **options: int) -> RunSubmission:
+def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
     """A cycle of one component."""
     return RunSubmission(
-        RunName("flow", 0, 0), "r0", "default", (("0", plan.digest),), 3, begun_ms=bench.clock(), **options
+        RunName("flow", 0, 0),
+        "r0",
+        "default",
+        (("0", plan.digest),),
+        3,
+        begun_ms=bench.clock(),
+        keep_cycles=keep_cycles,
     )
 
 

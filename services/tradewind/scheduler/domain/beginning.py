@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin
+from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin, Notes
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.rerun import Rerun
@@ -87,7 +87,9 @@ class RerunRequest:
             traceparent=self.traceparent,
             rerun=self.rerun,
         )
-        return ChainState(name._replace(run=name.run + 1), facts, 1)
+        # Nodes whose results are kept may have set variables that later ones read.
+        notes = Notes(memory=self.source.notes.memory)
+        return ChainState(name._replace(run=name.run + 1), facts, 1, notes=notes)
 
 
 class BeginOutcome(StrEnum):

@@ -22,12 +22,11 @@ _STOPPED = "no reason was given"
 
 
 class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
-    """Any replica answers any call."""
+    """Reruns and stops."""
 
-    def __init__(self, rerun: RerunCycle, stop_cycle: StopCycle, outputs: SinkOutputs) -> None:
-        self._rerun = rerun
-        self._stop_cycle = stop_cycle
-        self._outputs = outputs
+    _rerun: RerunCycle
+    _stop_cycle: StopCycle
+    _outputs: SinkOutputs
 
     async def RerunCycle(self, request: pb2.RerunCycleRequest, context: Context) -> pb2.RerunCycleResponse:
         wait_s = run_mapping.wait_of(request)

@@ -84,6 +84,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: every node of the cycle has a good result; name the node to begin at."""
     ERROR_REASON_CYCLE_ENDED: _ErrorReason.ValueType  # 74
     """FAILED_PRECONDITION: the cycle has ended."""
+    ERROR_REASON_REVISION_NOT_FOUND: _ErrorReason.ValueType  # 45
+    """NOT_FOUND: the flow has no such revision, or it is on record no more."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
@@ -153,4 +155,6 @@ ERROR_REASON_NOTHING_TO_RERUN: ErrorReason.ValueType  # 73
 """FAILED_PRECONDITION: every node of the cycle has a good result; name the node to begin at."""
 ERROR_REASON_CYCLE_ENDED: ErrorReason.ValueType  # 74
 """FAILED_PRECONDITION: the cycle has ended."""
+ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
+"""NOT_FOUND: the flow has no such revision, or it is on record no more."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

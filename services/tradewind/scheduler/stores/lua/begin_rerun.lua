@@ -40,6 +40,8 @@ local function begin()
   if args.memory ~= '' then add('memory', args.memory) end
   if args.request ~= '' then add('request', args.request) end
   if args.timeout > 0 then add('deadline', time + args.timeout) end
+  local variables = call('HGET', source, 'variables')
+  if variables then add('variables', variables) end
   call('HSET', key, unpack(fields))
   call('COPY', source .. ':nodes', key .. ':nodes')
   call('PERSIST', key .. ':nodes')

@@ -13,6 +13,7 @@ from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
 from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,
     facts_text_of,
+    large_fields,
     rerun_text,
     state_of,
     update_fields,
@@ -225,6 +226,7 @@ def _update_item(update: RunUpdate) -> tuple[object, ...]:
         state.facts.run_id,
         state.version,
         update_fields(state, update.fields),
+        large_fields(state, update.fields),
         update.check_in_ms,
         ending.value if ending else "",
         state.facts.keep_cycles,
