@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.run_name import RunName
@@ -23,6 +23,8 @@ from tradewind.scheduler.use_cases.register_flow import RegisterFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
@@ -50,6 +52,7 @@ class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
         describe: DescribeCycle,
         logs: ReadLogs,
         watch: WatchFlows,
+        doctor: Doctor,
         streams: OpenStreams,
         errors: ErrorTable,
     ) -> None:
@@ -62,6 +65,7 @@ class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
         self._describe = describe
         self._logs = logs
         self._watch = watch
+        self._doctor = doctor
         self._streams = streams
         self._errors = errors
 
@@ -238,6 +242,12 @@ class SchedulerHandlers(pb2_grpc.SchedulerServiceServicer):
         cycle = request.cycle if request.HasField("cycle") else None
         async for states in self._watch(list(request.flow_ids), cycle):
             yield pb2.WatchFlowResponse(events=[cycle_mapping.event(state) for state in states])
+
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer
 
     async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
         identifiers(flow_id=request.flow_id)
