@@ -24,7 +24,8 @@ _STEP = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken invariant: the check's name, a record's id or an index and its entry, what is wrong, whether it was mended."""
+    """A broken invariant: the check's name, the id of a record or an index and its entry, what is wrong, whether it was
+    mended."""
 
     check: str
     subject: str
@@ -52,8 +53,8 @@ class Examiner(Protocol):
     async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
         """Look at about `records` records from `at` on, "" for the beginning.
 
-        A second look takes the names of what the first one found (`again`), returns those only that still hold, and with
-        `mend` puts right what can be. Nothing is changed otherwise.
+        A second look takes the names of what the first one found (`again`), returns those only that still hold, and
+        with `mend` puts right what can be. Nothing is changed otherwise.
         """
         ...
 

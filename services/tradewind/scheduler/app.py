@@ -136,7 +136,15 @@ class Scheduler:
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
         ask_peers = AskPeers(
-            triggers, node_tasks, stores.states, stores.outbox, stores.open_runs, outbox_alarm, alarm
+            triggers,
+            node_tasks,
+            stores.flows,
+            stores.states,
+            stores.outbox,
+            stores.open_runs,
+            outbox_alarm,
+            alarm,
+            clock,
         )
         self._doctor = doctor_of(ExaminePartitions(stores.doctor, ask_peers, self._own), settings)
         self._handlers = SchedulerHandlers(

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,7 +33,7 @@ class Ward(Bench):
     redis: RedisShard
     admin: Client
 
-    async def do(self, *command: object) -> None:
+    async def do(self, *command: Any) -> None:
         """Break something: the second word is a key without its beginning."""
         verb, key, *rest = command
         await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
@@ -117,9 +118,11 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("begin", "command", "check", "subject"), BROKEN, ids=[f"{b[2]}-{b[1][0]}-{b[1][1]}" for b in BROKEN])
+@pytest.mark.parametrize(
+    ("begin", "command", "check", "subject"), BROKEN, ids=[f"{b[2]}-{b[1][0]}-{b[1][1]}" for b in BROKEN]
+)
 async def test_what_is_broken_by_hand_is_mended(
-    ward: Ward, begin: Break, command: tuple[object, ...], check: str, subject: str
+    ward: Ward, begin: Break, command: tuple[Any, ...], check: str, subject: str
 ) -> None:
     await begin(ward)
     assert await ward.found() == []
@@ -138,7 +141,7 @@ async def blocked(ward: Ward) -> None:
     await running_one(ward)
 
 
-LIMITED: list[tuple[Break, tuple[object, ...], str, str]] = [
+LIMITED: list[tuple[Break, tuple[Any, ...], str, str]] = [
     (blocked, ("ZADD", "slots:flow:flow", 1, "flow:8:0:x"), "slot-without-holder", "flow:flow flow:8:0:x"),
     (blocked, ("ZREM", "slots:flow:flow", TASK), "holder-without-slot", TASK),
     (blocked, ("ZREM", "blocked:flow:flow|noop:default:1", OTHER), "ready-not-queued", OTHER),
@@ -152,11 +155,9 @@ LIMITED: list[tuple[Break, tuple[object, ...], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("begin", "command", "check", "subject"), LIMITED, ids=[f"{b[2]}-{b[1][0]}" for b in LIMITED]
-)
+@pytest.mark.parametrize(("begin", "command", "check", "subject"), LIMITED, ids=[f"{b[2]}-{b[1][0]}" for b in LIMITED])
 async def test_what_is_broken_of_limits_is_mended(
-    ward: Ward, begin: Break, command: tuple[object, ...], check: str, subject: str
+    ward: Ward, begin: Break, command: tuple[Any, ...], check: str, subject: str
 ) -> None:
     await begin(ward)
     assert await ward.found() == []

@@ -2,7 +2,7 @@
 -- KEYS: 1 owner. args: base, epoch, now, section (1 to 3), cursor ("" to begin), records (about how many to look at),
 --   again (names of findings to look at once more, or nil), mend, request_ms, retention_ms.
 -- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (that run, and whose
---   trigger is to be confirmed by nobody: {id, schedule epoch}), runs (open and submitted)}.
+--   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
 --!include partition
 local RUNS, NEWEST, OPEN = 1024, 20, 50
 local findings, records, running, submitted, again = {}, 0, {}, {}, nil
@@ -67,7 +67,7 @@ local function examine_run(flow_id, name)
         call('PERSIST', key .. ':nodes')
       end)
     end
-    if tonumber(known[3] or 0) > 0 then submitted[#submitted + 1] = subject end
+    if args.section == 2 and tonumber(known[3] or 0) > 0 then submitted[#submitted + 1] = subject end
   end
   local request = known[2] and base .. 'request:' .. known[2]
   if request and call('PTTL', request) == -1 then
@@ -93,7 +93,7 @@ local function examine_flow(flow_id)
     return
   end
   if known[1] == 'running' and tonumber(known[3]) > 0 and not told then
-    running[#running + 1] = {flow_id, tonumber(known[2])}
+    running[#running + 1] = {flow_id, tonumber(known[2]), math.max(0, time - tonumber(known[3]))}
   end
   if call('EXISTS', key .. ':queued') == 1 and not call('ZSCORE', base .. 'queued', flow_id) then
     found('queue-forgotten', flow_id, 'planned times wait for a cycle, and nobody would begin theirs',

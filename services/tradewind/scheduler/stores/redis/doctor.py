@@ -16,7 +16,7 @@ class _Looked(msgspec.Struct, array_like=True):
     findings: list[tuple[str, str, str, bool]]
     section: int
     cursor: str
-    running: list[tuple[str, int]]
+    running: list[tuple[str, int, int]]
     submitted: list[str]
 
 
