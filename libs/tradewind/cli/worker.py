@@ -63,6 +63,7 @@ def run(
             nodes,
             address=addresses.node_task_manager,
             registry_address=addresses.registry,
+            scheduler_address=addresses.scheduler,
             worker_id=worker_id,
             capacity=capacity,
             thread_capacity=threads,

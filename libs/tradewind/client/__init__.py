@@ -44,6 +44,7 @@ from tradewind.client.flow_calls import FlowDescription, RunRequest
 from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, Pause, RegisteredFlow
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.logs import LogLevel, LogLine, LogSource
+from tradewind.client.memories import MemoryRecord
 from tradewind.client.node_tasks import (
     ItemCounts,
     NodeError,
@@ -53,7 +54,19 @@ from tradewind.client.node_tasks import (
     StatusCounts,
 )
 from tradewind.client.notifications import Notification, NotificationKind, Severity
+from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.revisions import (
+    ChangeKind,
+    EdgeChange,
+    FieldChange,
+    FlowDiff,
+    NodeChange,
+    RevisedFlow,
+    RevisionDefinition,
+    RevisionDiff,
+    RevisionRecord,
+)
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.task_events import TaskEventKind, WatchedTask
 from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
@@ -68,10 +81,13 @@ __all__ = [
     "BatchProgress",
     "BatchRecord",
     "BatchStatus",
+    "BindingLimit",
     "CacheSettings",
     "CacheStatistics",
+    "ChangeKind",
     "Client",
     "ComponentStructure",
+    "ComponentWaves",
     "Conflict",
     "CycleDescription",
     "CycleFailed",
@@ -84,13 +100,17 @@ __all__ = [
     "Diagnosis",
     "DueTrigger",
     "DueTriggers",
+    "EdgeChange",
     "Exhausted",
+    "FieldChange",
     "Finding",
     "FiringOutcome",
     "FiringRecord",
     "FlowAnalysis",
     "FlowDescription",
+    "FlowDiff",
     "FlowHandle",
+    "FlowPlan",
     "FlowRecord",
     "FlowStatus",
     "InputHandle",
@@ -99,6 +119,8 @@ __all__ = [
     "LogLevel",
     "LogLine",
     "LogSource",
+    "MemoryRecord",
+    "NodeChange",
     "NodeError",
     "NodeFailure",
     "NodeTaskRecord",
@@ -110,10 +132,15 @@ __all__ = [
     "OutputHandle",
     "PastAttempt",
     "Pause",
+    "Placement",
     "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
+    "RevisedFlow",
+    "RevisionDefinition",
+    "RevisionDiff",
+    "RevisionRecord",
     "RunRequest",
     "ServerFault",
     "Severity",
@@ -139,6 +166,7 @@ __all__ = [
     "Unreachable",
     "Violation",
     "WatchedTask",
+    "Wave",
     "WorkerRecord",
     "WorkerStatus",
     "WrongStatus",

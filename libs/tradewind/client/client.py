@@ -18,11 +18,13 @@ from tradewind.client.doctor_calls import DoctorCalls
 from tradewind.client.errors import TradewindError
 from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
+from tradewind.client.memory_calls import MemoryCalls
 from tradewind.client.node_task_calls import NodeTaskCalls
 from tradewind.client.node_tasks import node_task_from
 from tradewind.client.notification_calls import NotificationCalls
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.revision_calls import RevisionCalls
 from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
@@ -32,7 +34,9 @@ from tradewind.flow import Cache, Retry, Timeouts
 
 class Client(
     FlowCalls,
+    RevisionCalls,
     ScheduleCalls,
+    MemoryCalls,
     CycleCalls,
     NodeTaskCalls,
     AdHocCalls,

@@ -55,6 +55,8 @@ class CycleRecord:
     node_count: int
     version: int
     trace_id: str
+    error_code: str = ""
+    result_json: str = ""
 
     @property
     def ended(self) -> bool:
@@ -77,6 +79,11 @@ class CycleRecord:
     def inputs(self) -> Any:
         """What was given to run it, None for nothing."""
         return json_text.decode(self.inputs_json)
+
+    @property
+    def given(self) -> Any:
+        """What a node said that the cycle gives (`ctx.set_result`), None for nothing."""
+        return json_text.decode(self.result_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +191,8 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         node_count=message.node_count,
         version=message.version,
         trace_id=message.trace_id,
+        error_code=message.error_code,
+        result_json=message.result_json,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
+from tradewind.testing.memory import MemoryInTest
 from tradewind.worker import Node
 from tradewind.worker.executor import Executor
 from tradewind.worker.outputs import Outputs, to_builtin
@@ -63,6 +64,12 @@ class NodeRun:
     error: NodeFailure | None = None
     terminated: bool = False
     """Whether it ended because it was asked to stop."""
+    cycle_memory: dict[str, Any] = field(default_factory=dict)
+    """The variables of its cycle afterwards."""
+    flow_memory: dict[str, Any] = field(default_factory=dict)
+    """The variables of its flow afterwards."""
+    result: Any = None
+    """What it said that the cycle gives."""
 
     @property
     def output(self) -> Any:
@@ -105,6 +112,8 @@ async def run_node(
     secrets: Mapping[str, str] | None = None,
     facts: Mapping[str, Any] | None = None,
     stop: str | None = None,
+    cycle_memory: Mapping[str, Any] | None = None,
+    flow_memory: Mapping[str, Any] | None = None,
     **inputs: Any,
 ) -> NodeRun:
     """Run `node` once with `inputs` by handle and return what it gave; its errors are in the result, not raised.
@@ -112,13 +121,17 @@ async def run_node(
     Values pass through JSON and are converted and checked as in a worker. A `Gather` handle takes a list with one value
     per edge. `secrets` are what the config's references get, by name; `facts` set what the Context tells (flow_id,
     cycle, attempt, planned_time, ...); with `stop`, the node is asked to stop for that reason as soon as it has begun:
-    an async node where it first waits, a plain function by `ctx.stop_requested`. A node with `process=True` runs in the
+    an async node where it first waits, a plain function by `ctx.stop_requested`. `cycle_memory` and `flow_memory` are
+    the variables that it finds; what they are afterwards is in the result. A node with `process=True` runs in the
     test's own process. Raises TypeError for an unknown fact.
     """
     recorder = _Recorder()
     known = dict(secrets or {})
     threads = ThreadPool(1)
-    executor = Executor({node.type: node}, recorder, secrets=SecretResolver(known.get), threads=threads)
+    memories = MemoryInTest(cycle_memory or {}, flow_memory or {})
+    executor = Executor(
+        {node.type: node}, recorder, secrets=SecretResolver(known.get), threads=threads, memories=memories
+    )
     try:
         executor.start(_assignment(node, config or {}, facts or {}, inputs))
         if stop is not None:
@@ -130,7 +143,9 @@ async def run_node(
         await executor.wait_idle()
     finally:
         await executor.close()
-    return recorder.run
+    run = recorder.run
+    run.cycle_memory, run.flow_memory, run.result = memories.cycle, memories.flow, memories.result
+    return run
 
 
 def _assignment(

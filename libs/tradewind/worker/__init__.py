@@ -2,8 +2,9 @@
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.worker.context import Context
-from tradewind.worker.errors import Fatal, RetryLater, WorkerError
+from tradewind.worker.errors import Fatal, MemoryFault, RetryLater, WorkerError
 from tradewind.worker.loading import load_nodes
+from tradewind.worker.memory import NodeMemory
 from tradewind.worker.nodes import Node, node
 from tradewind.worker.outputs import Emit
 from tradewind.worker.parameters import Gather
@@ -15,7 +16,9 @@ __all__ = [
     "Emit",
     "Fatal",
     "Gather",
+    "MemoryFault",
     "Node",
+    "NodeMemory",
     "NodeStopExecution",
     "NodeStopExecutionException",
     "RetryLater",

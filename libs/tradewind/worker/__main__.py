@@ -13,6 +13,7 @@ def main() -> None:
     parser.add_argument("modules", nargs="+", metavar="MODULE[:ATTRIBUTE]", help="where the nodes are")
     parser.add_argument("--address", help="of the node task manager (TRADEWIND_ADDRESS, localhost:7700)")
     parser.add_argument("--registry-address", help="of the registry (TRADEWIND_REGISTRY_ADDRESS, the same)")
+    parser.add_argument("--scheduler-address", help="of the scheduler (TRADEWIND_SCHEDULER_ADDRESS, the same)")
     parser.add_argument("--worker-id", help="differs between processes; made up by default")
     parser.add_argument("--capacity", type=int, default=100, help="node tasks held at most (%(default)s)")
     parser.add_argument("--processes", type=int, help="in which nodes with process=True run (one for each processor)")
@@ -27,6 +28,7 @@ def main() -> None:
             nodes,
             address=given.address,
             registry_address=given.registry_address,
+            scheduler_address=given.scheduler_address,
             worker_id=given.worker_id,
             capacity=given.capacity,
             process_capacity=given.processes,

@@ -3,11 +3,14 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.outputs import Outputs
 from tradewind.worker.stopping import Stop
+
+if TYPE_CHECKING:
+    from tradewind.worker.memory import Memories
 
 
 class Telling(Protocol):
@@ -58,6 +61,7 @@ class Attempt:
         "begun_ns",
         "deadline",
         "highest",
+        "memories",
         "named",
         "process",
         "redact",
@@ -78,6 +82,8 @@ class Attempt:
         self.token = assignment.token
         self.reports = reports
         self.threaded = threaded
+        self.memories: Memories | None = None
+        """Where the variables of its cycle and flow are kept."""
         self.process: Stoppable | None = None
         """Where it runs, while it runs in a process of its own."""
         self.task: asyncio.Task[Any] | None = None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tradewind.worker.attempt import Attempt
+from tradewind.worker.memory import NodeMemory, set_result
 from tradewind.worker.stopping import Stop
 from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, STEP_BYTES, clip
 
@@ -116,6 +117,23 @@ class Context:
         if not attempt.settled:
             attempt.reports.progress(attempt.token, attempt.highest, attempt.said, attempt.step)
         return _BREATH
+
+    @property
+    def cycle_memory(self) -> NodeMemory:
+        """Variables that the nodes of this cycle share; they end with it."""
+        return NodeMemory(self._attempt, of_cycle=True)
+
+    @property
+    def flow_memory(self) -> NodeMemory:
+        """Variables that the flow carries from cycle to cycle, such as a cursor or a position."""
+        return NodeMemory(self._attempt, of_cycle=False)
+
+    def set_result(self, value: Any) -> Any:
+        """Keep with the cycle's record what it gives: JSON of at most 64 KiB; the last one said holds.
+
+        To be awaited in an async node, to be called in a plain function. Raises MemoryFault.
+        """
+        return set_result(self._attempt, value)
 
     @property
     def log(self) -> NodeLog:

@@ -8,6 +8,7 @@ WorkerError                 for who starts a worker
 
 RetryLater                  raised by a node: try again after so long
 Fatal                       raised by a node: never try again
+MemoryFault                 variables of a cycle or a flow could not be read or changed
 NodeFault                   internal: an attempt failed, with the code that is reported
 """
 
@@ -52,6 +53,21 @@ class RetryLater(Exception):
 
 class Fatal(Exception):
     """Raise it in a node that would fail however often it is tried: no attempt follows, even where some are left."""
+
+
+class MemoryFault(Exception):
+    """Variables of a cycle or a flow could not be read or changed.
+
+    `reason` is a name of `ErrorReason` in the contract: TOO_LARGE, WRONG_STATUS (the cycle has ended),
+    FLOW_NOT_FOUND, UNAVAILABLE, ...
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["MemoryFault"], tuple[str, str]]:
+        return MemoryFault, (self.reason, str(self))
 
 
 class NodeFault(Exception):

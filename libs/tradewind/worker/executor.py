@@ -12,6 +12,7 @@ from tradewind.worker import failures
 from tradewind.worker.attempt import Attempt, Reports
 from tradewind.worker.deadlines import Deadlines
 from tradewind.worker.errors import NodeFault
+from tradewind.worker.memory import Memories
 from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Outputs
 from tradewind.worker.processes.pool import DEATH_PATIENCE, ProcessPool
@@ -44,12 +45,14 @@ class Executor:
         secrets: SecretResolver,
         threads: ThreadPool,
         processes: ProcessPool | None = None,
+        memories: Memories | None = None,
         tracer: NodeTracer | None = None,
         grace: float = 10.0,
     ) -> None:
         self._nodes = nodes
         self._reports = reports
         self._runner = NodeRunner(secrets, threads, processes)
+        self._memories = memories
         self._tracer = tracer
         self._grace = grace
         self._held: dict[str, Attempt] = {}
@@ -75,6 +78,7 @@ class Executor:
         attempt = Attempt(assignment, self._reports, threaded=node is not None and self._runner.threaded(node))
         if attempt.token in self._held:
             return
+        attempt.memories = self._memories
         if assignment.attempt > 1:
             self._end_earlier(assignment)
         if node is None:

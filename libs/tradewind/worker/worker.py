@@ -27,6 +27,7 @@ from tradewind.worker.outbox import Outbox
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.processes.targets import Target, locate
 from tradewind.worker.registration import Registration
+from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
 from tradewind.worker.threads import ThreadPool
@@ -37,6 +38,7 @@ logger = logging.getLogger("tradewind.worker")
 DEFAULT_ADDRESS = "localhost:7700"
 ADDRESS_VARIABLE = "TRADEWIND_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
+SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
 REGISTRY_PATIENCE = 5.0
 """Seconds that work waits for the first registration; after that it begins without."""
@@ -50,8 +52,10 @@ class Worker:
     """Runs nodes for a node task manager: `Worker([moving_average]).run()`.
 
     `address` is that of the node task manager (else TRADEWIND_ADDRESS, else localhost:7700), `registry_address` that of
-    the registry (else TRADEWIND_REGISTRY_ADDRESS, else the same). `worker_id` must differ between processes; by default
-    it is made of host, process id and chance. `secrets` gives secrets by name in place of TRADEWIND_SECRET_<NAME>.
+    the registry (else TRADEWIND_REGISTRY_ADDRESS, else the same), `scheduler_address` that of the scheduler, with which
+    nodes keep variables (else TRADEWIND_SCHEDULER_ADDRESS, else the same). `worker_id` must differ between processes;
+    by default it is made of host, process id and chance. `secrets` gives secrets by name in place of
+    TRADEWIND_SECRET_<NAME>.
 
     `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
     `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
@@ -72,6 +76,7 @@ class Worker:
         *,
         address: str | None = None,
         registry_address: str | None = None,
+        scheduler_address: str | None = None,
         worker_id: str | None = None,
         capacity: int = 100,
         thread_capacity: int = 32,
@@ -98,6 +103,7 @@ class Worker:
         self._targets = _targets(self._nodes.values()) if process_capacity else {}
         self._address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
         self._registry_address = registry_address or os.environ.get(REGISTRY_ADDRESS_VARIABLE) or self._address
+        self._scheduler_address = scheduler_address or os.environ.get(SCHEDULER_ADDRESS_VARIABLE) or self._address
         self._identity = Identity(worker_id or default_worker_id(), tuple(self._nodes), capacity, dict(labels or {}))
         if listen is None and (api_url or server_credentials):
             raise ValueError("api_url and server_credentials are of a worker that is called: give it listen as well")
@@ -155,12 +161,13 @@ class Worker:
                 'worker under if __name__ == "__main__"'
             )
         self._served = True
-        async with open_channel(self._address, self._credentials) as channel:
-            if self._registry_address == self._address:
-                await self._serve(channel, channel)
-            else:
-                async with open_channel(self._registry_address, self._credentials) as registry_channel:
-                    await self._serve(channel, registry_channel)
+        async with contextlib.AsyncExitStack() as stack:
+            channels: dict[str, grpc.aio.Channel] = {}
+            for address in (self._address, self._registry_address, self._scheduler_address):
+                if address not in channels:
+                    channels[address] = await stack.enter_async_context(open_channel(address, self._credentials))
+            memories = SchedulerLink(channels[self._scheduler_address])
+            await self._serve(channels[self._address], channels[self._registry_address], memories)
         if self._failure is not None:
             raise self._failure
 
@@ -223,7 +230,9 @@ class Worker:
                 raise
             raise SystemExit(128 + killed[0]) from None
 
-    async def _serve(self, channel: grpc.aio.Channel, registry_channel: grpc.aio.Channel) -> None:
+    async def _serve(
+        self, channel: grpc.aio.Channel, registry_channel: grpc.aio.Channel, memories: SchedulerLink
+    ) -> None:
         threads = ThreadPool(
             self._thread_capacity, stuck_limit=self._stuck_thread_limit, too_many_stuck=self._leave_for_stuck_threads
         )
@@ -234,6 +243,7 @@ class Worker:
             secrets=self._secrets,
             threads=threads,
             processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
+            memories=memories,
             tracer=NodeTracer.configured(),
             grace=self._grace,
         )

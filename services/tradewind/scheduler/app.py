@@ -34,13 +34,18 @@ from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.keep_memory import KeepMemory
 from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.plan_flow import PlanFlow
+from tradewind.scheduler.use_cases.put_on_record import PutOnRecord
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
+from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
@@ -119,6 +124,9 @@ class Scheduler:
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
         read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
+        revisions = ReadRevisions(read, stores.flows, stores.revisions)
+        put = PutOnRecord(stores.flows, definitions, change)
+        register = RegisterFlow(node_types, node_tasks, put, clock)
         look_after = LookAfterRuns(
             stores.open_runs,
             stores.states,
@@ -148,7 +156,10 @@ class Scheduler:
         )
         self._doctor = doctor_of(ExaminePartitions(stores.doctor, ask_peers, self._own), settings)
         self._handlers = SchedulerHandlers(
-            register=RegisterFlow(stores.flows, node_types, node_tasks, definitions, change, clock),
+            register=register,
+            plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
+            revise=ReviseFlow(read, revisions, register, put, clock),
+            revisions=revisions,
             read=read,
             schedules=ReadSchedules(read, stores.firings, clock),
             change=change,
@@ -158,6 +169,7 @@ class Scheduler:
             logs=logs,
             watch=self._watch,
             doctor=self._doctor,
+            memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,
         )

@@ -25,14 +25,20 @@ from tests.stores.scheduler.bench import (
 )
 from tradewind.scheduler.domain.beginning import BeginRequest
 from tradewind.scheduler.domain.chain_state import (
+    ERROR,
+    MEMORY,
     REASON,
+    RESULT,
     STATUS,
     STOP,
     SUBMITTED,
+    SUSPENDED,
     ChainState,
     ComponentEnd,
     CycleOrigin,
+    Notes,
     StopRequest,
+    Suspension,
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -40,6 +46,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange
 from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.memory import Memory, MemoryChange
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
@@ -50,6 +57,7 @@ from tradewind.server.schedules.schedule import Span
 
 IDS = ["a", "b", "c.d"]
 EVERYWHERE = range(PARTITIONS)
+KEPT_REVISIONS = 2
 LEASE_MS = 10**9
 """A lease lapses by the store's own clock, not by the test's."""
 
@@ -77,6 +85,21 @@ ends = st.builds(ComponentEnd, *(st.integers(0, 3) for _ in range(5)))
 components = st.dictionaries(st.sampled_from(["0", "1"]), ends, min_size=1)
 seldom = st.sampled_from([0, 0, 0, 1])
 picks = st.integers(0, 9)
+texts = st.sampled_from(["1", '"ü"', '{"a":[1,2]}', '"' + 3000 * "x" + '"'])
+memory_changes = st.builds(
+    MemoryChange,
+    st.dictionaries(st.sampled_from(["a", "b", "ü"]), texts, max_size=2),
+    st.sampled_from([(), ("a",), ("a", "none")]),
+    st.none(),
+    st.sampled_from(["", "c1", "c2"]),
+)
+notes = st.builds(
+    Notes,
+    st.sampled_from(["", "E"]),
+    st.builds(lambda change: Memory().after(change), memory_changes),
+    texts,
+    st.sampled_from([None, Suspension(7, "waits for ü")]),
+)
 
 
 class Twins(RuleBasedStateMachine):
@@ -87,7 +110,7 @@ class Twins(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.server = server
         self.clock = ManualClock()
-        self.memory = memory_stores(self.clock, LEASE_MS)
+        self.memory = memory_stores(self.clock, LEASE_MS, KEPT_REVISIONS)
         self.numbers = itertools.count()
         self.seen: dict[RunName, ChainState] = {}
         self.epochs: dict[int, int] = {}
@@ -95,7 +118,7 @@ class Twins(RuleBasedStateMachine):
         self.redis = self.run(self.connected())
 
     async def connected(self) -> RedisStores:
-        return redis_stores(self.server, self.clock, LEASE_MS)
+        return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS)
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         async def waiting() -> Any:
@@ -141,6 +164,7 @@ class Twins(RuleBasedStateMachine):
         keep=keeps,
         user=users,
         request=requests,
+        etag=st.sampled_from(["", "", "its own", "of another"]),
     )
     def register(
         self,
@@ -152,7 +176,9 @@ class Twins(RuleBasedStateMachine):
         keep: int,
         user: str,
         request: tuple[str, str] | None,
+        etag: str,
     ) -> None:
+        flow = self.flow(flow_id)
         made = registration(
             flow_id,
             digest=digest,
@@ -164,6 +190,9 @@ class Twins(RuleBasedStateMachine):
             keep_cycles=keep,
             user_id=user,
             request=request_of(request[0], f"register-{request[1]}") if request else None,
+            etag=flow.etag if flow and etag == "its own" else etag and "0-0",
+            by=user or "me",
+            note=f"because of {digest}",
         )
         self.both(lambda store: store.flows.register(made))
 
@@ -283,6 +312,18 @@ class Twins(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.seen)
+    @rule(pick=picks, offset=offsets, noted=notes, fields=st.sets(st.sampled_from([ERROR, MEMORY, RESULT, SUSPENDED])))
+    def note(self, pick: int, offset: int, noted: Notes, fields: set[str]) -> None:
+        state = self.picked(pick)
+        self.write(RunUpdate(replace(state, version=state.version + offset, notes=noted), fields))
+
+    @rule(flow_id=ids, offset=offsets, change=memory_changes)
+    def keep_memory(self, flow_id: str, offset: int, change: MemoryChange) -> None:
+        memory = self.both(lambda store: store.memories.load(flow_id)) or Memory()
+        changed = replace(memory.after(change), version=memory.version + 1 + offset)
+        self.both(lambda store: store.memories.try_save(flow_id, changed))
+
+    @precondition(lambda self: self.seen)
     @rule(pick=picks, delay=st.sampled_from([0, 100]))
     def postpone(self, pick: int, delay: int) -> None:
         run = self.picked(pick).name
@@ -332,7 +373,10 @@ async def everything(store: Stores) -> list[Any]:
         sorted(await store.firings.waiting(EVERYWHERE, 50)),
     ]
     for flow_id in IDS:
+        view.append(await store.memories.load(flow_id))
         states = await store.cycles.newest(flow_id, None, 50)
+        view.append(await store.revisions.newest(flow_id, 0, 50))
+        view.append([await store.flows.definition(flow_id, revision) for revision in range(1, 12)])
         view += [states, await store.open_runs.of_flow(flow_id, 50), await store.firings.newest(flow_id, 0, 50)]
         for state in states:
             lines = await store.logs.read(flow_id, state.name.cycle)

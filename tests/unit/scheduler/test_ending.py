@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, CycleFacts, CycleOrigin, StopRequest
+from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, CycleFacts, CycleOrigin, Notes, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.ending import ended, given_up
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
@@ -50,8 +50,15 @@ def test_a_cycle_ends_with_its_outcome_and_says_why(
 
     final, fields, log = ended(state)
 
-    assert final == replace(state, status=status, reason=reason)
-    assert set(fields) == ({"status", "reason"} if reason else {"status"})
+    error = {
+        "partial": "NODES_FAILED",
+        "failed": "NODES_FAILED",
+        "timeout": "CYCLE_TIMEOUT",
+        "cancelled": "CYCLE_STOPPED",
+    }
+    noted = Notes(error.get(status.value, ""))
+    assert final == replace(state, status=status, reason=reason, notes=noted)
+    assert set(fields) == ({"status", "reason", "error"} if reason else {"status"})
     assert log == LogText(level, f"Cycle 7 {status.value}" + (f": {reason}" if reason else ""))
 
 
@@ -69,5 +76,6 @@ def test_what_can_never_be_carried_out_fails_with_the_reason() -> None:
     final, fields, log = given_up(ChainState(RunName("f", 3), FACTS, 1), "its definition is gone")
 
     assert (final.status, final.reason) == (CycleStatus.FAILED, "its definition is gone")
-    assert set(fields) == {"status", "reason"}
+    assert set(fields) == {"status", "reason", "error"}
+    assert final.notes.error == "DEFINITION_LOST"
     assert log == LogText(LogLevel.ERROR, "Cycle 3 failed: its definition is gone")

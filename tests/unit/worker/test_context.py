@@ -13,11 +13,12 @@ WHEN = datetime(2010, 3, 1, 12, 30, tzinfo=UTC)
 
 async def test_the_facts_of_the_cycle() -> None:
     seen: dict[str, Any] = {}
+    others = ("log", "progress", "heartbeat", "check_stop", "cycle_memory", "flow_memory", "set_result")
 
     @node("facts")
     async def facts(ctx: Context) -> None:
         for name in dir(ctx):
-            if not name.startswith("_") and name not in ("log", "progress", "heartbeat", "check_stop"):
+            if not name.startswith("_") and name not in others:
                 seen[name] = getattr(ctx, name)
 
     later = datetime.now(UTC) + timedelta(minutes=5)

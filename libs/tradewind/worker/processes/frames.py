@@ -84,9 +84,28 @@ class Stopped(msgspec.Struct, tag=True, frozen=True):
     source: str
 
 
-ToChild = Run | Stop
+class Asked(msgspec.Struct, tag=True, frozen=True):
+    """From the child: the node asks the scheduler for variables."""
+
+    number: int
+    """Names the question."""
+    method: str
+    request: bytes
+
+
+class Answered(msgspec.Struct, tag=True, frozen=True):
+    """To the child: the answer to a question, or why there is none."""
+
+    number: int
+    response: bytes
+    reason: str
+    """Empty when there is an answer."""
+    message: str
+
+
+ToChild = Run | Stop | Answered
 Reply = Completed | Failed | Stopped
-FromChild = Begun | Progress | Log | Reply
+FromChild = Begun | Progress | Log | Asked | Reply
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_to_child: Callable[[bytes], ToChild] = msgspec.msgpack.Decoder(ToChild).decode

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Self
 
@@ -169,9 +170,34 @@ class NodeProcess:
         elif isinstance(frame, frames.Log):
             if attempt is not None and attempt.token == frame.token and not attempt.settled:
                 attempt.reports.log(frame.token, frame.level, frame.message, frame.created_ns)
+        elif isinstance(frame, frames.Asked):
+            self._pass_on(frame)
         elif self._reply is not None and not self._reply.done():
             self._attempt = None
             self._reply.set_result(frame)
+
+    def _pass_on(self, asked: frames.Asked) -> None:
+        """Ask the scheduler what the node asks."""
+        memories = self._attempt.memories if self._attempt is not None else None
+        if memories is None:
+            answer = frames.Answered(asked.number, b"", "UNAVAILABLE", "nobody keeps variables for this node")
+            self._writer.write(frames.pack(answer))
+            return
+
+        def tell(answer: "Future[bytes]") -> None:
+            self._loop.call_soon_threadsafe(self._answer, asked.number, answer)
+
+        memories.ask(asked.method, asked.request).add_done_callback(tell)
+
+    def _answer(self, number: int, answer: "Future[bytes]") -> None:
+        if self._ending is not None or answer.cancelled():
+            return
+        fault = answer.exception()
+        if fault is None:
+            told = frames.Answered(number, answer.result(), "", "")
+        else:
+            told = frames.Answered(number, b"", getattr(fault, "reason", "INTERNAL"), str(fault))
+        self._writer.write(frames.pack(told))
 
     def _break(self, why: str) -> None:
         # A process that ends closes its connection too, and is given the time to.

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import faulthandler
 import io
+import itertools
 import logging
 import os
 import queue
@@ -11,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from concurrent.futures import Future
 from types import FrameType
 
 import msgspec
@@ -20,6 +22,7 @@ from tradewind.worker import failures, processes
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments
 from tradewind.worker.context import Context
+from tradewind.worker.errors import MemoryFault
 from tradewind.worker.outputs import Outputs, encode_outputs
 from tradewind.worker.processes import frames
 from tradewind.worker.processes.targets import AnyNode, Target
@@ -51,6 +54,8 @@ class NodeServer:
         self._mid_frame = False
         self._interrupted = False
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._questions: dict[int, Future[bytes]] = {}
+        self._asked = itertools.count()
 
     def serve(self, log_level: int | None = None) -> None:
         """Run nodes until the worker goes. `log_level` is the worker's, None when it has configured no logging."""
@@ -83,6 +88,24 @@ class NodeServer:
     def log(self, token: str, level: str, message: str, created_ns: int) -> None:
         """Hand the worker a line of the node's log."""
         self._send(frames.Log(token, level, message, created_ns))
+
+    # Memories, for the context
+
+    def ask(self, method: str, request: bytes) -> "Future[bytes]":
+        """Have the worker ask the scheduler."""
+        number, answer = next(self._asked), Future[bytes]()
+        self._questions[number] = answer
+        self._send(frames.Asked(number, method, request))
+        return answer
+
+    def _answered(self, frame: frames.Answered) -> None:
+        answer = self._questions.pop(frame.number, None)
+        if answer is None or not answer.set_running_or_notify_cancel():
+            return
+        if frame.reason:
+            answer.set_exception(MemoryFault(frame.reason, frame.message))
+        else:
+            answer.set_result(frame.response)
 
     def _run(self, attempt: Attempt, run: frames.Run) -> frames.Reply:
         self._interrupted = False
@@ -161,9 +184,12 @@ class NodeServer:
                 if isinstance(frame, frames.Run):
                     # Here rather than where it runs, so that a stop that comes next finds it.
                     attempt = Attempt(work_pb2.NodeTaskAssignment.FromString(frame.assignment), self, threaded=True)
+                    attempt.memories = self
                     attempt.redact = Redactor(frame.secrets) if frame.secrets else None
                     self._attempt = attempt
                     self._jobs.put((attempt, frame))
+                elif isinstance(frame, frames.Answered):
+                    self._answered(frame)
                 else:
                     self._stop(frame)
         except (EOFError, OSError, msgspec.MsgspecError):

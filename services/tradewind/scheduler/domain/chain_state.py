@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
+from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
 from tradewind.scheduler.domain.run_name import RunName
 
 STATUS = "status"
@@ -19,6 +20,16 @@ STOP = "stop"
 """Field: the request to stop."""
 SUBMITTED = "submitted_at"
 """Field: since when the node task manager is known to have it."""
+MESSAGE = REASON
+"""Field: the same under its name in the specification."""
+ERROR = "error"
+"""Field: the code of what kept it from completing."""
+MEMORY = "variables"
+"""Field: the variables that its nodes keep."""
+RESULT = "result"
+"""Field: what a node said that it gives."""
+SUSPENDED = "suspended"
+"""Field: since when, and for what, all that is left of it waits."""
 _COMPONENT = "component:"
 
 
@@ -78,6 +89,27 @@ class CycleFacts:
     keep_for_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """All that is left of a run waits for `reason` since `since_ms`."""
+
+    since_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What only some runs have: each is a field of the chain state. `result_json` is "" for none, as is `error`."""
+
+    error: str = ""
+    memory: Memory = NO_MEMORY
+    result_json: str = ""
+    suspended: Suspension | None = None
+
+
+NO_NOTES = Notes()
+
+
 _NO_COMPONENTS: Mapping[str, ComponentEnd] = MappingProxyType({})
 
 
@@ -98,6 +130,7 @@ class ChainState:
     stop: StopRequest | None = None
     submitted_ms: int = 0
     end_ms: int = 0
+    notes: Notes = NO_NOTES
 
     @property
     def all_finished(self) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tradewind.scheduler.domain.chain_state import REASON, STATUS, ChainState, ComponentEnd
+from tradewind.scheduler.domain.chain_state import ERROR, REASON, STATUS, ChainState, ComponentEnd
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.node_counts import NodeCounts
@@ -15,6 +15,12 @@ _LEVELS = {
     CycleStatus.FAILED: LogLevel.ERROR,
     CycleStatus.TIMEOUT: LogLevel.ERROR,
 }
+_ERRORS = {
+    CycleStatus.PARTIAL: "NODES_FAILED",
+    CycleStatus.FAILED: "NODES_FAILED",
+    CycleStatus.TIMEOUT: "CYCLE_TIMEOUT",
+    CycleStatus.CANCELLED: "CYCLE_STOPPED",
+}
 
 
 def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...], LogText]:
@@ -26,16 +32,28 @@ def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...], LogText]:
         status = _outcome(state)
         reason = _reason(state, status, counts)
     log = LogText(_LEVELS[status], f"Cycle {state.name.cycle} {status.value}" + (f": {reason}" if reason else ""))
+    error = _ERRORS.get(status, "")
     final = ChainState(
-        state.name, state.facts, state.version, status, state.components, reason, state.stop, state.submitted_ms
+        state.name,
+        state.facts,
+        state.version,
+        status,
+        state.components,
+        reason,
+        state.stop,
+        state.submitted_ms,
+        notes=replace(state.notes, error=error) if error else state.notes,
     )
+    if error:
+        return final, (STATUS, REASON, ERROR), log
     return final, (STATUS,) if reason == state.reason else (STATUS, REASON), log
 
 
 def given_up(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...], LogText]:
     """Return a run that can never be carried out, ended as failed."""
     log = LogText(LogLevel.ERROR, f"Cycle {state.name.cycle} failed: {reason}")
-    return replace(state, status=CycleStatus.FAILED, reason=reason), (STATUS, REASON), log
+    notes = replace(state.notes, error="DEFINITION_LOST")
+    return replace(state, status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR), log
 
 
 def _outcome(state: ChainState) -> CycleStatus:

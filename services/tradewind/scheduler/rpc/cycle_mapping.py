@@ -1,7 +1,7 @@
 """Cycles, their events and log lines as messages."""
 
 from tradewind.api.scheduler.v1 import cycle_pb2
-from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.chain_state import NO_NOTES, ChainState, CycleOrigin
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.node_counts import NodeCounts
@@ -63,6 +63,8 @@ def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
     message.version = state.version
     if facts.traceparent:
         message.trace_id = facts.traceparent.split("-")[1]
+    if state.notes is not NO_NOTES:
+        message.error_code, message.result_json = state.notes.error, state.notes.result_json
 
 
 def cycle(state: ChainState) -> cycle_pb2.Cycle:

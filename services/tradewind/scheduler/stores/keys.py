@@ -9,7 +9,9 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flow:<id>:open                      zset      runs that have not ended, below 0 once stopping; as the flow
     flow:<id>:firings                   zset      what became of the newest 1000 planned times; as the flow
     flow:<id>:queued                    zset      at most 100 planned times that wait for a running cycle; as the flow
-    flow:<id>:revisions                 hash      older definitions that open runs may need; 7 d
+    flow:<id>:revisions                 hash      definitions before the current one: the newest 99, those of open runs
+    flow:<id>:history                   hash      who made these and the current one, when and why
+    flow:<id>:memory                    hash      variables that carry from cycle to cycle, at most 64 KiB; as the flow
     flow:<id>:logs:<n>                  list      the scheduler's lines of a cycle; newest 5 cycles, 1000 lines each
     flows                               zset      ids of flows, in order
     open                                zset      runs `<id>:<n>:<run>` that have not ended, by their next check
@@ -74,6 +76,14 @@ class Keys:
     def revisions(self, flow_id: str) -> str:
         """Return the key of a flow's older definitions."""
         return f"{self.flow(flow_id)}:revisions"
+
+    def history(self, flow_id: str) -> str:
+        """Return the key of what is known of a flow's revisions."""
+        return f"{self.flow(flow_id)}:history"
+
+    def memory(self, flow_id: str) -> str:
+        """Return the key of the variables that a flow carries from cycle to cycle."""
+        return f"{self.flow(flow_id)}:memory"
 
     def logs(self, flow_id: str, cycle: int) -> str:
         """Return the key of the scheduler's lines of a cycle."""

@@ -128,6 +128,7 @@ def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
         state.reason,
         state.stop,
         state.submitted_ms,
+        notes=state.notes,
     )
     fields = [component_field(component_id) for component_id in new]
     if not merged.all_finished:
@@ -148,4 +149,5 @@ def written(state: ChainState, version: int, end_ms: int) -> ChainState:
         state.stop,
         state.submitted_ms,
         end_ms,
+        state.notes,
     )

@@ -42,7 +42,7 @@ async def update_state(
 
     retrying = AsyncRetrying(
         retry=retry_if_result(lambda answer: answer[0].outcome is UpdateOutcome.CONFLICT),
-        wait=wait_random_exponential(multiplier=0.002, max=0.1),
+        wait=wait_random_exponential(multiplier=0.002, max=0.5),
         stop=stop_after_delay(deadline_s),
     )
     try:

@@ -74,6 +74,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNIMPLEMENTED: the server does not know this method."""
     ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
+    ERROR_REASON_REVISION_NOT_FOUND: _ErrorReason.ValueType  # 45
+    """NOT_FOUND: the flow has no such revision, or it is on record no more."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
@@ -133,4 +135,6 @@ ERROR_REASON_METHOD_UNKNOWN: ErrorReason.ValueType  # 24
 """UNIMPLEMENTED: the server does not know this method."""
 ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
+ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
+"""NOT_FOUND: the flow has no such revision, or it is on record no more."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

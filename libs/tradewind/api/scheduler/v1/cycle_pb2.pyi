@@ -173,6 +173,8 @@ class Cycle(_message.Message):
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    RESULT_JSON_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -197,6 +199,10 @@ class Cycle(_message.Message):
     """Version of the chain state."""
     trace_id: _builtins.str
     """Trace of the cycle, 32 hex digits; empty when tracing is off."""
+    error_code: _builtins.str
+    """What kept it from completing: NODES_FAILED, CYCLE_TIMEOUT, CYCLE_STOPPED or DEFINITION_LOST; empty when nothing did."""
+    result_json: _builtins.str
+    """What a node said that the cycle gives, as JSON; empty for nothing."""
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
         """When it was due."""
@@ -232,10 +238,12 @@ class Cycle(_message.Message):
         node_count: _builtins.int = ...,
         version: _builtins.int = ...,
         trace_id: _builtins.str = ...,
+        error_code: _builtins.str = ...,
+        result_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "end_time", b"end_time", "planned_time", b"planned_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "planned_time", b"planned_time", "reason", b"reason", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "planned_time", b"planned_time", "reason", b"reason", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -37,7 +37,8 @@ local removed = remove_cycles()
 if removed == args.cycles then return cmsgpack.pack({false, removed}) end
 forget(known[3])
 redis.call('SET', base .. 'tombstone:' .. args.flow_id, known[2], 'PX', args.tombstone_ms)
-redis.call('UNLINK', flow .. ':cycles', flow .. ':open', flow .. ':firings', flow .. ':queued', flow .. ':revisions')
+redis.call('UNLINK', flow .. ':cycles', flow .. ':open', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
+  flow .. ':history', flow .. ':memory')
 redis.call('ZREM', KEYS[3], args.flow_id)
 redis.call('ZREM', base .. 'outbox', args.flow_id)
 redis.call('ZREM', base .. 'queued', args.flow_id)

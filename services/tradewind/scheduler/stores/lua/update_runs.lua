@@ -2,7 +2,8 @@
 -- way to expiry, old cycles of its flow trimmed, a flow whose schedule is over completed or failed.
 -- KEYS: for each group 1 owner, then the hash of the run of each item.
 -- args: now; groups, each {base, epoch, items} of one partition, an item {flow_id, cycle, run, run_id,
---   version (expected), fields (flat, those that change), check_in (ms to the next look at an open run, -1 to leave it),
+--   version (expected), fields (flat, those that change), large (those of them that are not told with the change, flat, or
+--   false), check_in (ms to the next look at an open run, -1 to leave it),
 --   ending (terminal status, "" for none), keep (cycles of the flow), keep_for (ms), flow_status (of a flow whose schedule is
 --   over with it, "" for none), level, text (a log line, "" for none)}.
 -- Returns for each group its results, each {outcome (ok, conflict, missing, terminal), version on record, end time, whether
@@ -29,7 +30,7 @@ local function end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_st
   return paused or call('EXISTS', flow .. ':queued') == 1
 end
 
-local function update(key, flow_id, cycle, run, run_id, expected, fields, check_in, ending, keep,
+local function update(key, flow_id, cycle, run, run_id, expected, fields, large, check_in, ending, keep,
                       keep_for, flow_status, level, text)
   local known = call('HMGET', key, 'run_id', 'version', 'status')
   if known[1] ~= run_id then return {'missing', 0, 0, false} end
@@ -43,7 +44,8 @@ local function update(key, flow_id, cycle, run, run_id, expected, fields, check_
     fields[size + 3], fields[size + 4], fields[size + 5], fields[size + 6] = 'status', ending, 'end_time', time
   end
   call('HSET', key, unpack(fields))
-  announce(flow_id, cycle, run, version, fields)
+  if large then call('HSET', key, unpack(large)) end
+  announce(flow_id, cycle, run, version, large and {} or fields)
   if text ~= '' then append_line(flow_id, cycle, level, 'scheduler', text) end
   if ending ~= '' then
     return {'ok', version, time, end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_status)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 from tradewind.scheduler.stores.memory.changes import MemoryChanges
 from tradewind.scheduler.stores.memory.cycles import MemoryCycles
 from tradewind.scheduler.stores.memory.data import Data
@@ -9,7 +10,9 @@ from tradewind.scheduler.stores.memory.due_sets import MemoryOpenRuns, MemoryOut
 from tradewind.scheduler.stores.memory.firings import MemoryFirings
 from tradewind.scheduler.stores.memory.flows import MemoryFlows
 from tradewind.scheduler.stores.memory.logs import MemoryLogs
+from tradewind.scheduler.stores.memory.memories import MemoryFlowMemories
 from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
+from tradewind.scheduler.stores.memory.revisions import MemoryRevisions
 
 __all__ = ["MemoryStores"]
 
@@ -18,15 +21,23 @@ class MemoryStores:
     """All stores of the scheduler over the same data; share `data` to play several replicas."""
 
     def __init__(
-        self, clock: Callable[[], int], *, replica: str = "memory", lease_ms: int = 10_000, data: Data | None = None
+        self,
+        clock: Callable[[], int],
+        *,
+        replica: str = "memory",
+        lease_ms: int = 10_000,
+        data: Data | None = None,
+        kept_revisions: int = KEPT_REVISIONS,
     ) -> None:
         self.data = data or Data(clock)
-        self.flows = MemoryFlows(self.data)
+        self.flows = MemoryFlows(self.data, kept_revisions)
+        self.revisions = MemoryRevisions(self.data)
         self.cycles = MemoryCycles(self.data)
         self.states = self.cycles
         self.open_runs = MemoryOpenRuns(self.data)
         self.outbox = MemoryOutbox(self.data)
         self.firings = MemoryFirings(self.data)
         self.logs = MemoryLogs(self.data)
+        self.memories = MemoryFlowMemories(self.data)
         self.changes = MemoryChanges(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)

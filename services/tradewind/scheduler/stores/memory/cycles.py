@@ -6,11 +6,16 @@ from types import MappingProxyType
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, begun_state
 from tradewind.scheduler.domain.chain_state import (
+    ERROR,
+    MEMORY,
     REASON,
+    RESULT,
     STATUS,
     STOP,
     SUBMITTED,
+    SUSPENDED,
     ChainState,
+    Notes,
     UpdateOutcome,
     UpdateResult,
     component_field,
@@ -244,7 +249,8 @@ def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> Chain
     for component_id, end in new.components.items():
         if component_field(component_id) in fields:
             components[component_id] = end
-    unknown = set(fields) - {REASON, STOP, SUBMITTED, STATUS} - {component_field(each) for each in new.components}
+    known = {REASON, STOP, SUBMITTED, STATUS, ERROR, MEMORY, RESULT, SUSPENDED}
+    unknown = set(fields) - known - {component_field(each) for each in new.components}
     if unknown:
         raise ValueError(f"a chain state has no fields {sorted(unknown)} that could be written")
     return replace(
@@ -254,4 +260,10 @@ def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> Chain
         reason=new.reason if REASON in fields else old.reason,
         stop=new.stop if STOP in fields else old.stop,
         submitted_ms=new.submitted_ms if SUBMITTED in fields else old.submitted_ms,
+        notes=Notes(
+            new.notes.error if ERROR in fields else old.notes.error,
+            new.notes.memory if MEMORY in fields else old.notes.memory,
+            new.notes.result_json if RESULT in fields else old.notes.result_json,
+            new.notes.suspended if SUSPENDED in fields else old.notes.suspended,
+        ),
     )

@@ -9,6 +9,8 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import Pause, RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
+from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
+from tradewind.scheduler.domain.revision import Revision
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports import Epochs, RunChange
@@ -27,6 +29,7 @@ TOMBSTONE_MS = 3600 * 1000
 class Flow:
     """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping.
 
+    `revisions` holds definitions before the current one, `history` what is known of these and of it.
     `firings` says what became of planned times, `queued` which of them wait; `fired` counts cycles of its schedule
     since it was started, `failures` those that failed in a row.
     """
@@ -57,8 +60,10 @@ class Flow:
     failures: int = 0
     pause: Pause | None = None
     revisions: dict[int, str] = field(default_factory=dict)
+    history: dict[int, Revision] = field(default_factory=dict)
     logs: dict[int, list[LogLine]] = field(default_factory=dict)
     request: RememberedRequest | None = None
+    memory: Memory = NO_MEMORY
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, Up
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
-from tradewind.scheduler.stores.redis.run_codec import facts_text, state_of, update_fields
+from tradewind.scheduler.stores.redis.run_codec import facts_text, large_fields, state_of, update_fields
 from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
 
 
@@ -173,6 +173,7 @@ def _update_item(update: RunUpdate) -> tuple[object, ...]:
         state.facts.run_id,
         state.version,
         update_fields(state, update.fields),
+        large_fields(state, update.fields),
         update.check_in_ms,
         ending.value if ending else "",
         state.facts.keep_cycles,

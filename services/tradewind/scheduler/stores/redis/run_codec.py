@@ -6,10 +6,14 @@ import msgspec
 
 from tradewind.scheduler.domain.beginning import BeginRequest
 from tradewind.scheduler.domain.chain_state import (
+    ERROR,
+    MEMORY,
     REASON,
+    RESULT,
     STATUS,
     STOP,
     SUBMITTED,
+    SUSPENDED,
     ChainState,
     ComponentEnd,
     CycleFacts,
@@ -20,10 +24,12 @@ from tradewind.scheduler.domain.chain_state import (
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.redis.note_codec import note_field, notes_after
 
 Field = str | int
 
 _COMPONENT = component_field("")
+_LARGE = frozenset({MEMORY, RESULT, SUSPENDED})
 
 
 class _Facts(msgspec.Struct, array_like=True):
@@ -62,7 +68,8 @@ def facts_text(request: BeginRequest) -> str:
 
 
 def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
-    """Return the named fields of a state, flat; the script writes status, end time and version."""
+    """Return the named fields of a state, flat; the script writes status, end time and version,
+    `large_fields` the rest."""
     fields: list[Field] = []
     for name in names:
         if name.startswith(_COMPONENT):
@@ -75,9 +82,18 @@ def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
             stop = state.stop
             fields += ("stop_by", stop.by, "stop_reason", stop.reason, "stop_at", stop.at_ms)
             fields += ("stop_timeout", int(stop.timeout))
-        elif name != STATUS:
+        elif name == ERROR:
+            fields += (name, state.notes.error)
+        elif name != STATUS and name not in _LARGE:
             raise ValueError(f'a chain state has no field "{name}" that could be written')
     return fields
+
+
+def large_fields(state: ChainState, names: Collection[str]) -> list[Field] | bool:
+    """Return those of the named fields that are not told with a change, flat; False when there are none."""
+    if _LARGE.isdisjoint(names):
+        return False
+    return [part for name in _LARGE.intersection(names) for part in (name, note_field(state.notes, name))]
 
 
 def paired(flat: Iterable[Field]) -> dict[str, Field]:
@@ -134,4 +150,5 @@ def _with_progress(state: ChainState, text: Mapping[str, str]) -> ChainState:
         stop=stop,
         submitted_ms=int(text.get("submitted_at", state.submitted_ms)),
         end_ms=int(text.get("end_time", state.end_ms)),
+        notes=notes_after(state.notes, text),
     )

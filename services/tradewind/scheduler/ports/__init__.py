@@ -24,6 +24,7 @@ from tradewind.scheduler.domain.flow_record import (
     StatusChange,
 )
 from tradewind.scheduler.domain.log_line import LogLine
+from tradewind.scheduler.domain.memory import Memory
 from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -47,8 +48,11 @@ class FlowRecords(Protocol):
         """Put a definition on record and return what became of it and the revision.
 
         A new revision keeps last_cycle, created_at and status; the digest on record changes nothing. A running flow
-        whose schedule changed gets a higher schedule epoch and stands in the outbox. While cycles are open, the
-        definition before stays readable. A request seen before answers `repeated`, or `reused` for another payload.
+        whose schedule changed gets a higher schedule epoch and stands in the outbox. A request seen before answers
+        `repeated`, or `reused` for another payload. Then a registration with an etag that is not the flow's is answered
+        `moved`, or `not_found` without a flow, and changes nothing.
+
+        The newest 100 revisions stay readable, the new one among them, and of the others those by which open runs go.
         """
         ...
 
@@ -70,7 +74,7 @@ class FlowRecords(Protocol):
         ...
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
-        """Return the definition of a revision that is current or that open runs may need, else None."""
+        """Return the definition of a revision that is on record, else None."""
         ...
 
     async def raise_schedule_epoch(self, flow_id: str) -> int:
@@ -186,6 +190,18 @@ class ChainStateRepository(Protocol):
         A run that ends also trims its flow's oldest ended cycles beyond keep_cycles, ends a flow whose schedule is over
         when nothing else of it is open, and pauses one in which too many cycles failed in a row.
         """
+        ...
+
+
+class FlowMemories(Protocol):
+    """The variables that flows carry from cycle to cycle, under compare-and-set; they go with their flow."""
+
+    async def load(self, flow_id: str) -> Memory | None:
+        """Return a copy of the variables of a flow, None when there is no flow, or it is being deleted."""
+        ...
+
+    async def try_save(self, flow_id: str, memory: Memory) -> UpdateResult:
+        """Write variables over those one version before; `conflict` when others are on record, `missing` as above."""
         ...
 
 

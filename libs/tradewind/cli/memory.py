@@ -1,0 +1,47 @@
+"""`tradewind flow memory`: the variables that nodes keep."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.parameters import FlowName, Output, inputs_of
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+app = typer.Typer()
+
+
+@app.command()
+@asynchronous
+async def memory(
+    session: Session,
+    name: FlowName,
+    cycle: Annotated[int | None, typer.Option(min=0, help="Of this cycle, instead of the flow.")] = None,
+    assigned: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set a variable, JSON or else text; may be repeated."),
+    ] = None,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", metavar="NAME", help="Delete a variable; may be repeated.")
+    ] = None,
+    expect: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="Change them only if they are at this version.")
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the variables that a flow carries from cycle to cycle, or those of a cycle.
+
+    With --set and --delete they are changed first, all or none.
+    """
+    values = inputs_of(assigned, None, "--set")
+    async with session.client() as client:
+        if values or delete:
+            await client.update_memory(name, values, delete=delete or (), cycle=cycle, expected_version=expect)
+        found = await client.get_memory(name, cycle=cycle)
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    for variable, value in sorted(found.variables.items()):
+        session.screen.line(f"{variable} = {json.dumps(value, ensure_ascii=False)}")
+    session.screen.line(f"version {found.version}", "dim")

@@ -1,0 +1,213 @@
+"""Variables that nodes keep: in their cycle, and in their flow from cycle to cycle."""
+
+import asyncio
+import hashlib
+import os
+import random
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from tradewind.api.scheduler.v1 import memory_pb2 as pb
+from tradewind.worker.attempt import Attempt
+from tradewind.worker.errors import MemoryFault
+from tradewind.worker.outputs import to_builtin
+from tradewind.worker.stopping import StopKind
+
+Result = TypeVar("Result")
+
+_PATIENCE = 30.0
+"""Seconds for which an update is tried against others."""
+_PAUSES = (0.002, 0.1)
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Memories(Protocol):
+    """Where variables are kept."""
+
+    def ask(self, method: str, request: bytes) -> "Future[bytes]":
+        """Call GetMemory or UpdateMemory of the scheduler with a serialized request; any thread may ask.
+
+        The future holds the serialized response, or raises MemoryFault.
+        """
+        ...
+
+
+Steps = Generator[tuple[str, bytes] | float, bytes, Result]
+"""What it takes, one after the other: questions, and pauses in seconds."""
+
+
+class NodeMemory:
+    """Variables by name, JSON values of at most 64 KiB together.
+
+    Where an event loop runs, in an async node, each method is awaited; in a plain function it returns at once with what
+    it gives. Methods raise MemoryFault when the variables cannot be read or changed.
+    """
+
+    __slots__ = ("_attempt", "_of_cycle")
+
+    def __init__(self, attempt: Attempt, *, of_cycle: bool) -> None:
+        self._attempt = attempt
+        self._of_cycle = of_cycle
+
+    # Typed as Awaitable, checkers would insist on the await that plain functions cannot have.
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a variable, or `default` when it is not there."""
+        return self._do(self._get(name, default))
+
+    def all(self) -> Any:
+        """Return every variable, as a dict."""
+        return self._do(self._all())
+
+    def set(self, name: str, value: Any) -> Any:
+        """Set a variable, whatever it was before; returns None."""
+        return self._do(self._change({name: value}, ()))
+
+    def delete(self, name: str) -> Any:
+        """Delete a variable, if it is there; returns None."""
+        return self._do(self._change({}, (name,)))
+
+    def update(self, name: str, change: Callable[[Any], Any], default: Any = None, *, once: bool = False) -> Any:
+        """Set a variable to `change(value)` and return what it is then; `value` is `default` when it is not there.
+
+        Nobody's change is lost: when others were first, `change` is called again with what is there then, so it must do
+        nothing else. With `once` a further attempt of this node in this run changes nothing more.
+        """
+        return self._do(self._update(name, change, default, once))
+
+    def _get(self, name: str, default: Any) -> Steps[Any]:
+        variables, _ = yield from self._read([name])
+        return variables.get(name, default)
+
+    def _all(self) -> Steps[dict[str, Any]]:
+        variables, _ = yield from self._read([])
+        return variables
+
+    def _change(self, values: dict[str, Any], deleted: Sequence[str]) -> Steps[None]:
+        request = pb.UpdateMemoryRequest(scope=self._scope(), set_json=_json(values), delete=deleted)
+        yield "UpdateMemory", request.SerializeToString()
+
+    def _update(self, name: str, change: Callable[[Any], Any], default: Any, once: bool) -> Steps[Any]:
+        key = f"{self._attempt.assignment.node_task_id}\n{name}"
+        request_id = hashlib.sha256(key.encode()).hexdigest()[:40] if once else ""
+        deadline, pause = time.monotonic() + _PATIENCE, _PAUSES[0]
+        while True:
+            variables, version = yield from self._read([name])
+            value = change(variables.get(name, default))
+            request = pb.UpdateMemoryRequest(
+                scope=self._scope(),
+                set_json=_json({name: value}),
+                expected_version=version,
+                request_id=request_id or os.urandom(16).hex(),
+            )
+            try:
+                yield "UpdateMemory", request.SerializeToString()
+            except MemoryFault as fault:
+                if fault.reason != "VERSION_CONFLICT" or time.monotonic() > deadline:
+                    raise
+            else:
+                # An attempt before may have made the change, and with another value.
+                return (yield from self._get(name, default)) if once else value
+            yield random.uniform(0.5, 1.0) * pause
+            pause = min(2 * pause, _PAUSES[1])
+
+    def _read(self, names: Sequence[str]) -> Steps[tuple[dict[str, Any], int]]:
+        request = pb.GetMemoryRequest(scope=self._scope(), names=names)
+        answer = yield "GetMemory", request.SerializeToString()
+        memory = pb.GetMemoryResponse.FromString(answer).memory
+        return _decode(memory.variables_json), memory.version
+
+    def _scope(self) -> pb.MemoryScope:
+        return scope_of(self._attempt, of_cycle=self._of_cycle)
+
+    def _do(self, steps: Steps[Any]) -> Any:
+        return carry_out(self._attempt, steps)
+
+
+def set_result(attempt: Attempt, value: Any) -> Any:
+    """Keep with the record of the attempt's cycle what it gives."""
+
+    def steps() -> Steps[None]:
+        scope = scope_of(attempt, of_cycle=True)
+        yield "UpdateMemory", pb.UpdateMemoryRequest(scope=scope, result_json=_json(value)).SerializeToString()
+
+    return carry_out(attempt, steps())
+
+
+def scope_of(attempt: Attempt, *, of_cycle: bool) -> pb.MemoryScope:
+    """Return whose variables are meant. Raises MemoryFault for a task outside any flow."""
+    assignment = attempt.assignment
+    if not assignment.flow_id:
+        raise MemoryFault("WRONG_STATUS", "a task outside any flow has no memory; keep it in a flow, or elsewhere")
+    if not of_cycle:
+        return pb.MemoryScope(flow_id=assignment.flow_id)
+    return pb.MemoryScope(
+        flow_id=assignment.flow_id, cycle=assignment.cycle, run=assignment.run, run_id=assignment.run_id
+    )
+
+
+def carry_out(attempt: Attempt, steps: Steps[Any]) -> Any:
+    """Return what `steps` return: at once, or as a coroutine where an event loop runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _at_once(attempt, steps)
+    return _awaited(attempt, steps)
+
+
+async def _awaited(attempt: Attempt, steps: Steps[Any]) -> Any:
+    try:
+        step = next(steps)
+        while True:
+            answer = b""
+            if isinstance(step, float):
+                await asyncio.sleep(step)
+            else:
+                try:
+                    answer = await asyncio.wrap_future(_asked(attempt, *step))
+                except MemoryFault as fault:
+                    step = steps.throw(fault)
+                    continue
+            step = steps.send(answer)
+    except StopIteration as done:
+        return done.value
+
+
+def _at_once(attempt: Attempt, steps: Steps[Any]) -> Any:
+    try:
+        step = next(steps)
+        while True:
+            answer = b""
+            if isinstance(step, float):
+                time.sleep(step)
+            else:
+                try:
+                    answer = _asked(attempt, *step).result()
+                except MemoryFault as fault:
+                    step = steps.throw(fault)
+                    continue
+            step = steps.send(answer)
+    except StopIteration as done:
+        return done.value
+
+
+def _asked(attempt: Attempt, method: str, request: bytes) -> "Future[bytes]":
+    stop = attempt.stop
+    if stop is not None and stop.kind is StopKind.LEASE_LOST:
+        # Another attempt may run by now; what this one does must have no effect.
+        attempt.stop_seen = True
+        raise stop.exception()
+    if attempt.memories is None:
+        raise MemoryFault("UNAVAILABLE", "this worker knows no scheduler that keeps variables")
+    return attempt.memories.ask(method, request)
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value, enc_hook=to_builtin).decode()
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        raise MemoryFault("INVALID_INPUT", f"this is no JSON: {error}") from error

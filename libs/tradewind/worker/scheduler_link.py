@@ -1,0 +1,44 @@
+"""Asks the scheduler for the variables that nodes keep."""
+
+import asyncio
+from concurrent.futures import Future
+
+import grpc
+
+from tradewind.worker.channel import explain, reason_of
+from tradewind.worker.errors import MemoryFault
+
+_SERVICE = "/tradewind.api.scheduler.v1.SchedulerService/"
+_CALL_TIMEOUT = 10.0
+_PATIENCE = 10.0
+"""Seconds for which a call is repeated while the scheduler is away."""
+_PAUSES = (0.05, 1.0)
+
+
+class SchedulerLink:
+    """Memories, over a channel; made in the event loop that the channel belongs to."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._loop = asyncio.get_running_loop()
+        # Requests come and go as bytes: a process for nodes hands them over as they are.
+        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {
+            name: channel.unary_unary(_SERVICE + name, request_serializer=None, response_deserializer=None)
+            for name in ("GetMemory", "UpdateMemory")
+        }
+
+    def ask(self, method: str, request: bytes) -> "Future[bytes]":
+        """As Memories says."""
+        return asyncio.run_coroutine_threadsafe(self._ask(method, request), self._loop)
+
+    async def _ask(self, method: str, request: bytes) -> bytes:
+        deadline, pause = self._loop.time() + _PATIENCE, _PAUSES[0]
+        while True:
+            try:
+                answer: bytes = await self._methods[method](request, timeout=_CALL_TIMEOUT)
+                return answer
+            except grpc.aio.AioRpcError as error:
+                away = error.code() is grpc.StatusCode.UNAVAILABLE
+                if not away or self._loop.time() + pause > deadline:
+                    raise MemoryFault(reason_of(error) or error.code().name, explain(error)) from None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSES[1])

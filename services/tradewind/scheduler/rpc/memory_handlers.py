@@ -1,0 +1,94 @@
+"""The part of SchedulerService for variables that nodes keep: parse, call the use case, answer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+import msgspec
+
+from tradewind.api.scheduler.v1 import memory_pb2 as pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.scheduler.domain.memory import MOST_BYTES, MemoryChange
+from tradewind.scheduler.rpc.checks import identifiers
+from tradewind.scheduler.use_cases.keep_memory import KeepMemory, Scope
+from tradewind.scheduler.use_cases.put_on_record import request_faults
+from tradewind.server.faults import InvalidInput, Violation
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+LONGEST_NAME = 128
+_encode = msgspec.json.Encoder().encode
+_json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class MemoryHandlers(pb2_grpc.SchedulerServiceServicer):
+    """Memory of cycles and flows."""
+
+    _memory: KeepMemory
+
+    async def GetMemory(self, request: pb2.GetMemoryRequest, context: Context) -> pb2.GetMemoryResponse:
+        memory = await self._memory.get(_scope(request.scope))
+        variables = memory.variables
+        if request.names:
+            variables = {name: variables[name] for name in request.names if name in variables}
+        return pb2.GetMemoryResponse(memory=pb2.Memory(variables_json=_text(variables), version=memory.version))
+
+    async def UpdateMemory(self, request: pb2.UpdateMemoryRequest, context: Context) -> pb2.UpdateMemoryResponse:
+        scope, faults = _scope(request.scope), request_faults(request.request_id)
+        assigned = _assigned(request.set_json, faults)
+        if request.HasField("result_json"):
+            faults += _result_faults(request.result_json, scope)
+        if faults:
+            raise InvalidInput(faults[:100])
+        change = MemoryChange(
+            assigned,
+            tuple(request.delete),
+            request.expected_version if request.HasField("expected_version") else None,
+            request.request_id,
+        )
+        result_json = request.result_json if request.HasField("result_json") else None
+        memory = await self._memory.change(scope, change, result_json)
+        return pb2.UpdateMemoryResponse(version=memory.version)
+
+
+def _scope(scope: pb2.MemoryScope) -> Scope:
+    identifiers(**{"scope.flow_id": scope.flow_id})
+    if (scope.HasField("run") or scope.run_id) and not scope.HasField("cycle"):
+        raise InvalidInput([Violation("scope.cycle", "must say of which cycle the run is")])
+    cycle = scope.cycle if scope.HasField("cycle") else None
+    return Scope(scope.flow_id, cycle, scope.run if scope.HasField("run") else None, scope.run_id)
+
+
+def _assigned(text: str, faults: list[Violation]) -> dict[str, str]:
+    """Return JSON text by name; what is wrong is added to `faults`."""
+    try:
+        given = _json_object(text) if text else {}
+    except msgspec.ValidationError:
+        faults.append(Violation("set_json", "must be a JSON object: values by name"))
+        return {}
+    except msgspec.DecodeError as error:
+        faults.append(Violation("set_json", f"not JSON: {error}"))
+        return {}
+    for name in given:
+        if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
+            shown = name if len(name) < 40 else f"{name[:40]}..."
+            message = f"a name must have 1 to {LONGEST_NAME} printable characters"
+            faults.append(Violation(f"set_json.{shown}", message))
+    return {name: bytes(raw).decode() for name, raw in given.items()}
+
+
+def _result_faults(text: str, scope: Scope) -> list[Violation]:
+    if scope.cycle is None:
+        return [Violation("result_json", "is what a cycle gives; say in scope.cycle which")]
+    size = len(text.encode())
+    if size > MOST_BYTES:
+        return [Violation("result_json", f"{size} bytes; at most {MOST_BYTES} (64 KiB)")]
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        return [Violation("result_json", f"not JSON: {error}")]
+    return []
+
+
+def _text(variables: Mapping[str, str]) -> str:
+    return _encode({name: msgspec.Raw(value.encode()) for name, value in variables.items()}).decode()

@@ -1,0 +1,57 @@
+"""What only some runs have, and the memory of a flow, as text in fields, and back."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tradewind.scheduler.domain.chain_state import ERROR, MEMORY, RESULT, SUSPENDED, Notes, Suspension
+from tradewind.scheduler.domain.memory import MOST_BYTES, Memory
+from tradewind.scheduler.stores.redis.packed import pack, unpack
+
+_LARGEST = 4 * MOST_BYTES
+"""In bytes: room for the variables, their ids and older limits."""
+
+
+class _Memory(msgspec.Struct, array_like=True):
+    version: int
+    changes: tuple[str, ...]
+    variables: dict[str, msgspec.Raw]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Memory).decode
+
+
+def memory_text(memory: Memory) -> str:
+    """Return variables as they are stored."""
+    variables = {name: msgspec.Raw(value.encode()) for name, value in memory.variables.items()}
+    return pack(_encode(_Memory(memory.version, memory.changes, variables)).decode())
+
+
+def memory_of(stored: str) -> Memory:
+    """Return the variables that were stored. Raises ValueError for text that holds none."""
+    found = _decode(unpack(stored, _LARGEST))
+    return Memory({name: bytes(raw).decode() for name, raw in found.variables.items()}, found.version, found.changes)
+
+
+def note_field(notes: Notes, name: str) -> str:
+    """Return the text of the field `name`: MEMORY, RESULT or SUSPENDED."""
+    if name == MEMORY:
+        return memory_text(notes.memory)
+    if name == RESULT:
+        return pack(notes.result_json)
+    return f"{notes.suspended.since_ms} {notes.suspended.reason}" if notes.suspended else ""
+
+
+def notes_after(notes: Notes, text: Mapping[str, str]) -> Notes:
+    """Return the notes that result from writing some fields."""
+    memory, result, suspended = text.get(MEMORY), text.get(RESULT), text.get(SUSPENDED)
+    if memory is None and result is None and suspended is None and ERROR not in text:
+        return notes
+    since, _, reason = (suspended or "").partition(" ")
+    return Notes(
+        text.get(ERROR, notes.error),
+        notes.memory if memory is None else memory_of(memory),
+        notes.result_json if result is None else unpack(result, _LARGEST),
+        notes.suspended if suspended is None else Suspension(int(since), reason) if suspended else None,
+    )

@@ -1,0 +1,39 @@
+"""Text that may be large, packed for a field: a letter for how, then the text itself or what it was compressed to."""
+
+import zlib
+from base64 import b64decode, b64encode
+
+WORTHWHILE = 1024
+"""Shorter text is not compressed."""
+
+_PLAIN, _DEFLATED = "t", "z"
+
+
+def pack(text: str) -> str:
+    """Return `text` as it is stored: compressed when that makes it shorter."""
+    if len(text) >= WORTHWHILE:
+        # Scripts pass on text, not bytes.
+        packed = b64encode(zlib.compress(text.encode(), 6)).decode()
+        if len(packed) < len(text):
+            return _DEFLATED + packed
+    return _PLAIN + text
+
+
+def unpack(stored: str, most_bytes: int) -> str:
+    """Return the text that `pack` stored.
+
+    Raises ValueError for what is none, and for what would be larger than `most_bytes`, without making all of it.
+    """
+    how, packed = stored[:1], stored[1:]
+    if how == _PLAIN:
+        return packed
+    if how != _DEFLATED:
+        raise ValueError(f'no packed text: it begins with "{how}"')
+    stream = zlib.decompressobj()
+    try:
+        text = stream.decompress(b64decode(packed, validate=True), most_bytes)
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"no packed text: {error}") from error
+    if stream.unconsumed_tail or not stream.eof:
+        raise ValueError(f"packed text of more than {most_bytes} bytes, or cut short")
+    return text.decode()

@@ -1,0 +1,126 @@
+"""Reading and changing the variables that nodes keep, of a cycle or of a flow."""
+
+from dataclasses import dataclass, replace
+
+from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_random_exponential
+
+from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, UpdateOutcome, UpdateResult
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.memory import MOST_BYTES, Memory, MemoryChange
+from tradewind.scheduler.ports import ChainStateRepository, FlowMemories
+from tradewind.scheduler.use_cases.faults import cycle_ended, cycle_not_found, flow_not_found, memory_full, memory_moved
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.update_state import update_state
+
+_DEADLINE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose variables: those of a cycle when `cycle` is given, of its latest run unless `run` is; else the flow's.
+
+    With `run_id` the run must be that one.
+    """
+
+    flow_id: str
+    cycle: int | None = None
+    run: int | None = None
+    run_id: str = ""
+
+
+class KeepMemory:
+    """A cycle's variables are part of its chain state; a flow's stand for themselves."""
+
+    def __init__(
+        self, read: ReadFlows, states: ChainStateRepository, memories: FlowMemories, open_states: OpenStates
+    ) -> None:
+        self._read = read
+        self._states = states
+        self._memories = memories
+        self._open_states = open_states
+
+    async def get(self, scope: Scope) -> Memory:
+        """Return the variables. Raises NotFound."""
+        if scope.cycle is not None:
+            return (await self._state(scope)).notes.memory
+        memory = await self._memories.load(scope.flow_id)
+        if memory is None:
+            raise flow_not_found(scope.flow_id)
+        return memory
+
+    async def change(self, scope: Scope, change: MemoryChange, result_json: str | None = None) -> Memory:
+        """Change variables, and with `result_json` what a cycle says that it gives; return them as they are then.
+
+        Raises NotFound, FailedPrecondition for a cycle that has ended, Aborted when another version is on record than
+        the one expected, Exhausted when they would be larger than 64 KiB. A change known by its id is not made again.
+        """
+        if scope.cycle is not None:
+            return await self._change_cycle(await self._state(scope), change, result_json)
+        return await self._change_flow(scope.flow_id, change)
+
+    async def _state(self, scope: Scope) -> ChainState:
+        state = await self._read.cycle(scope.flow_id, scope.cycle, scope.run)
+        if scope.run_id and state.facts.run_id != scope.run_id:
+            raise cycle_not_found(scope.flow_id, state.name.cycle, state.name.run)
+        return state
+
+    async def _change_cycle(self, found: ChainState, change: MemoryChange, result_json: str | None) -> Memory:
+        run, run_id = found.name, found.facts.run_id
+
+        def wanted(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
+            if state.facts.run_id != run_id:
+                raise cycle_not_found(run.flow_id, run.cycle, run.run)
+            if is_terminal(state.status):
+                raise cycle_ended(state)
+            memory = state.notes.memory
+            if not memory.knows(change):
+                memory = _changed(str(run), memory, change)
+            notes = replace(state.notes, memory=memory)
+            if result_json is None:
+                return replace(state, notes=notes), (MEMORY,)
+            return replace(state, notes=replace(notes, result_json=result_json)), (MEMORY, RESULT)
+
+        if found.notes.memory.knows(change):
+            return found.notes.memory
+        result, state = await update_state(self._states, run, wanted, deadline_s=_DEADLINE_S)
+        if result.ok and state is not None:
+            if self._open_states.get(run) is not None:
+                self._open_states.keep((state,))
+            return state.notes.memory
+        if state is not None and result.outcome is UpdateOutcome.TERMINAL:
+            raise cycle_ended(state)
+        raise cycle_not_found(run.flow_id, run.cycle, run.run)
+
+    async def _change_flow(self, flow_id: str, change: MemoryChange) -> Memory:
+        async def once() -> tuple[UpdateResult, Memory]:
+            memory = await self._memories.load(flow_id)
+            if memory is None:
+                raise flow_not_found(flow_id)
+            if memory.knows(change):
+                return UpdateResult(UpdateOutcome.OK, memory.version), memory
+            wanted = _changed(flow_id, memory, change)
+            return await self._memories.try_save(flow_id, wanted), wanted
+
+        retrying = AsyncRetrying(
+            retry=retry_if_result(lambda answer: answer[0].outcome is UpdateOutcome.CONFLICT),
+            wait=wait_random_exponential(multiplier=0.002, max=0.5),
+            stop=stop_after_delay(_DEADLINE_S),
+        )
+        try:
+            answer: tuple[UpdateResult, Memory] = await retrying(once)
+        except RetryError:
+            raise memory_moved(flow_id, -1) from None
+        result, memory = answer
+        if not result.ok:
+            raise flow_not_found(flow_id)
+        return memory
+
+
+def _changed(whose: str, memory: Memory, change: MemoryChange) -> Memory:
+    if not memory.expected_by(change):
+        raise memory_moved(whose, memory.version)
+    changed = memory.after(change)
+    if changed.size > MOST_BYTES and changed.size > memory.size:
+        raise memory_full(whose, changed.size)
+    return changed

@@ -1,0 +1,71 @@
+"""What docs/memory.md shows is so: its nodes run, in the worker, in a thread and in a process; its commands exist."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.house.project import ROOT
+from tradewind.api.scheduler.v1 import memory_pb2
+from tradewind.flow import Flow
+from tradewind.scheduler.domain.memory import MOST_BYTES, REMEMBERED
+from tradewind.scheduler.stores.redis.packed import WORTHWHILE
+from tradewind.testing import running_stack
+
+PAGE = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
+NODES, OUTSIDE, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(PRINTED,) = re.findall(r"\n```\n(\{.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Its nodes and its test as one module."""
+    (tmp_path / "shown_in_memory.py").write_text(NODES + TESTS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield import_module("shown_in_memory")
+    del sys.modules["shown_in_memory"]
+
+
+async def test_its_nodes_carry_on_from_cycle_to_cycle(shown: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    await shown.test_the_cursor_is_minded()
+    flow = Flow("trades", "1h")
+    trades, book, report = flow.node("trades", "new_trades"), flow.node("book", "book"), flow.node("report", "report")
+    trades["trades"] >> book["trades"]
+    book["position"] >> report["position"]
+    feed = [{"id": 1, "size": 5}, {"id": 3, "size": 7}]
+    async with running_stack([shown.new_trades, shown.book, shown.report]) as client:
+        await client.register_flow("trades", flow)
+        for trades_now, text in ((feed[:1], "1 trades, 5 held"), (feed, "1 trades, 12 held")):
+            run = await client.run_flow("trades", {"feed": trades_now})
+            assert await run.result(60) == {"report": {"text": text}}
+        assert (await client.get_cycle("trades", 1)).given == {"position": 12, "trades": 1}
+        capsys.readouterr()
+        scope: dict[str, object] = {}
+        exec(f"async def shown(client):\n{textwrap.indent(OUTSIDE, '    ')}", scope)
+        outside = scope["shown"]
+        assert callable(outside)
+        await asyncio.wait_for(outside(client), 30)
+        assert capsys.readouterr().out == PRINTED
+        assert (await client.get_memory("trades")).variables == {"cursor": 0}
+
+
+def test_its_command_exists() -> None:
+    ran = subprocess.run([sys.executable, "-m", "tradewind.cli", "flow", "memory", "--help"], capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+    options = set(re.findall(r"^\$ tradewind .*$", PAGE, re.MULTILINE))
+    named = {option for line in options for option in re.findall(r"--[a-z]+", line)}
+    assert sorted(option for option in named if option not in ran.stdout.decode()) == []
+
+
+def test_its_numbers_and_calls_are_so() -> None:
+    assert (MOST_BYTES, REMEMBERED, WORTHWHILE) == (64 * 1024, 32, 1024)
+    (message,) = re.findall(r"-d '(.*?)'", PAGE)
+    memory_pb2.UpdateMemoryRequest(**json.loads(message))

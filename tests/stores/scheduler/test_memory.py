@@ -1,0 +1,123 @@
+"""Variables of runs and of flows, and what else few chain states have: the contract of every store."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.servers import RedisServer
+from tests.stores.scheduler.bench import Bench
+from tradewind.scheduler.domain.chain_state import (
+    ERROR,
+    MEMORY,
+    RESULT,
+    SUSPENDED,
+    ChainState,
+    Notes,
+    Suspension,
+    UpdateOutcome,
+)
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.memory import Memory, MemoryChange
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.scheduler.use_cases.update_state import update_state
+
+LARGE = '"' + "a long text, " * 4000 + '"'
+CURSOR = MemoryChange({"cursor": "17", "ü": '["ä", 1.50]'}, change_id="c1")
+
+
+async def test_each_note_is_a_field_of_its_own(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    notes = Notes("NODES_FAILED", Memory().after(CURSOR), '{"profit":1}', Suspension(5, "an approval, by ann"))
+    parts = {"error": ERROR, "memory": MEMORY, "result_json": RESULT, "suspended": SUSPENDED}
+    expected = state.notes
+    for version, (part, field) in enumerate(parts.items(), start=1):
+        result = await bench.stores.states.try_update(replace(state, version=version, notes=notes), {field})
+        assert (result.outcome, result.version) == (UpdateOutcome.OK, version + 1)
+        expected = replace(expected, **{part: getattr(notes, part)})
+        assert (await bench.state(state.name)).notes == expected
+    gone = replace(state, version=5, notes=Notes())
+    assert (await bench.stores.states.try_update(gone, {SUSPENDED})).ok
+    assert (await bench.state(state.name)).notes == replace(notes, suspended=None)
+
+
+async def test_large_variables_are_compressed(bench: Bench, server: RedisServer | None) -> None:
+    await bench.register()
+    state = await bench.begun()
+    memory = Memory().after(MemoryChange({"text": LARGE}))
+    assert (await bench.stores.states.try_update(replace(state, notes=Notes(memory=memory)), {MEMORY})).ok
+    assert (await bench.stores.memories.try_save("f", memory)).ok
+    assert (await bench.state(state.name)).notes.memory == memory
+    assert await bench.stores.memories.load("f") == memory
+    if server is not None:
+        admin = server.connect()
+        assert await admin.execute_command("HSTRLEN", Keys().run(*state.name), MEMORY) < 2000
+        assert await admin.execute_command("HSTRLEN", Keys().memory("f"), "memory") < 2000
+
+
+async def test_variables_stay_with_an_ended_run_and_change_no_more(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    kept = replace(state, notes=Notes(memory=Memory().after(CURSOR)))
+    assert (await bench.stores.states.try_update(kept, {MEMORY})).ok
+    assert (await bench.end(replace(state, version=2))).ok
+    late = replace(state, version=3, notes=Notes(memory=Memory()))
+    assert (await bench.stores.states.try_update(late, {MEMORY})).outcome is UpdateOutcome.TERMINAL
+    ended = await bench.state(state.name)
+    assert (ended.status, ended.notes) == (CycleStatus.COMPLETED, kept.notes)
+
+
+async def test_what_is_suspended_outlives_every_retention(bench: Bench, server: RedisServer | None) -> None:
+    await bench.register()
+    state = await bench.begun()
+    waits = replace(state, notes=Notes(suspended=Suspension(bench.now, "an approval")))
+    assert (await bench.stores.states.try_update(waits, {SUSPENDED})).ok
+    bench.clock.advance(400 * 24 * 3600 * 1000)
+    assert (await bench.state(state.name)).notes == waits.notes
+    if server is not None:
+        for key in (Keys().run(*state.name), Keys().nodes(*state.name), Keys().logs("f", 0)):
+            assert await server.connect().pttl(key) == -1, key
+
+
+async def test_a_flow_has_variables_from_its_first_change_to_its_end(bench: Bench) -> None:
+    memories = bench.stores.memories
+    assert await memories.load("f") is None
+    assert (await memories.try_save("f", Memory().after(CURSOR))).outcome is UpdateOutcome.MISSING
+    await bench.register()
+    assert await memories.load("f") == Memory()
+    first = Memory().after(CURSOR)
+    assert await memories.try_save("f", first) == (UpdateOutcome.OK, 1, 0, False)
+    assert await memories.load("f") == first
+    assert await memories.try_save("f", first) == (UpdateOutcome.CONFLICT, 1, 0, False)
+    second = first.after(MemoryChange(deleted=("cursor",)))
+    assert (await memories.try_save("f", second)).ok
+    assert await memories.load("f") == Memory({"ü": '["ä", 1.50]'}, 2, ("c1",))
+    await bench.register(digest="d2")
+    assert await memories.load("f") == second
+    await bench.move(FlowStatus.DELETING)
+    assert await memories.load("f") is None
+    assert (await memories.try_save("f", second.after(CURSOR))).outcome is UpdateOutcome.MISSING
+    await bench.remove()
+    await bench.register()
+    assert await memories.load("f") == Memory()
+
+
+@pytest.mark.parametrize("server", ["memory", "embedded"], indirect=True)
+async def test_five_thousand_increments_of_fifty_writers(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+
+    def one_more(current: ChainState) -> tuple[ChainState, set[str]]:
+        count = int(current.notes.memory.variables.get("count", "0")) + 1
+        memory = current.notes.memory.after(MemoryChange({"count": str(count)}))
+        return replace(current, notes=replace(current.notes, memory=memory)), {MEMORY}
+
+    async def increments() -> None:
+        for _ in range(100):
+            await update_state(bench.stores.states, state.name, one_more, deadline_s=120)
+
+    await asyncio.gather(*(increments() for _ in range(50)))
+    state = await bench.state(state.name)
+    assert (state.notes.memory.variables["count"], state.notes.memory.version, state.version) == ("5000", 5000, 5001)

@@ -1,0 +1,121 @@
+"""Variables that nodes keep, as nodes see them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tradewind.testing import run_node
+from tradewind.testing.memory import MemoryInTest
+from tradewind.worker import Context, MemoryFault, node
+from tradewind.worker.attempt import Attempt
+from tradewind.worker.memory import NodeMemory
+from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
+
+
+@node("moves_on", outputs=["seen"])
+async def moves_on(ctx: Context, step: int = 1) -> list[Any]:
+    before = await ctx.flow_memory.get("cursor", 0)
+    after = await ctx.flow_memory.update("cursor", lambda cursor: cursor + step, 0)
+    await ctx.cycle_memory.set("note", {"from": before})
+    await ctx.flow_memory.delete("old")
+    await ctx.set_result({"cursor": after})
+    return [before, after, await ctx.cycle_memory.all(), await ctx.flow_memory.get("none")]
+
+
+@node("moves_on_plainly", outputs=["seen"])
+def moves_on_plainly(ctx: Context, step: int = 1) -> list[Any]:
+    before = ctx.flow_memory.get("cursor", 0)
+    after = ctx.flow_memory.update("cursor", lambda cursor: cursor + step, 0)
+    ctx.cycle_memory.set("note", {"from": before})
+    ctx.flow_memory.delete("old")
+    ctx.set_result({"cursor": after})
+    return [before, after, ctx.cycle_memory.all(), ctx.flow_memory.get("none")]
+
+
+@pytest.mark.parametrize("asked", [moves_on, moves_on_plainly])
+async def test_a_node_reads_and_sets_variables(asked: Any) -> None:
+    run = await run_node(asked, config={"step": 5}, flow_memory={"cursor": 37, "old": 1})
+    assert run.error is None, run.error
+    assert run.output == [37, 42, {"note": {"from": 37}}, None]
+    assert (run.flow_memory, run.cycle_memory, run.result) == ({"cursor": 42}, {"note": {"from": 37}}, {"cursor": 42})
+
+
+@node("fills", outputs=["done"])
+async def fills(ctx: Context, size: int) -> bool:
+    await ctx.flow_memory.set("text", "x" * size)
+    return True
+
+
+async def test_what_is_too_large_fails_the_node_unless_it_minds() -> None:
+    run = await run_node(fills, config={"size": 70_000})
+    assert run.error is not None
+    assert (run.error.type, run.flow_memory) == ("MemoryFault", {})
+
+
+class Others(MemoryInTest):
+    """Somebody else changes the variables between the first reads and the writes that follow."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__({}, {"count": 0})
+        self.times = times
+
+    def ask(self, method: str, request: bytes) -> Any:
+        answer = super().ask(method, request)
+        if method == "GetMemory" and self.times:
+            self.times -= 1
+            self.flow["count"] += 10
+            self._versions["flow"] += 1
+        return answer
+
+
+def memory_over(memories: MemoryInTest) -> tuple[NodeMemory, Attempt]:
+    from tradewind.api.node_task_manager.v1 import work_pb2
+
+    assignment = work_pb2.NodeTaskAssignment(token="t", flow_id="f", node_task_id="f:0:0:n")
+    attempt = Attempt(assignment, None, threaded=False)  # type: ignore[arg-type]
+    attempt.memories = memories
+    return NodeMemory(attempt, of_cycle=False), attempt
+
+
+async def test_an_update_starts_again_from_what_others_wrote() -> None:
+    others = Others(3)
+    memory, _ = memory_over(others)
+    assert await memory.update("count", lambda count: count + 1) == 31
+    assert others.flow == {"count": 31}
+
+
+async def test_an_update_made_once_is_not_made_again_by_a_further_attempt() -> None:
+    kept = MemoryInTest({}, {"position": 100})
+    for _ in range(2):
+        memory, _ = memory_over(kept)
+        assert await memory.update("position", lambda position: position + 50, once=True) == 150
+    assert kept.flow == {"position": 150}
+
+
+async def test_updates_side_by_side_lose_nothing() -> None:
+    kept = MemoryInTest({}, {})
+    memory, _ = memory_over(kept)
+    await asyncio.gather(*(memory.update("count", lambda count: count + 1, 0) for _ in range(30)))
+    assert kept.flow == {"count": 30}
+
+
+async def test_who_lost_the_lease_changes_nothing() -> None:
+    kept = MemoryInTest({}, {"a": 1})
+    memory, attempt = memory_over(kept)
+    attempt.stop = Stop(StopKind.LEASE_LOST, "the lease is lost")
+    with pytest.raises(NodeStopExecution):
+        await memory.set("a", 2)
+    assert kept.flow == {"a": 1}
+
+
+async def test_what_cannot_be_kept_is_told() -> None:
+    memory, attempt = memory_over(MemoryInTest({}, {}))
+    with pytest.raises(MemoryFault, match="no JSON"):
+        await memory.set("a", object())
+    attempt.memories = None
+    with pytest.raises(MemoryFault, match="no scheduler"):
+        await memory.get("a")
+    attempt.assignment.flow_id = ""
+    with pytest.raises(MemoryFault, match="outside any flow"):
+        await memory.get("a")
