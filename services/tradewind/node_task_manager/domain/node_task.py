@@ -25,7 +25,16 @@ class NodeTaskStatus(StrEnum):
 
 TRANSITIONS: dict[NodeTaskStatus, frozenset[NodeTaskStatus]] = {
     NodeTaskStatus.REGISTERED: frozenset({NodeTaskStatus.PENDING, NodeTaskStatus.SKIPPED}),
-    NodeTaskStatus.PENDING: frozenset({NodeTaskStatus.RUNNING, NodeTaskStatus.FAILED, NodeTaskStatus.SKIPPED}),
+    # Straight to an end: nobody takes it in time, or a worker names the end of an attempt that the store lost with its host.
+    NodeTaskStatus.PENDING: frozenset(
+        {
+            NodeTaskStatus.RUNNING,
+            NodeTaskStatus.COMPLETED,
+            NodeTaskStatus.FAILED,
+            NodeTaskStatus.TERMINATED,
+            NodeTaskStatus.SKIPPED,
+        }
+    ),
     NodeTaskStatus.RUNNING: frozenset(
         {NodeTaskStatus.PENDING, NodeTaskStatus.COMPLETED, NodeTaskStatus.FAILED, NodeTaskStatus.TERMINATED}
     ),
