@@ -147,15 +147,17 @@ class Replica:
         self.epochs: dict[int, int] = {}
         self._clock, self._triggers, self._nodes = clock, triggers, nodes
         self._nonces = itertools.count()
-        alarm, node_tasks, follow_up = Alarm(), nodes, lambda: None
+        alarm, follow_up = Alarm(), lambda: None
+        # As much of a node task manager as schedules need.
+        node_tasks: Any = nodes
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         begin = BeginCycles(stores.cycles, definitions, open_states, Tracing("test", None), alarm, CHECK_IN_MS)
-        self.hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)  # type: ignore[arg-type]
+        self.hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
         self._begin_due = BeginDue(begin)
         self._begin_queued = BeginQueued(begin, stores.firings)
         self._fold = FoldEvents(stores.states, open_states, waiters)
-        settle = SettleOutbox(stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), alarm)  # type: ignore[arg-type]
+        settle = SettleOutbox(stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), alarm)
         self.background = Background()
         self.change = ChangeFlow(
             stores.flows,
@@ -164,12 +166,12 @@ class Replica:
             settle,
             self.background,
             alarm,
-            clock,  # type: ignore[arg-type]
+            clock,
         )
         self._look_after = LookAfterRuns(
             stores.open_runs,
             stores.states,
-            node_tasks,  # type: ignore[arg-type]
+            node_tasks,
             definitions,
             self.hand_over,
             self._fold,
