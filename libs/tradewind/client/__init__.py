@@ -38,6 +38,7 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
+from tradewind.client.findings import Diagnosis, Finding
 from tradewind.client.firings import FiringOutcome, FiringRecord
 from tradewind.client.flow_calls import FlowDescription, RunRequest
 from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, Pause, RegisteredFlow
@@ -96,11 +97,13 @@ __all__ = [
     "CycleStatistics",
     "CycleStatus",
     "Definition",
+    "Diagnosis",
     "DueTrigger",
     "DueTriggers",
     "EdgeChange",
     "Exhausted",
     "FieldChange",
+    "Finding",
     "FiringOutcome",
     "FiringRecord",
     "FlowAnalysis",

@@ -14,6 +14,7 @@ from tradewind.client.cache_calls import CacheCalls
 from tradewind.client.connection import Connection
 from tradewind.client.cycle_calls import CycleCalls
 from tradewind.client.dead_letter_calls import DeadLetterCalls
+from tradewind.client.doctor_calls import DoctorCalls
 from tradewind.client.errors import TradewindError
 from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
@@ -45,6 +46,7 @@ class Client(
     CacheCalls,
     RegistryCalls,
     TriggerCalls,
+    DoctorCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 

@@ -257,6 +257,7 @@ class SyncClient(_Sync[Client]):
     mark_notifications_read = _waits(Client.mark_notifications_read)
     send_notification = _waits(Client.send_notification)
     queue_statistics = _waits(Client.queue_statistics)
+    run_doctor = _waits(Client.run_doctor)
     get_config = _waits(Client.get_config)
     update_config = _waits(Client.update_config)
     cache_statistics = _waits(Client.cache_statistics)

@@ -29,6 +29,7 @@ from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
+from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
@@ -51,6 +52,7 @@ from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime, SystemClock
+from tradewind.server.doctor import doctor_of
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
@@ -141,6 +143,18 @@ class Scheduler:
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
+        ask_peers = AskPeers(
+            triggers,
+            node_tasks,
+            stores.flows,
+            stores.states,
+            stores.outbox,
+            stores.open_runs,
+            outbox_alarm,
+            alarm,
+            clock,
+        )
+        self._doctor = doctor_of(ExaminePartitions(stores.doctor, ask_peers, self._own), settings)
         self._handlers = SchedulerHandlers(
             register=register,
             plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
@@ -154,6 +168,7 @@ class Scheduler:
             describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
             logs=logs,
             watch=self._watch,
+            doctor=self._doctor,
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,
@@ -179,6 +194,7 @@ class Scheduler:
         await require_safe_policy(self._client)
         self._subscriber.start()
         self._tasks = [asyncio.get_running_loop().create_task(loop.run()) for loop in self._loops]
+        self._tasks.append(asyncio.get_running_loop().create_task(self._doctor.watch()))
 
     async def drain(self) -> None:
         """End streams, begin nothing more on schedule, and leave the partitions to others."""

@@ -50,6 +50,7 @@ from tradewind.scheduler.domain.memory import Memory, MemoryChange
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
+from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import PARTITIONS, partition_of
 from tradewind.server.schedules.schedule import Span
@@ -116,7 +117,7 @@ class Twins(RuleBasedStateMachine):
         self.run(server.flush())
         self.redis = self.run(self.connected())
 
-    async def connected(self) -> Stores:
+    async def connected(self) -> RedisStores:
         return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS)
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
@@ -333,6 +334,18 @@ class Twins(RuleBasedStateMachine):
         partition = partition_of(flow_id)
         epoch = max(0, self.epochs.get(partition, 0) - older)
         self.both(lambda store: store.cycles.tidy(partition, "", epoch))
+
+    @rule(flow_id=ids)
+    def examine(self, flow_id: str) -> None:
+        """A doctor finds nothing, whatever happened."""
+        at = ""
+        while True:
+            look = self.run(self.redis.doctor.examine(partition_of(flow_id), 0, at, 100, None, False))
+            # `settle` says of a deletion that it is told everywhere, which in production comes last.
+            assert {finding.check for finding in look.examined.findings} <= {"deletion-forgotten"}
+            at = look.examined.at
+            if not at:
+                return
 
     @rule(flow_id=ids, force=st.booleans())
     def own(self, flow_id: str, force: bool) -> None:

@@ -112,6 +112,10 @@ class Outbox(Protocol):
         """Try a flow that is in the outbox again after `delay_ms`."""
         ...
 
+    async def add(self, flow_id: str) -> None:
+        """Have the trigger service told again what a flow's record says."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
@@ -419,6 +423,10 @@ class Triggers(Protocol):
 
         Raises StaleSchedule when a higher epoch is known.
         """
+        ...
+
+    async def epoch_of(self, flow_id: str) -> int | None:
+        """Return the schedule epoch of a flow's trigger, None when there is none."""
         ...
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:

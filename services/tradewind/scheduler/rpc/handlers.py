@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
@@ -27,6 +27,8 @@ from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
@@ -57,6 +59,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         describe: DescribeCycle,
         logs: ReadLogs,
         watch: WatchFlows,
+        doctor: Doctor,
         memory: KeepMemory,
         streams: OpenStreams,
         errors: ErrorTable,
@@ -73,6 +76,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         self._describe = describe
         self._logs = logs
         self._watch = watch
+        self._doctor = doctor
         self._memory = memory
         self._streams = streams
         self._errors = errors
@@ -231,6 +235,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         cycle = request.cycle if request.HasField("cycle") else None
         async for states in self._watch(list(request.flow_ids), cycle):
             yield pb2.WatchFlowResponse(events=[cycle_mapping.event(state) for state in states])
+
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer
 
     async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
         identifiers(flow_id=request.flow_id)

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from tradewind.api.scheduler.v1 import doctor_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2
@@ -156,6 +157,11 @@ class SchedulerServiceStub:
                 '/tradewind.api.scheduler.v1.SchedulerService/ListLogs',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.FromString,
+                _registered_method=True)
+        self.RunDoctor = channel.unary_stream(
+                '/tradewind.api.scheduler.v1.SchedulerService/RunDoctor',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
                 _registered_method=True)
         self.GetMemory = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/GetMemory',
@@ -361,6 +367,14 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RunDoctor(self, request, context):
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetMemory(self, request, context):
         """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
         CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
@@ -500,6 +514,11 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.ListLogs,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.SerializeToString,
+            ),
+            'RunDoctor': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunDoctor,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
             ),
             'GetMemory': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMemory,
@@ -1161,6 +1180,33 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/ListLogs',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDoctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/RunDoctor',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,
