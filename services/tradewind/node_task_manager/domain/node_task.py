@@ -25,7 +25,7 @@ class NodeTaskStatus(StrEnum):
 
 TRANSITIONS: dict[NodeTaskStatus, frozenset[NodeTaskStatus]] = {
     NodeTaskStatus.REGISTERED: frozenset({NodeTaskStatus.PENDING, NodeTaskStatus.SKIPPED}),
-    # Straight to an end: nobody takes it in time, or a worker names the end of an attempt that the store lost with its host.
+    # Straight to an end: nobody takes it in time, or a worker names the end of an attempt that the store has lost.
     NodeTaskStatus.PENDING: frozenset(
         {
             NodeTaskStatus.RUNNING,
