@@ -71,3 +71,15 @@ def counted(ctx: Context, ledger: str, value: int = 0, step: int = 1, needs: str
     if needs and not Path(needs).exists():
         raise ValueError(f"{needs} is not there")
     return value + step
+
+
+@node("told", outputs=["told"])
+async def told(outcome: dict[str, Any], greeting: str = "") -> dict[str, Any]:
+    """Emit what it is told of the outcome."""
+    return {**outcome, "greeting": greeting}
+
+
+@node("heard", outputs=["heard"])
+async def heard(told: dict[str, Any]) -> str:
+    """Emit the status of what it is told."""
+    return str(told["status"])

@@ -88,6 +88,8 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
         screen.line(f"started {screen.when(cycle.start_time)} by {cycle.origin}, revision {cycle.revision}", "dim")
     if cycle.rerun is not None:
         screen.line(_rerun_words(cycle, cycle.rerun), "dim")
+    if cycle.phase and not cycle.ended:
+        screen.line(f"phase {cycle.phase}", "dim")
     if cycle.stop is not None:
         screen.line(f"stopped {screen.when(cycle.stop.at)} by {cycle.stop.by}: {cycle.stop.reason}", "yellow")
     if cycle.inputs_json:

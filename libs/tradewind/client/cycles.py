@@ -60,6 +60,8 @@ class CycleRecord:
     """What makes it a rerun, None for the first run of its cycle."""
     stop: StopRecord | None = None
     """Who asked it to stop, why and when; None when nobody did."""
+    phase: str = ""
+    """Of a flow with nodes for its outcome: main, on_failure, finally or over; else empty."""
     error_code: str = ""
     result_json: str = ""
 
@@ -198,6 +200,7 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         trace_id=message.trace_id,
         rerun=rerun_from(message),
         stop=stop_from(message),
+        phase=cycle_pb2.CyclePhase.Name(message.phase).removeprefix("CYCLE_PHASE_").lower() if message.phase else "",
         error_code=message.error_code,
         result_json=message.result_json,
     )

@@ -187,6 +187,17 @@ class Flow:
 
     __iter__ = None
 
+    def on_failure(self, *nodes: Node) -> None:
+        """Run these, joined to no others, when all others have ended, and badly: as failed, partial or timeout.
+
+        Their entry nodes may have a parameter `outcome`: status, reason, failed_nodes with their errors, failed_count.
+        """
+        self._fields.setdefault("on_failure", []).extend(node.id for node in nodes)
+
+    def finally_(self, *nodes: Node) -> None:
+        """Run these, joined to no others, last, however the others ended; they are told of it as on failure."""
+        self._fields.setdefault("finally", []).extend(node.id for node in nodes)
+
     @property
     def nodes(self) -> tuple[Node, ...]:
         """Its nodes, in their order."""

@@ -56,6 +56,8 @@ _FLOW_FIELDS = (
     "keep_for",
     "max_running",
     "pause_after_failures",
+    "on_failure",
+    "finally",
     "labels",
     "description",
 )
@@ -80,6 +82,8 @@ def spec_of(weather: Object) -> flow_pb2.FlowSpec:
         pause_after_failures=fields.integer("pause_after_failures"),
         labels=fields.labels(),
         description=fields.text("description"),
+        on_failure=fields.texts("on_failure"),
+        finally_nodes=fields.texts("finally"),
     )
     if overlap := fields.word("overlap", _OVERLAP):
         spec.overlap = overlap
@@ -107,6 +111,9 @@ def weather_of(spec: flow_pb2.FlowSpec) -> dict[str, Any]:
         for name in ("timeout", "keep_cycles", "keep_for", "max_running", "pause_after_failures", "description")
         if (value := getattr(spec, name))
     }
+    for name, ids in (("on_failure", spec.on_failure), ("finally", spec.finally_nodes)):
+        if ids:
+            weather[name] = list(ids)
     if spec.labels:
         weather["labels"] = dict(spec.labels)
     return weather

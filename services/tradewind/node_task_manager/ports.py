@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.domain.called import CalledWorker
-from tradewind.node_task_manager.domain.component import Component, RunSubmission, SubmitResult
+from tradewind.node_task_manager.domain.component import Component, Release, RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
@@ -378,6 +378,10 @@ class NodeTaskStore(Protocol):
     async def stop(self, run: RunName, run_id: str, component_id: str, reason: str, by: str, mark_ms: int) -> Effects:
         """Put down a stop mark for a component ("" for the run), also when nothing is there yet; skip what has not
         begun and ask what runs to stop. `results`: how many were skipped, how many asked."""
+        ...
+
+    async def release(self, run: RunName, run_id: str, components: Sequence[Release]) -> Effects:
+        """Let components that were withheld begin, or skip them; those that are withheld no more are left alone."""
         ...
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:

@@ -117,7 +117,7 @@ class Scheduler:
             int(settings.scheduler_check_in_seconds * 1000),
         )
         self._hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
-        fold = FoldEvents(stores.states, open_states, waiters, follow_up)
+        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0))
         outputs = SinkOutputs(node_tasks, waiters.wanted)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)

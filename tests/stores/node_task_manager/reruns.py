@@ -43,6 +43,8 @@ async def _kept(
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     kept = []
     for component_id, digest in run.components:
+        if component_id in run.withheld:
+            continue
         plan = plans[digest]
         tasks = await shard.tasks([run.run.task_id(node.node_id) for node in plan.nodes])
         if places := _some_kept(rng, plan, tasks):

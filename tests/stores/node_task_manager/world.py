@@ -9,7 +9,7 @@ from typing import Any
 from tests.stores.node_task_manager.fan_outs import Offered, join, public, random_fan_out, random_split, with_list
 from tests.stores.node_task_manager.reruns import random_rerun
 from tests.stores.node_task_manager.shards import RedisShard, Whole
-from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome
+from tradewind.node_task_manager.domain.component import Release, RunSubmission, SubmitOutcome
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, TaskError
@@ -49,6 +49,7 @@ VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge"
 VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
 VERBS |= {"acknowledge": 1.5, "clean": 1.5}
 VERBS["read_notifications"] = 0.3
+VERBS |= {"release": 1, "rerun": 2}
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class World:
 
     async def submit(self) -> None:
         runs = [
-            self._again() if self.runs and self.rng.random() < 0.15 else await self._run()
+            self._again() if self.runs and self.rng.random() < 0.15 else self._run()
             for _ in range(self.rng.randint(1, 3))
         ]
         if self.rng.random() < 0.1:
@@ -178,14 +179,10 @@ class World:
             if result.outcome is SubmitOutcome.ACCEPTED:
                 self.runs[str(run.run)] = run
 
-    async def _run(self) -> RunSubmission:
+    def _run(self) -> RunSubmission:
         self.cycle += 1
         if self.rng.random() < 0.2:
             return self._ad_hoc()
-        if self.rng.random() < 0.7:
-            rerun = await random_rerun(self.rng, self.memory, self.runs, self.plans, self.clock())
-            if rerun is not None:
-                return rerun
         chosen = self.rng.sample([each for each in self.plans if each not in AD_HOC], self.rng.choice((1, 1, 1, 2, 3)))
         if self.rng.random() < 0.03:
             chosen[-1] = "unknown"
@@ -200,6 +197,7 @@ class World:
             planned_ms=self.rng.choice((0, 5)),
             begun_ms=self.clock(),
             keep_cycles=self.rng.choice((0, 1, 2)),
+            withheld=tuple(str(at) for at in range(len(chosen)) if self.rng.random() < 0.15),
             # Over before it is looked at, or long after the test.
             keep_for_ms=self.rng.choice((0, 0, SETTLE_MS // 2, 10**8)),
         )
@@ -219,6 +217,15 @@ class World:
     def _again(self) -> RunSubmission:
         run = self.rng.choice(list(self.runs.values()))
         return run if self.rng.random() < 0.7 else replace(run, run_id="other")
+
+    async def rerun(self) -> None:
+        """Run a run again that has ended, keeping some of its results."""
+        rerun = await random_rerun(self.rng, self.memory, self.runs, self.plans, self.clock())
+        if rerun is not None:
+            of_memory, of_redis = await self.both("submit", ([rerun], self._also()))
+            assert of_memory.results == of_redis.results
+            if of_memory.results[0].outcome is SubmitOutcome.ACCEPTED:
+                self.runs[str(rerun.run)] = rerun
 
     async def claim(self) -> None:
         await self.both("claim", (self.vacancies(),))
@@ -362,6 +369,19 @@ class World:
         run_id = run.run_id if self.rng.random() < 0.9 else "other"
         await self.both("stop", (run.run, run_id, component_id, "enough", "ann", 10**9))
 
+    async def release(self) -> None:
+        """Let components begin, or skip them, now and then such as are not withheld."""
+        holding = [run for run in self.runs.values() if run.withheld]
+        if holding:
+            run = self.rng.choice(holding)
+            run_id = run.run_id if self.rng.random() < 0.9 else "other"
+            chosen = self.rng.sample(run.components, self.rng.randint(1, len(run.components)))
+            await self._release(run, run_id, [component_id for component_id, _ in chosen])
+
+    async def _release(self, run: RunSubmission, run_id: str, ids: Sequence[str]) -> None:
+        told = [Release(each, self.rng.choice(("", '{"outcome":1}')), self.rng.choice(("", "", "no"))) for each in ids]
+        await self.both("release", (run.run, run_id, told))
+
     async def terminate(self) -> None:
         if self.runs:
             run = self.rng.choice(list(self.runs.values()))
@@ -472,6 +492,8 @@ class World:
             for offered in list(self.offered.values()):
                 await self._carry_out(offered)
             self.offered = {}
+            for run in [run for run in self.runs.values() if run.withheld]:
+                await self._release(run, run.run_id, run.withheld)
             outcomes = [self._outcome(pair) for pair in self.pairs[before:]]
             await self.both("complete", ([m for m, _ in outcomes], ()), ([r for _, r in outcomes], ()))
             self.clock.advance(100_000)

@@ -40,11 +40,22 @@ class Component:
     node_type: str = ""
     running: int = 0
     cached: int = 0
+    withheld: bool = False
+    """Whether it waits to be released."""
 
     @property
     def open(self) -> int:
         """How many of its nodes are not terminal."""
         return self.nodes - self.completed - self.failed - self.terminated - self.skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A component that was withheld, to begin with `inputs_json` ("" for those of the run), or to be skipped (why)."""
+
+    component_id: str
+    inputs_json: str = ""
+    skip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,7 @@ class RunSubmission:
     When it has ended its flow keeps the newest `keep_cycles` runs, and this one for `keep_for_ms`; 0 is the default.
     A rerun names the run of its cycle that it keeps results of, by number (`source`, else -1) and run_id, and in `kept`
     the places of the nodes of each component whose results it keeps; what is before such a node is kept as well.
+    Components that are `withheld` do not begin before they are released, and the stop of the run spares them.
     """
 
     run: RunName
@@ -72,6 +84,7 @@ class RunSubmission:
     source: int = -1
     source_id: str = ""
     kept: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    withheld: tuple[str, ...] = ()
 
 
 class SubmitOutcome(StrEnum):

@@ -85,6 +85,17 @@ def stop(request: pb2.StopComponentRequest) -> None:
     _require([*faults, _instant_fault("deadline", request.deadline)])
 
 
+def release(request: pb2.ReleaseComponentsRequest) -> None:
+    """Raise InvalidInput unless this can name a run and components of it."""
+    faults = [check_identifier(name, getattr(request, name)) for name in ("flow_id", "user_id", "run_id")]
+    faults.append(_count_fault("releases", request.releases, _MAX_COMPONENTS))
+    for at, each in enumerate(request.releases):
+        faults.append(check_identifier(f"releases[{at}].component_id", each.component_id))
+        if each.inputs_json:
+            faults.append(_json_fault(f"releases[{at}].inputs_json", each.inputs_json, wants_object=True))
+    _require(faults)
+
+
 def claim(request: pb2.ClaimNodeTasksRequest) -> None:
     """Raise InvalidInput unless this can name a worker and what it offers."""
     at_most("node_types", request.node_types, _MAX_NODE_TYPES)
@@ -148,6 +159,8 @@ def _rerun_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Viola
         kept = f"{path}.components[{at}].kept_nodes"
         if part.kept_nodes and not run.HasField("keep_from"):
             yield Violation(kept, "needs keep_from, the run that has their results")
+        elif part.kept_nodes and part.withheld:
+            yield Violation(kept, "must be empty for a component that is withheld")
         elif part.kept_nodes and min(part.kept_nodes) < 0:
             yield Violation(kept, "must hold places of nodes, from 0")
 

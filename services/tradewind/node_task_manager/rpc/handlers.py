@@ -7,6 +7,7 @@ import grpc
 
 from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.node_task_manager.domain.component import Release
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.work import Held, Outcome
 from tradewind.node_task_manager.rpc import cache_mapping, checks, config_mapping, mapping, queue_mapping, work_mapping
@@ -114,6 +115,17 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
             deadline_ms=mapping.milliseconds(request.deadline),
         )
         return pb2.StopComponentResponse(skipped=skipped, terminating=terminating)
+
+    async def ReleaseComponents(
+        self, request: pb2.ReleaseComponentsRequest, context: Context
+    ) -> pb2.ReleaseComponentsResponse:
+        checks.release(request)
+        releases = [
+            Release(each.component_id, each.inputs_json, each.skip_reason[:_MAX_REASON]) for each in request.releases
+        ]
+        run = RunName(request.flow_id, request.cycle, request.run)
+        await self._stop.release(run, request.run_id, request.user_id, releases)
+        return pb2.ReleaseComponentsResponse()
 
     async def TerminateNodeTask(
         self, request: pb2.TerminateNodeTaskRequest, context: Context

@@ -144,6 +144,7 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
         keep_for_ms=milliseconds(message.keep_for),
         source=message.keep_from.run if message.HasField("keep_from") else -1,
         source_id=message.keep_from.run_id,
+        withheld=tuple(part.component_id for part in message.components if part.withheld),
         kept=tuple((part.component_id, tuple(part.kept_nodes)) for part in message.components if part.kept_nodes),
     )
 
@@ -193,6 +194,7 @@ def component(found: Component) -> component_pb2.Component:
         ),
         node_count=found.nodes,
         sinks_completed=found.sinks_completed,
+        withheld=found.withheld,
         stop=stop_mark(found.stop),
         submitted_at=timestamp(found.submitted_at),
         finished_at=timestamp(found.finished_at),

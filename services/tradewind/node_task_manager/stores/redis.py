@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
@@ -49,6 +49,7 @@ _BEGIN = Script(__name__, "begin_process", _GivenBack)
 _PASS_ON = Script(__name__, "pass_on", Effects)
 _REAP = Script(__name__, "reap_leases", Effects)
 _STOP = Script(__name__, "stop_components", Effects)
+_RELEASE = Script(__name__, "release_components", Effects)
 _TERMINATE = Script(__name__, "terminate_task", Effects)
 _PURGE = Script(__name__, "purge_flow", Purge)
 _REOPEN = Script(__name__, "reopen_limits", _GivenBack)
@@ -263,6 +264,11 @@ class RedisNodeTaskStore:
             "mark_ms": mark_ms,
         }
         return await _STOP(self._client, self._any_key, self._args((), more))
+
+    async def release(self, run: RunName, run_id: str, components: Sequence[Release]) -> Effects:
+        told = [(each.component_id, each.inputs_json, each.skip) for each in components]
+        more = {"run": str(run), "run_id": run_id, "components": told}
+        return await _RELEASE(self._client, self._any_key, self._args((), more))
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
         more = {"task_id": task_id, "component": component_id, "index": index, "reason": reason, "by": by}

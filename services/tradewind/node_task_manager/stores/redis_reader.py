@@ -301,4 +301,5 @@ def _component(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -
         node_type=_text(record, "node_type"),
         running=_number(record, "running"),
         cached=_number(record, "cached"),
+        withheld=_text(record, "early") == "held" and _text(record, "status") == "running",
     )

@@ -239,10 +239,16 @@ class Look:
         shard = self.shard(user_id)
         tasks = await shard.reader.tasks(ids, outputs=outputs)
         seen = [
-            Seen(task or _not_reached(component, plan, plan.place[node_id]), component, plan)
+            Seen(task, component, plan)
+            if task is not None
+            else Seen(_not_reached(component, plan, plan.place[node_id]), component, plan, _withheld(component))
             for node_id, task in zip(node_ids, tasks, strict=True)
         ]
         return await self._explain(shard, seen)
+
+
+def _withheld(component: Component) -> str:
+    return "it waits until all others of its cycle have ended" if component.withheld else ""
 
 
 def _size(task: NodeTask) -> int:

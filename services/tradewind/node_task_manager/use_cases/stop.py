@@ -1,8 +1,9 @@
-"""Stopping node tasks, components and runs, and removing flows."""
+"""Stopping node tasks, components and runs, releasing what was withheld, and removing flows."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from tradewind.node_task_manager.domain.component import Release
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -36,6 +37,11 @@ class Stop:
         dispatcher.apply(effects)
         skipped, terminating = effects.results
         return int(skipped), int(terminating)
+
+    async def release(self, run: RunName, run_id: str, user_id: str, releases: Sequence[Release]) -> None:
+        """Let components that were withheld begin, or skip them."""
+        dispatcher = self._of(user_id)
+        dispatcher.apply(await dispatcher.shard.tasks.release(run, run_id, releases))
 
     async def node_task(self, task_id: str, user_id: str, reason: str, by: str) -> Seen:
         """Stop one node task and return it as it is then.

@@ -29,7 +29,7 @@ class ExplainLimits:
                 names.update(_limits(each, config))
         held = dict(zip(names, await shard.queues.held(list(names)), strict=True)) if names else {}
         full = {name for name, most in names.items() if held[name] >= most}
-        return [replace(each, waits=_words(each, config, full)) for each in seen]
+        return [replace(each, waits=_words(each, config, full) or each.waits) for each in seen]
 
 
 def _limits(each: "Seen", config: SystemConfig) -> dict[str, int]:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin, Notes
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.handlers import Handlers
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
@@ -26,6 +27,7 @@ class CycleShape:
     keep_cycles: int
     schedule: ScheduleDefinition
     keep_for_ms: int = 0
+    handlers: Handlers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ def begun_state(request: BeginRequest, run: RunName, start_ms: int, planned_ms: 
             request.traceparent,
             shape.keep_cycles,
             shape.keep_for_ms,
+            handlers=shape.handlers,
         ),
         1,
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
+from tradewind.scheduler.domain.handlers import Handlers, Phase
 from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
@@ -58,12 +59,13 @@ class ComponentEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Who wants a run to stop, and why; `timeout` when its own deadline does."""
+    """Who wants a run to stop, and why; `timeout` when its deadline does, `forced` with what handles its outcome."""
 
     by: str
     reason: str
     at_ms: int
     timeout: bool = False
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class CycleFacts:
     keep_cycles: int = KEEP_CYCLES
     keep_for_ms: int = 0
     rerun: Rerun | None = None
+    handlers: Handlers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,12 @@ class ChainState:
     def all_finished(self) -> bool:
         """Whether every component has ended."""
         return len(self.components) >= self.facts.component_count
+
+    @property
+    def phase(self) -> Phase | None:
+        """Where it is, None when nothing handles its outcome."""
+        handlers = self.facts.handlers
+        return handlers.phase(self.components, self.facts.component_count) if handlers is not None else None
 
     def counts(self) -> ComponentEnd:
         """Return the sum over all components that have ended."""

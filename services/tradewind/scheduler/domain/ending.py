@@ -1,5 +1,6 @@
 """How a run ends: its outcome, the reason and the words for its log."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tradewind.scheduler.domain.chain_state import ERROR, REASON, STATUS, ChainState, ComponentEnd
@@ -29,8 +30,12 @@ def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...], LogText]:
     if state.stop is None and not counts.failed and not counts.terminated:
         status, reason = CycleStatus.COMPLETED, ""
     else:
-        status = _outcome(state)
-        reason = _reason(state, status, counts)
+        status, reason = outcome_so_far(state)
+        handlers = _sum(state, state.facts.handlers.all) if state.facts.handlers is not None else ComponentEnd()
+        if ill := handlers.failed + handlers.terminated:
+            status = CycleStatus.PARTIAL if status is CycleStatus.COMPLETED else status
+            words = f"{ill} of the nodes that handle the outcome did not complete"
+            reason = f"{reason}; {words}" if reason else words
     log = LogText(_LEVELS[status], f"Cycle {state.name.cycle} {status.value}" + (f": {reason}" if reason else ""))
     error = _ERRORS.get(status, "")
     final = ChainState(
@@ -47,6 +52,22 @@ def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...], LogText]:
     if error:
         return final, (STATUS, REASON, ERROR), log
     return final, (STATUS,) if reason == state.reason else (STATUS, REASON), log
+
+
+def outcome_so_far(state: ChainState) -> tuple[CycleStatus, str]:
+    """Return what became of the components that handle no outcome, which have all ended, and the reason in words."""
+    main = state
+    handlers = state.facts.handlers
+    if handlers is not None:
+        components = {key: end for key, end in state.components.items() if key not in handlers.all}
+        main = replace(state, components=components)
+    status = _outcome(main)
+    return status, _reason(main, status, main.counts())
+
+
+def _sum(state: ChainState, ids: Collection[str]) -> ComponentEnd:
+    ends = [end for key, end in state.components.items() if key in ids]
+    return ComponentEnd(*(sum(column) for column in zip(*ends, strict=True))) if ends else ComponentEnd()
 
 
 def given_up(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...], LogText]:

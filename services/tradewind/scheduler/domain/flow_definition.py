@@ -6,6 +6,7 @@ from typing import Any
 
 from tradewind.scheduler.domain.component_plan import ComponentPlan, plan_component
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.handlers import Handlers
 from tradewind.scheduler.domain.intervals import format_duration
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.domain.node_definition import EdgeDefinition, NodeDefinition
@@ -34,6 +35,7 @@ class FlowDefinition:
     `cycle_timeout_ms` None means that a cycle may take for ever; `labels` are sorted by key; at most `max_running` of
     its nodes run at once, 0 being no limit. Of ended cycles the newest `keep_cycles` stay, for `keep_for_ms`; 0 is as
     long as each service keeps them. It pauses after so many failed cycles in a row, 0 being never.
+    The nodes of `on_failure` run when all others have ended badly, those of `last` last, in components of their own.
     """
 
     schedule: ScheduleDefinition
@@ -48,11 +50,24 @@ class FlowDefinition:
     max_running: int = 0
     keep_for_ms: int = 0
     pause_after_failures: int = 0
+    on_failure: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
 
     def structure(self) -> FlowStructure:
         """Return its components."""
         node_ids = [node.node_id for node in self.nodes]
         return structure_of(node_ids, ((edge.source, edge.target) for edge in self.edges))
+
+    def handlers(self) -> Handlers | None:
+        """Return the components that handle the outcome of a cycle, None when none does."""
+        if not self.on_failure and not self.last:
+            return None
+        on_failure, last = set(self.on_failure), set(self.last)
+        components = self.structure().components
+        return Handlers(
+            tuple(part.component_id for part in components if part.nodes[0] in on_failure),
+            tuple(part.component_id for part in components if part.nodes[0] in last),
+        )
 
     def plans(self) -> tuple[ComponentPlan, ...]:
         """Return the plan of each component, in the order of their ids. Linear time."""
@@ -99,6 +114,10 @@ class FlowDefinition:
             weather["max_running"] = self.max_running
         if self.pause_after_failures:
             weather["pause_after_failures"] = self.pause_after_failures
+        if self.on_failure:
+            weather["on_failure"] = list(self.on_failure)
+        if self.last:
+            weather["finally"] = list(self.last)
         return weather
 
     def to_json(self) -> str:

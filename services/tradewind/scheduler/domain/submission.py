@@ -64,6 +64,7 @@ class ComponentSight:
     finished: bool
     end: ComponentEnd
     node_count: int
+    withheld: bool = False
 
     @property
     def counts(self) -> NodeCounts:

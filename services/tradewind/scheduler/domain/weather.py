@@ -36,10 +36,13 @@ _FLOW_FIELDS = (
     "keep_for",
     "max_running",
     "pause_after_failures",
+    "on_failure",
+    "finally",
     "labels",
     "description",
 )
 MOST_FAILURES = 1000
+LONGEST_ID = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class FlowDraft:
     edges: tuple[EdgeDraft, ...]
     definition: FlowDefinition | None
     faults: FaultList
+    on_failure: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
 
     @property
     def uses_caches(self) -> bool:
@@ -117,6 +122,8 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     keep_for_ms = fields.duration("keep_for", 0, least_ms=SHORTEST_KEPT_MS, most_ms=LONGEST_KEPT_MS)
     max_running = fields.integer("max_running", 0, 1, MOST)
     pause_after_failures = fields.integer("pause_after_failures", 0, 1, MOST_FAILURES)
+    on_failure = fields.texts("on_failure", MOST_NODES, LONGEST_ID)
+    last = fields.texts("finally", MOST_NODES, LONGEST_ID)
     labels = read_labels(fields.mapping("labels"), "labels", faults)
     description = fields.text("description", LONGEST_DESCRIPTION)
     nodes_given = fields.required("nodes", "is required and must hold at least one node")
@@ -125,7 +132,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
     nodes = tuple(read_node(item, join("nodes", index), faults) for index, item in fields.objects("nodes"))
     edges = tuple(read_edge(item, join("edges", index), faults) for index, item in fields.objects("edges"))
     if len(faults):
-        return FlowDraft(nodes, edges, None, faults)
+        return FlowDraft(nodes, edges, None, faults, on_failure, last)
     definition = FlowDefinition(
         schedule=schedule,
         nodes=tuple(node.definition for node in nodes if node.definition is not None),
@@ -136,11 +143,13 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
         keep_cycles=keep_cycles,
         max_running=max_running,
         pause_after_failures=pause_after_failures,
+        on_failure=on_failure,
+        last=last,
         keep_for_ms=keep_for_ms,
         labels=labels,
         description=description,
     )
-    return FlowDraft(nodes, edges, definition, faults)
+    return FlowDraft(nodes, edges, definition, faults, on_failure, last)
 
 
 def _schedule(fields: Fields, value: dict[str, Any], faults: FaultList) -> ScheduleDefinition:

@@ -1,6 +1,6 @@
 """The node task manager, over gRPC."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import grpc
 import structlog
@@ -134,6 +134,21 @@ class NodeTaskManagerPeer:
         async with calling(NAME):
             await self._stub.StopComponent(request, timeout=_READ_S)
 
+    async def release(self, state: ChainState, skips: Mapping[str, str], inputs_json: str) -> None:
+        request = pb2.ReleaseComponentsRequest(
+            flow_id=state.name.flow_id,
+            cycle=state.name.cycle,
+            run=state.name.run,
+            run_id=state.facts.run_id,
+            user_id=state.facts.user_id,
+            releases=[
+                pb2.ComponentRelease(component_id=each, inputs_json="" if skip else inputs_json, skip_reason=skip)
+                for each, skip in skips.items()
+            ],
+        )
+        async with calling(NAME):
+            await self._stub.ReleaseComponents(request, timeout=_READ_S)
+
     async def stop_node(self, state: ChainState, node_id: str, by: str, reason: str) -> node_task_pb2.NodeTask:
         request = pb2.TerminateNodeTaskRequest(
             node_task_id=f"{state.name}:{node_id}", user_id=state.facts.user_id, by=by, reason=reason
@@ -240,6 +255,9 @@ def _add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> No
         component = run.components.add()
         component.component_id = component_id
         component.plan_digest = digest
+    if facts.handlers is not None:
+        for component in run.components:
+            component.withheld = component.component_id in facts.handlers.all
     if facts.rerun is not None:
         run.keep_from.run, run.keep_from.run_id = facts.rerun.source, facts.rerun.source_id
         kept = dict(facts.rerun.kept)
@@ -346,6 +364,7 @@ def _sight(component: component_pb2.Component) -> ComponentSight:
         component.status == component_pb2.COMPONENT_STATUS_FINISHED,
         _component_end(component),
         component.node_count,
+        component.withheld,
     )
 
 

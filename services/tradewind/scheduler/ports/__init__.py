@@ -394,6 +394,13 @@ class NodeTasks(Protocol):
         """Stop a run, also one that is not submitted yet; repeating it does nothing."""
         ...
 
+    async def release(self, state: ChainState, skips: Mapping[str, str], inputs_json: str) -> None:
+        """Let components of a run that were withheld begin with these inputs, or skip them for the reason given.
+
+        One that is not withheld any more is left alone.
+        """
+        ...
+
     async def stop_node(self, state: ChainState, node_id: str, by: str, reason: str) -> NodeTask:
         """Stop a node of a run and return its node task as it is then, as the node task manager says it."""
         ...

@@ -3,6 +3,7 @@
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.scheduler.domain.chain_state import NO_NOTES, ChainState, CycleOrigin
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.handlers import Phase
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.node_counts import NodeCounts
 from tradewind.scheduler.rpc.times import set_ms
@@ -26,6 +27,13 @@ _LEVEL = {
     LogLevel.WARNING: cycle_pb2.LOG_LEVEL_WARNING,
     LogLevel.ERROR: cycle_pb2.LOG_LEVEL_ERROR,
     LogLevel.CRITICAL: cycle_pb2.LOG_LEVEL_CRITICAL,
+}
+_PHASE = {
+    Phase.MAIN: cycle_pb2.CYCLE_PHASE_MAIN,
+    Phase.ON_FAILURE: cycle_pb2.CYCLE_PHASE_ON_FAILURE,
+    Phase.FINALLY: cycle_pb2.CYCLE_PHASE_FINALLY,
+    Phase.OVER: cycle_pb2.CYCLE_PHASE_OVER,
+    None: cycle_pb2.CYCLE_PHASE_UNSPECIFIED,
 }
 LEVEL_OF = {number: level for level, number in _LEVEL.items()}
 _SOURCE = {
@@ -66,6 +74,8 @@ def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
         rerun.source_run, rerun.kept_nodes = facts.rerun.source, facts.rerun.kept_count
         rerun.by, rerun.reason = facts.rerun.by, facts.rerun.reason
         rerun.from_node_ids.extend(facts.rerun.from_nodes)
+    if facts.handlers is not None:
+        message.phase = _PHASE[state.phase]
     if state.stop is not None:
         message.stop.by, message.stop.reason = state.stop.by, state.stop.reason
         set_ms(message.stop.at, state.stop.at_ms)

@@ -116,6 +116,9 @@ def settings_of(spec: flow_pb2.FlowSpec, faults: FaultList) -> dict[str, Any]:
     ):
         if given := getattr(spec, name):
             weather[name] = given
+    for name, ids in (("on_failure", spec.on_failure), ("finally", spec.finally_nodes)):
+        if ids:
+            weather[name] = list(ids)
     if spec.labels:
         weather["labels"] = dict(spec.labels)
     if spec.HasField("schedule"):

@@ -53,6 +53,7 @@ def planned_flow(flow_id: str, user_id: str, revision: int, definition: FlowDefi
         keep_cycles=definition.keep_cycles,
         schedule=definition.schedule,
         keep_for_ms=definition.keep_for_ms,
+        handlers=definition.handlers(),
     )
     return PlannedFlow(
         shape,

@@ -13,6 +13,7 @@ from tradewind.scheduler.domain.chain_state import (
 )
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.ending import ended
+from tradewind.scheduler.domain.handlers import Phase
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import ComponentEvent
@@ -38,12 +39,15 @@ class FoldEvents:
         open_states: OpenStates,
         waiters: EndWaiters,
         follow_up: Callable[[], None] = lambda: None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        """`follow_up` is called when an end lets something else begin, or has paused a flow."""
+        """`follow_up` is called when an end lets something else begin, or has paused a flow, `look` when a run is due
+        for a look at once."""
         self._states = states
         self._open_states = open_states
         self._waiters = waiters
         self._follow_up = follow_up
+        self._look = look
 
     async def __call__(self, events: Iterable[ComponentEvent], epochs: Epochs) -> set[int]:
         """Fold events of partitions that the caller owns; return the partitions that it has lost.
@@ -80,6 +84,8 @@ class FoldEvents:
             state = update.state
             if result.outcome is UpdateOutcome.OK:
                 self._took_place(state, result)
+                if update.check_in_ms == 0 and not result.end_ms:
+                    self._look()
                 continue
             self._open_states.drop(state.name)
             if result.outcome is UpdateOutcome.CONFLICT:
@@ -132,6 +138,9 @@ def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
     )
     fields = [component_field(component_id) for component_id in new]
     if not merged.all_finished:
+        if merged.facts.handlers is not None and merged.phase is not Phase.MAIN:
+            # What handles the outcome is to be released.
+            return RunUpdate(merged, fields, check_in_ms=0)
         return RunUpdate(merged, fields)
     final, more, log = ended(merged)
     return RunUpdate(final, (*fields, *more), log=log)

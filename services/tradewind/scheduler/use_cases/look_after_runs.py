@@ -1,7 +1,7 @@
 """Looks after open runs: what was not submitted is, what was missed is noticed, what takes too long is stopped."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import structlog
@@ -9,16 +9,18 @@ import structlog
 from tradewind.scheduler.domain.chain_state import STOP, SUBMITTED, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.ending import given_up
+from tradewind.scheduler.domain.handlers import HANDLERS_MS
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import ComponentEvent, ComponentSight, StopOrder
-from tradewind.scheduler.ports import ChainStateRepository, Epochs, NodeTasks, OpenRuns
+from tradewind.scheduler.ports import ChainStateRepository, Epochs, NodeTasks, OpenRuns, PeerRefused
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents, written
 from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun, retry_after
 from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
 from tradewind.server.clock import Clock
 from tradewind.server.partitions import partition_of
 
@@ -60,6 +62,7 @@ class LookAfterRuns:
         self._clock = clock
         self._compare_ms = compare_ms
         self._follow_up = follow_up
+        self._release_handlers = ReleaseHandlers(node_tasks)
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
         """Look after runs that are due for it, at most 500; each is due again when there is reason to look again.
@@ -103,7 +106,22 @@ class LookAfterRuns:
     async def _stop(self, states: Sequence[ChainState]) -> None:
         """Repeat the request to stop until the runs have ended."""
         for first in range(0, len(states), STOPS_AT_ONCE):
-            await asyncio.gather(*(self._node_tasks.stop(stop_order(s)) for s in states[first : first + STOPS_AT_ONCE]))
+            orders = [order for state in states[first : first + STOPS_AT_ONCE] for order in self._orders(state)]
+            await asyncio.gather(*map(self._node_tasks.stop, orders))
+
+    def _orders(self, state: ChainState) -> list[StopOrder]:
+        """Return the orders that stop a run, after a grace also what handles its outcome."""
+        stop = state.stop
+        late = stop is not None and self._clock.now_ms() >= stop.at_ms + HANDLERS_MS
+        return stop_orders(state, with_handlers=late)
+
+    async def _release(self, state: ChainState, withheld: Collection[str]) -> None:
+        """Let what handles the outcome begin; what the node task manager refuses waits for the next look."""
+        if withheld:
+            try:
+                await self._release_handlers(state, withheld)
+            except PeerRefused as error:
+                _log.warning("handlers_not_released", run=str(state.name), error=str(error))
 
     async def _compare(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         """Compare runs with what the node task manager says of their components."""
@@ -116,6 +134,7 @@ class LookAfterRuns:
         for state in states:
             sights = [sight for sight in seen.get(state.name, ()) if sight.run_id == state.facts.run_id]
             missed += [_as_event(sight) for sight in sights if sight.finished]
+            await self._release(state, {sight.component_id for sight in sights if sight.withheld})
             if len(sights) < state.facts.component_count:
                 again.append(state)
                 continue
@@ -165,6 +184,15 @@ class LookAfterRuns:
         state = written(update.state, result.version, result.end_ms)
         self._open_states.keep((state,))
         return state
+
+
+def stop_orders(state: ChainState, *, with_handlers: bool = False) -> list[StopOrder]:
+    """Return the orders that stop a run; what handles its outcome is spared unless the stop is forced."""
+    order = stop_order(state)
+    handlers = state.facts.handlers
+    if handlers is None or not (with_handlers or (state.stop is not None and state.stop.forced)):
+        return [order]
+    return [order, *(replace(order, component_id=each) for each in handlers.all if each not in state.components)]
 
 
 def stop_order(state: ChainState) -> StopOrder:

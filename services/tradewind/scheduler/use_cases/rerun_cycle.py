@@ -189,8 +189,16 @@ class RerunCycle:
         kept: list[tuple[str, tuple[int, ...]]] = []
         again: set[str] = set()
         expired: list[str] = []
+        handlers = planned.shape.handlers.all if planned.shape.handlers else ()
+        ill = False
         for component_id, digest in planned.components:
             plan = planned.plans[digest]
+            if component_id in handlers:
+                # What handles the outcome does so in each run.
+                end = before.components.get(component_id)
+                ill = ill or end is None or end.failed + end.terminated > 0
+                ill = ill or any(node.node_id in begin_at for node in plan.nodes)
+                continue
             divided = divide(plan, results, begin_at)
             if divided.kept:
                 kept.append((component_id, divided.kept))
@@ -203,7 +211,7 @@ class RerunCycle:
                 again.update(unknown)
         if expired:
             raise results_expired(before.name, expired)
-        if not again:
+        if not again and not ill:
             raise nothing_to_rerun(before.name)
         rerun = Rerun(before.name.run, before.facts.run_id, tuple(kept), wish.from_nodes, wish.by, wish.reason)
         return rerun, frozenset(again)

@@ -11,7 +11,7 @@ from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, NodeTa
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import cycle_ended
-from tradewind.scheduler.use_cases.look_after_runs import stop_order
+from tradewind.scheduler.use_cases.look_after_runs import stop_order, stop_orders
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Aborted, FailedPrecondition, InvalidInput, NotFound, Violation
@@ -42,22 +42,29 @@ class StopCycle:
         self._clock = clock
 
     async def __call__(self, flow_id: str, cycle: int | None, run: int | None, by: str, reason: str) -> ChainState:
-        """Ask a cycle to stop and return it; one that was stopped before is left as it is.
+        """Ask a cycle to stop and return it. The first stop spares what handles the outcome, the second does not.
 
         Raises NotFound, FailedPrecondition for one that has ended otherwise.
         """
         for _ in range(_TRIES):
             state = await self._read.cycle(flow_id, cycle, run)
-            if state.stop is not None and (state.status is CycleStatus.CANCELLED or not is_terminal(state.status)):
+            before = state.stop
+            if before is not None and state.status is CycleStatus.CANCELLED:
                 return state
+            if before is not None and not is_terminal(state.status):
+                if state.facts.handlers is None or before.forced:
+                    return state
+                before = replace(before, forced=True)
             if is_terminal(state.status):
                 raise cycle_ended(state)
-            stopping = replace(state, stop=StopRequest(by, reason, self._clock.now_ms()))
-            log = LogText(LogLevel.WARNING, f"Stopping, by {by}: {reason}")
+            stopping = replace(state, stop=before or StopRequest(by, reason, self._clock.now_ms()))
+            what = "Stopping what handles the outcome as well" if before is not None else "Stopping"
+            log = LogText(LogLevel.WARNING, f"{what}, by {by}: {reason}")
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
                 stopping = replace(stopping, version=result.version)
-                self._background.begin(self._node_tasks.stop(stop_order(stopping)), "stop of a cycle")
+                for order in stop_orders(stopping):
+                    self._background.begin(self._node_tasks.stop(order), "stop of a cycle")
                 self._alarm.ring_in(_STOP_AGAIN_MS)
                 return stopping
         raise _contended(flow_id)

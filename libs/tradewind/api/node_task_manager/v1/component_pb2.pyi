@@ -306,10 +306,13 @@ class ComponentSubmission(_message.Message):
     COMPONENT_ID_FIELD_NUMBER: _builtins.int
     PLAN_DIGEST_FIELD_NUMBER: _builtins.int
     KEPT_NODES_FIELD_NUMBER: _builtins.int
+    WITHHELD_FIELD_NUMBER: _builtins.int
     component_id: _builtins.str
     """Id of the component in its flow."""
     plan_digest: _builtins.str
     """The plan."""
+    withheld: _builtins.bool
+    """It begins, or is skipped, by ReleaseComponents; the stop of the run spares it before and after. Not with kept_nodes."""
     @_builtins.property
     def kept_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Places in the plan of nodes whose results of the run `keep_from` are kept: they are completed from the start, and nothing
@@ -322,10 +325,11 @@ class ComponentSubmission(_message.Message):
         component_id: _builtins.str = ...,
         plan_digest: _builtins.str = ...,
         kept_nodes: _abc.Iterable[_builtins.int] | None = ...,
+        withheld: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_id", b"component_id", "kept_nodes", b"kept_nodes", "plan_digest", b"plan_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_id", b"component_id", "kept_nodes", b"kept_nodes", "plan_digest", b"plan_digest", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -505,6 +509,7 @@ class Component(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     SUBMITTED_AT_FIELD_NUMBER: _builtins.int
     FINISHED_AT_FIELD_NUMBER: _builtins.int
+    WITHHELD_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -521,6 +526,8 @@ class Component(_message.Message):
     """All its nodes."""
     sinks_completed: _builtins.int
     """Nodes without output edges that completed."""
+    withheld: _builtins.bool
+    """It waits for ReleaseComponents."""
     @_builtins.property
     def counts(self) -> _node_task_pb2.StatusCounts:
         """How many of its nodes are terminal, by status; those open are the rest of node_count."""
@@ -552,10 +559,11 @@ class Component(_message.Message):
         stop: _node_task_pb2.StopMark | None = ...,
         submitted_at: _timestamp_pb2.Timestamp | None = ...,
         finished_at: _timestamp_pb2.Timestamp | None = ...,
+        withheld: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "finished_at", b"finished_at", "stop", b"stop", "submitted_at", b"submitted_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_id", b"component_id", "counts", b"counts", "cycle", b"cycle", "finished_at", b"finished_at", "flow_id", b"flow_id", "node_count", b"node_count", "run", b"run", "run_id", b"run_id", "sinks_completed", b"sinks_completed", "status", b"status", "stop", b"stop", "submitted_at", b"submitted_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_id", b"component_id", "counts", b"counts", "cycle", b"cycle", "finished_at", b"finished_at", "flow_id", b"flow_id", "node_count", b"node_count", "run", b"run", "run_id", b"run_id", "sinks_completed", b"sinks_completed", "status", b"status", "stop", b"stop", "submitted_at", b"submitted_at", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

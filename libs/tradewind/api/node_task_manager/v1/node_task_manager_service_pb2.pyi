@@ -77,6 +77,97 @@ class SubmitComponentsResponse(_message.Message):
 Global___SubmitComponentsResponse: _TypeAlias = SubmitComponentsResponse  # noqa: Y015
 
 @_typing.final
+class ReleaseComponentsRequest(_message.Message):
+    """Asks to let components that were withheld begin, or to skip them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_ID_FIELD_NUMBER: _builtins.int
+    CYCLE_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    RELEASES_FIELD_NUMBER: _builtins.int
+    flow_id: _builtins.str
+    """The flow."""
+    cycle: _builtins.int
+    """The cycle."""
+    run: _builtins.int
+    """The run of the cycle."""
+    run_id: _builtins.str
+    """Random id of the run; another run under the same name is left alone."""
+    user_id: _builtins.str
+    """Whose it is; decides the shard."""
+    @_builtins.property
+    def releases(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComponentRelease]:
+        """What happens to which."""
+
+    def __init__(
+        self,
+        *,
+        flow_id: _builtins.str = ...,
+        cycle: _builtins.int = ...,
+        run: _builtins.int = ...,
+        run_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        releases: _abc.Iterable[Global___ComponentRelease] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "flow_id", b"flow_id", "releases", b"releases", "run", b"run", "run_id", b"run_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseComponentsRequest: _TypeAlias = ReleaseComponentsRequest  # noqa: Y015
+
+@_typing.final
+class ComponentRelease(_message.Message):
+    """What happens to a component that was withheld."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMPONENT_ID_FIELD_NUMBER: _builtins.int
+    INPUTS_JSON_FIELD_NUMBER: _builtins.int
+    SKIP_REASON_FIELD_NUMBER: _builtins.int
+    component_id: _builtins.str
+    """The component."""
+    inputs_json: _builtins.str
+    """JSON object that its entry nodes get in place of the run's inputs; empty for those."""
+    skip_reason: _builtins.str
+    """Why its nodes are skipped; empty to let it begin."""
+    def __init__(
+        self,
+        *,
+        component_id: _builtins.str = ...,
+        inputs_json: _builtins.str = ...,
+        skip_reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_id", b"component_id", "inputs_json", b"inputs_json", "skip_reason", b"skip_reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComponentRelease: _TypeAlias = ComponentRelease  # noqa: Y015
+
+@_typing.final
+class ReleaseComponentsResponse(_message.Message):
+    """Done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseComponentsResponse: _TypeAlias = ReleaseComponentsResponse  # noqa: Y015
+
+@_typing.final
 class StopComponentRequest(_message.Message):
     """Asks to stop a component or a run."""
 

@@ -54,6 +54,11 @@ class NodeTaskManagerServiceStub:
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StopComponentRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StopComponentResponse.FromString,
                 _registered_method=True)
+        self.ReleaseComponents = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ReleaseComponents',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReleaseComponentsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReleaseComponentsResponse.FromString,
+                _registered_method=True)
         self.GetComponents = channel.unary_unary(
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/GetComponents',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.GetComponentsRequest.SerializeToString,
@@ -267,6 +272,14 @@ class NodeTaskManagerServiceServicer:
     def StopComponent(self, request, context):
         """Stops a component, or a whole run: what has not begun is skipped, what runs is asked to stop. Also before the run is
         submitted: then it begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseComponents(self, request, context):
+        """Lets components of a run that were withheld begin, or skips them. One that is not withheld any more is left alone, so
+        repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -589,6 +602,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StopComponentRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StopComponentResponse.SerializeToString,
             ),
+            'ReleaseComponents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseComponents,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReleaseComponentsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReleaseComponentsResponse.SerializeToString,
+            ),
             'GetComponents': grpc.unary_unary_rpc_method_handler(
                     servicer.GetComponents,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.GetComponentsRequest.FromString,
@@ -841,6 +859,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/StopComponent',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StopComponentRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StopComponentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseComponents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ReleaseComponents',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReleaseComponentsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.ReleaseComponentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,6 +34,10 @@ class NodeTaskManagerServiceStub:
     """Stops a component, or a whole run: what has not begun is skipped, what runs is asked to stop. Also before the run is
     submitted: then it begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
+    ReleaseComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReleaseComponentsRequest, _node_task_manager_service_pb2.ReleaseComponentsResponse]
+    """Lets components of a run that were withheld begin, or skips them. One that is not withheld any more is left alone, so
+    repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    """
     GetComponents: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.GetComponentsRequest, _node_task_manager_service_pb2.GetComponentsResponse]
     """Where components of runs stand, in bulk. Unknown ones are absent."""
     PurgeFlow: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.PurgeFlowRequest, _node_task_manager_service_pb2.PurgeFlowResponse]
@@ -191,6 +195,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.StopComponentResponse]:
         """Stops a component, or a whole run: what has not begun is skipped, what runs is asked to stop. Also before the run is
         submitted: then it begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def ReleaseComponents(
+        self,
+        request: _node_task_manager_service_pb2.ReleaseComponentsRequest,
+        context: _aio.ServicerContext[_node_task_manager_service_pb2.ReleaseComponentsRequest, _abc.Awaitable[_node_task_manager_service_pb2.ReleaseComponentsResponse]],
+    ) -> _abc.Awaitable[_node_task_manager_service_pb2.ReleaseComponentsResponse]:
+        """Lets components of a run that were withheld begin, or skips them. One that is not withheld any more is left alone, so
+        repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod

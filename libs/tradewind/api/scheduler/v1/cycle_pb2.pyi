@@ -85,6 +85,38 @@ CYCLE_ORIGIN_RUN_FLOW: CycleOrigin.ValueType  # 2
 """RunFlow or RunFlows."""
 Global___CycleOrigin: _TypeAlias = CycleOrigin  # noqa: Y015
 
+class _CyclePhase:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CyclePhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CyclePhase.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CYCLE_PHASE_UNSPECIFIED: _CyclePhase.ValueType  # 0
+    """The flow has neither."""
+    CYCLE_PHASE_MAIN: _CyclePhase.ValueType  # 1
+    """Its other nodes run."""
+    CYCLE_PHASE_ON_FAILURE: _CyclePhase.ValueType  # 2
+    """They have ended badly, and the nodes of `on_failure` run."""
+    CYCLE_PHASE_FINALLY: _CyclePhase.ValueType  # 3
+    """The nodes of `finally` run."""
+    CYCLE_PHASE_OVER: _CyclePhase.ValueType  # 4
+    """All have ended."""
+
+class CyclePhase(_CyclePhase, metaclass=_CyclePhaseEnumTypeWrapper):
+    """Where a cycle is, of a flow with `on_failure` or `finally`."""
+
+CYCLE_PHASE_UNSPECIFIED: CyclePhase.ValueType  # 0
+"""The flow has neither."""
+CYCLE_PHASE_MAIN: CyclePhase.ValueType  # 1
+"""Its other nodes run."""
+CYCLE_PHASE_ON_FAILURE: CyclePhase.ValueType  # 2
+"""They have ended badly, and the nodes of `on_failure` run."""
+CYCLE_PHASE_FINALLY: CyclePhase.ValueType  # 3
+"""The nodes of `finally` run."""
+CYCLE_PHASE_OVER: CyclePhase.ValueType  # 4
+"""All have ended."""
+Global___CyclePhase: _TypeAlias = CyclePhase  # noqa: Y015
+
 class _LogSource:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -217,6 +249,7 @@ class Cycle(_message.Message):
     TRACE_ID_FIELD_NUMBER: _builtins.int
     RERUN_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
+    PHASE_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     RESULT_JSON_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
@@ -243,6 +276,8 @@ class Cycle(_message.Message):
     """Version of the chain state."""
     trace_id: _builtins.str
     """Trace of the cycle, 32 hex digits; empty when tracing is off."""
+    phase: Global___CyclePhase.ValueType
+    """Where it is, of a flow that has nodes that run on its failure or in the end."""
     error_code: _builtins.str
     """What kept it from completing: NODES_FAILED, CYCLE_TIMEOUT, CYCLE_STOPPED or DEFINITION_LOST; empty when nothing did."""
     result_json: _builtins.str
@@ -292,12 +327,13 @@ class Cycle(_message.Message):
         trace_id: _builtins.str = ...,
         rerun: Global___Rerun | None = ...,
         stop: _node_task_pb2.StopMark | None = ...,
+        phase: Global___CyclePhase.ValueType = ...,
         error_code: _builtins.str = ...,
         result_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "end_time", b"end_time", "planned_time", b"planned_time", "rerun", b"rerun", "start_time", b"start_time", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "phase", b"phase", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

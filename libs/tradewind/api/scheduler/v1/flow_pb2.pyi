@@ -524,6 +524,8 @@ class FlowSpec(_message.Message):
     KEEP_FOR_FIELD_NUMBER: _builtins.int
     SCHEDULE_FIELD_NUMBER: _builtins.int
     PAUSE_AFTER_FAILURES_FIELD_NUMBER: _builtins.int
+    ON_FAILURE_FIELD_NUMBER: _builtins.int
+    FINALLY_NODES_FIELD_NUMBER: _builtins.int
     interval: _builtins.str
     """Seconds, or text such as "500ms", "5s", "5m", "1h", "1d"; "0" runs once. Required unless there is a schedule."""
     overlap: Global___OverlapPolicy.ValueType
@@ -560,6 +562,14 @@ class FlowSpec(_message.Message):
     def schedule(self) -> Global___ScheduleSpec:
         """Says more than an interval does, in its place."""
 
+    @_builtins.property
+    def on_failure(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of nodes that run when all others have ended, and badly: as failed, partial or timeout. No edge may join them and others."""
+
+    @_builtins.property
+    def finally_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of nodes that run last, however the others ended; `finally` in Weather Syntax. No edge may join them and others."""
+
     def __init__(
         self,
         *,
@@ -576,10 +586,12 @@ class FlowSpec(_message.Message):
         keep_for: _builtins.str = ...,
         schedule: Global___ScheduleSpec | None = ...,
         pause_after_failures: _builtins.int = ...,
+        on_failure: _abc.Iterable[_builtins.str] | None = ...,
+        finally_nodes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["schedule", b"schedule"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "edges", b"edges", "failure_policy", b"failure_policy", "interval", b"interval", "keep_cycles", b"keep_cycles", "keep_for", b"keep_for", "labels", b"labels", "max_running", b"max_running", "nodes", b"nodes", "overlap", b"overlap", "pause_after_failures", b"pause_after_failures", "schedule", b"schedule", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "edges", b"edges", "failure_policy", b"failure_policy", "finally_nodes", b"finally_nodes", "interval", b"interval", "keep_cycles", b"keep_cycles", "keep_for", b"keep_for", "labels", b"labels", "max_running", b"max_running", "nodes", b"nodes", "on_failure", b"on_failure", "overlap", b"overlap", "pause_after_failures", b"pause_after_failures", "schedule", b"schedule", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

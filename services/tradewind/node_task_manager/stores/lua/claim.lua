@@ -76,8 +76,16 @@ local function inputs_of(record, entry)
   return inputs, false
 end
 
--- The inputs of the run, which entry nodes get.
-local function inputs_of_run(run)
+-- The inputs of the run, which entry nodes get; those of a component that was withheld are its own.
+local function inputs_of_run(comp)
+  local run = comp.run
+  if comp.early == 'freed' then
+    local own = call('HGET', comp.key, 'inputs')
+    if own then
+      carried = carried + #own
+      return own
+    end
+  end
   local inputs = inputs_of_runs[run]
   if inputs == nil then
     inputs = call('HGET', base .. 'run:' .. run, 'inputs')
@@ -92,7 +100,7 @@ local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_a
   effects.assignments[#effects.assignments + 1] = {worker_id = worker_id, task_id = record.id, nonce = nonce,
     attempt = attempt, component_id = comp.id, plan = comp.plan, index = record.index, run_id = comp.run_id,
     user_id = comp.user_id, inputs = inputs, inputs_outside = outside, traceparent = comp.traceparent or nil,
-    run_inputs = entry.inputs == 0 and inputs_of_run(comp.run) or nil, planned_ms = comp.planned, deadline_ms = close_at}
+    run_inputs = entry.inputs == 0 and inputs_of_run(comp) or nil, planned_ms = comp.planned, deadline_ms = close_at}
 end
 
 -- When the time of an attempt that begins now is over, 0 for never, and when its lease lapses.

@@ -427,7 +427,7 @@ local function announce(comp)
     run_id = comp.run_id, nodes = comp.nodes, completed = comp.completed, failed = comp.failed, terminated = comp.terminated,
     skipped = comp.skipped, sinks = comp.sinks, at = time, sink = comp.sink, outputs = comp.outputs,
     stop = comp.stop and cmsgpack.unpack(comp.stop) or nil}))
-  if comp.failed > 0 or comp.stop then notices.component_failed(comp) end
+  if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
   effects.partitions[#effects.partitions + 1] = comp.partition
 end
 

@@ -14,7 +14,9 @@ if standing[1] == args.run_id then
   local stop = cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at})
   for _, id in ipairs(cmsgpack.unpack(standing[2])) do
     local comp = (args.component == '' or args.component == id) and component(args.run, id)
-    if comp then stop_component(comp, stop) end
+    -- What handles the outcome of the run outlives its stop, unless it is meant itself.
+    local spared = comp and args.component == '' and (comp.early == 'held' or comp.early == 'freed')
+    if comp and not spared then stop_component(comp, stop) end
   end
 end
 settle()

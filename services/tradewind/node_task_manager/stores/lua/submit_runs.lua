@@ -2,7 +2,7 @@
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, runs {run, flow_id, cycle, run_id, user_id,
 -- components {[id, digest]}, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent,
 -- planned_ms, begun_ms, node_type, keep_cycles, keep_for_ms (0: as the limits say), source (number of the run that a rerun
--- keeps results of, -1), source_id (its run_id), kept {[component id, places of nodes]}}.
+-- keeps results of, -1), source_id (its run_id), kept {[component id, places of nodes]}, withheld (ids of components that begin by release_components)}.
 -- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
 --!include claim
 local backlog, results, known_plans, opened, indexes = {}, {}, {}, {}, {}
@@ -79,7 +79,7 @@ local function stop_mark(run, stopped, id)
   end
 end
 
-local function begin_component(run, id, digest, stopped, kept)
+local function begin_component(run, id, digest, stopped, kept, held)
   local facts, key = plan_facts(digest), base .. 'component:' .. run.run .. ':' .. id
   local comp = {id = id, run = run.run, key = key, changes = {}, n = 0, status = 'running', open = facts.nodes, completed = 0,
     failed = 0, terminated = 0, skipped = 0, sinks = 0}
@@ -97,13 +97,15 @@ local function begin_component(run, id, digest, stopped, kept)
   if run.traceparent ~= '' then set(comp, 'traceparent', run.traceparent) end
   opened[digest] = (opened[digest] or 0) + 1
   changed(comp, 0)
-  local mark = stop_mark(run, stopped, id)
+  -- The mark of the run does not mean what handles its outcome.
+  local mark = stop_mark(run, not held and stopped, id)
   if kept then
     set(comp, 'early', 'keep')
     in_pieces('RPUSH', base .. 'kept:' .. run.run .. ':' .. id, kept)
     later('keep', comp, run.source, 0)
   end
-  if mark then stop_component(comp, mark) elseif not kept then later('entries', comp, facts.entries, 0) end
+  if held then set(comp, 'early', 'held') end
+  if mark then stop_component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
 end
 
 -- The run before stays on record while the rerun does. Returns the nodes whose results are kept, by component.
@@ -121,13 +123,14 @@ local function hold_source(run)
 end
 
 local function begin(run)
-  local ids, index, kept = {}, {}, {}
+  local ids, index, kept, held = {}, {}, {}, {}
+  for _, id in ipairs(run.withheld) do held[id] = true end
   if run.source >= 0 then kept = hold_source(run) end
   local stopped = call('GET', base .. 'stop:' .. run.run)
   for i, part in ipairs(run.components) do
     ids[i] = part[1]
     index[2 * i - 1], index[2 * i] = 'inf', run.run .. ':' .. part[1]
-    begin_component(run, part[1], part[2], stopped, kept[part[1]])
+    begin_component(run, part[1], part[2], stopped, kept[part[1]], held[part[1]])
   end
   local key = base .. 'run:' .. run.run
   call('HSET', key, 'run_id', run.run_id, 'components', cmsgpack.pack(ids), 'open', #ids)

@@ -83,6 +83,10 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         """Runs of flows that have ended, by when cleaning is to look at them."""
         self._sessions: dict[str, int] = {}
         self._numbers = itertools.count(1)
+        self._inputs: dict[tuple[str, str], str] = {}
+        """What entry nodes of components that were withheld get in place of the run's inputs."""
+        self._unwanted: set[tuple[str, str]] = set()
+        """Components that were withheld and skipped."""
 
     def _create(self, owner: tuple[str, str], place: int, task_id: str = "") -> NodeTask:
         component = self._components[owner]
@@ -324,7 +328,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             given_up = owner[0] in self._dead
             self._notify_end(component, self._plans[component.plan].nodes[0].node_type, only, given_up=given_up)
             return
-        self._notify_component(component)
+        if owner not in self._unwanted:
+            self._notify_component(component)
         if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
             self._ends[owner[0]] = self._clock() + self._limits.settle_ms
         partition = self._runs[owner[0]].submission.partition
@@ -482,7 +487,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             user_id=run.user_id,
             inputs=() if outside else tuple(sorted(task.inputs)),
             inputs_outside=outside,
-            run_inputs="" if edges else run.inputs_json,
+            run_inputs="" if edges else self._inputs.get(self._owner(task), run.inputs_json),
             traceparent=run.traceparent,
             planned_ms=run.planned_ms,
             deadline_ms=self._private[task.task_id].close_at,

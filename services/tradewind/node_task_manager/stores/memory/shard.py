@@ -6,6 +6,7 @@ from dataclasses import replace
 from tradewind.node_task_manager.domain.component import (
     Component,
     ComponentStatus,
+    Release,
     RunSubmission,
     SubmitOutcome,
     SubmitResult,
@@ -21,9 +22,10 @@ from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
 from tradewind.node_task_manager.stores.memory.records import Run
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
+from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
 
 
-class MemoryShard(MemoryFanOut, MemoryReruns):
+class MemoryShard(MemoryFanOut, MemoryReruns, MemoryWithheld):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
@@ -75,12 +77,12 @@ class MemoryShard(MemoryFanOut, MemoryReruns):
                 submitted_at=self._clock(),
                 node_type=run.node_type,
             )
-            stops = [self._stops.get((name, stopped)) for stopped in ("", component_id)]
-            marks = [stop[1] for stop in stops if stop is not None and stop[0] == run.run_id]
+            marks = self._marks(run, component_id)
             self._keep_results(run, (name, component_id), turn)
+            held = self._withhold(run, (name, component_id))
             if marks:
                 self._stop_component((name, component_id), marks[0], turn)
-            else:
+            elif not held:
                 for place in plan.entries:
                     if run.run.task_id(plan.nodes[place].node_id) not in self._tasks:
                         self._enqueue(self._create((name, component_id), place))
@@ -308,13 +310,21 @@ class MemoryShard(MemoryFanOut, MemoryReruns):
         standing = self._runs.get(name)
         if standing is not None and standing.submission.run_id == run_id:
             for other, _ in standing.submission.components:
-                if component_id in ("", other):
+                spared = component_id == "" and other in standing.submission.withheld
+                if component_id in ("", other) and not spared:
                     self._stop_component((name, other), mark, turn)
         self._conclude((), turn)
         turn.results += [
             str(self._count(name, NodeTaskStatus.SKIPPED) - before),
             str(len(turn.terminations)),
         ]
+        return turn.effects()
+
+    async def release(self, run: RunName, run_id: str, components: Sequence[Release]) -> Effects:
+        turn, standing = Turn(), self._runs.get(str(run))
+        for each in components if standing is not None and standing.submission.run_id == run_id else ():
+            self._release_component((str(run), each.component_id), each, turn)
+        self._conclude((), turn)
         return turn.effects()
 
     def _count(self, run: str, status: NodeTaskStatus) -> int:

@@ -17,8 +17,13 @@ def mark_stopping(
     for name in marked:
         flow.open[name] = True
         run = flow.runs[name]
-        timeout = run.state.stop is not None and run.state.stop.timeout
-        run.state = replace(run.state, version=run.state.version + 1, stop=replace(stop, timeout=timeout))
+        before = run.state.stop
+        timeout, forced = (before.timeout, before.forced) if before is not None else (False, False)
+        run.state = replace(
+            run.state,
+            version=run.state.version + 1,
+            stop=replace(stop, timeout=timeout, forced=forced),
+        )
         data.announce(run.state)
         data.say(flow, name.cycle, LogLevel.WARNING, source, f"Stopping: {stop.reason}")
         data.open[name] = stop.at_ms

@@ -23,6 +23,7 @@ from tradewind.scheduler.domain.chain_state import (
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.handlers import Handlers
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.redis.note_codec import note_field, notes_after
@@ -45,6 +46,7 @@ class _Facts(msgspec.Struct, array_like=True):
     keep_cycles: int
     traceparent: str
     keep_for_ms: int = 0
+    handlers: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
 
 class _Rerun(msgspec.Struct, array_like=True):
@@ -76,6 +78,7 @@ def facts_text(request: BeginRequest) -> str:
         shape.keep_cycles,
         request.traceparent,
         shape.keep_for_ms,
+        (shape.handlers.on_failure, shape.handlers.last) if shape.handlers else None,
     )
     return _encode(facts).decode()
 
@@ -92,6 +95,7 @@ def facts_text_of(facts: CycleFacts) -> str:
         facts.keep_cycles,
         facts.traceparent,
         facts.keep_for_ms,
+        (facts.handlers.on_failure, facts.handlers.last) if facts.handlers else None,
     )
     return _encode(told).decode()
 
@@ -134,6 +138,8 @@ def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
             stop = state.stop
             fields += ("stop_by", stop.by, "stop_reason", stop.reason, "stop_at", stop.at_ms)
             fields += ("stop_timeout", int(stop.timeout))
+            if stop.forced:
+                fields += ("stop_forced", 1)
         elif name == ERROR:
             fields += (name, state.notes.error)
         elif name != STATUS and name not in _LARGE:
@@ -174,6 +180,7 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         traceparent=known.traceparent,
         keep_cycles=known.keep_cycles,
         keep_for_ms=known.keep_for_ms,
+        handlers=Handlers(*known.handlers) if known.handlers else None,
         rerun=_rerun(text["rerun"]) if "rerun" in text else None,
     )
     return _with_progress(ChainState(run, facts, int(text["version"])), text)
@@ -192,7 +199,8 @@ def _with_progress(state: ChainState, text: Mapping[str, str]) -> ChainState:
     stop = state.stop
     if "stop_at" in text:
         timeout = text.get("stop_timeout", "1" if stop is not None and stop.timeout else "0") == "1"
-        stop = StopRequest(text["stop_by"], text["stop_reason"], int(text["stop_at"]), timeout)
+        forced = "stop_forced" in text or (stop is not None and stop.forced)
+        stop = StopRequest(text["stop_by"], text["stop_reason"], int(text["stop_at"]), timeout, forced)
     return ChainState(
         name=state.name,
         facts=state.facts,

@@ -1,0 +1,21 @@
+-- Lets components that were withheld begin, or skips them; those that are not withheld any more are left alone.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, run, run_id, components {[id, inputs_json (what
+-- their entry nodes get in place of the run's inputs), skip (why they are skipped, "" to begin)]}.
+-- Returns Effects.
+--!include claim
+if call('HGET', base .. 'run:' .. args.run, 'run_id') == args.run_id then
+  for _, each in ipairs(args.components) do
+    local comp = component(args.run, each[1])
+    if comp and comp.early == 'held' and not comp.stop then
+      if each[3] ~= '' then
+        set(comp, 'early', 'unwanted')
+        stop_component(comp, cmsgpack.pack({reason = each[3], by = 'system', at = time}))
+      else
+        set(comp, 'early', 'freed')
+        if each[2] ~= '' then call('HSET', comp.key, 'inputs', each[2]) end
+        later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
+      end
+    end
+  end
+end
+return cmsgpack.pack(conclude())

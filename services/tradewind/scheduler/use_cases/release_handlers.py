@@ -1,0 +1,63 @@
+"""Lets what handles the outcome of a cycle begin, once all else of it has ended."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.ending import outcome_so_far
+from tradewind.scheduler.domain.handlers import MOST_FAILED, Phase, outcome_value
+from tradewind.scheduler.ports import NodeTasks
+
+_PAGE = 1000
+_WORDS = {
+    NodeTaskStatus.NODE_TASK_STATUS_FAILED: "failed",
+    NodeTaskStatus.NODE_TASK_STATUS_TERMINATED: "terminated",
+}
+_LONGEST = 1000
+"""So many characters of an error or reason are told."""
+
+
+class ReleaseHandlers:
+    """Goes by the record: what was released before a crash is left alone, what was not is released now."""
+
+    def __init__(self, node_tasks: NodeTasks) -> None:
+        self._node_tasks = node_tasks
+
+    async def __call__(self, state: ChainState, withheld: Collection[str]) -> None:
+        """Release those of the components that still are withheld whose turn it is. Raises PeerUnavailable."""
+        handlers = state.facts.handlers
+        if handlers is None or state.phase is Phase.MAIN:
+            return
+        status, reason = outcome_so_far(state)
+        due = {
+            component_id: skip
+            for component_id, skip in handlers.due(state.components, state.facts.component_count, status).items()
+            if component_id in withheld
+        }
+        if not due:
+            return
+        ill = sum(end.failed + end.terminated for end in state.components.values())
+        failed = await self._failed(state) if ill and not all(due.values()) else []
+        inputs = json.loads(state.facts.inputs_json or "{}")
+        inputs["outcome"] = outcome_value(status, reason, failed, ill)
+        await self._node_tasks.release(state, due, json.dumps(inputs, ensure_ascii=False))
+
+    async def _failed(self, state: ChainState) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        token = ""
+        while len(found) < MOST_FAILED:
+            page = await self._node_tasks.node_tasks(state, page_size=_PAGE, page_token=token)
+            found += [_told(task) for task in page.node_tasks if task.status in _WORDS]
+            token = page.next_page_token
+            if not token:
+                break
+        return found[:MOST_FAILED]
+
+
+def _told(task: NodeTask) -> dict[str, Any]:
+    error = None
+    if task.HasField("error"):
+        error = {"code": task.error.code, "type": task.error.type, "message": task.error.message[:_LONGEST]}
+    return {"node_id": task.node_id, "status": _WORDS[task.status], "reason": task.reason[:_LONGEST], "error": error}

@@ -1,0 +1,79 @@
+"""Nodes that run on failure or last, over a whole stack."""
+
+from pathlib import Path
+
+from tests.system.processes import Shell
+from tests.waiting import until
+from tradewind.client import Client, CycleStatus
+from tradewind.flow import Flow
+
+
+def guarded(folder: Path) -> Flow:
+    """a -> b, which fails until `there` is in the folder; c runs on failure, d -> e last."""
+    flow = Flow("guarded", "1h")
+    ledger = {"ledger": str(folder / "ledger")}
+    a = flow.node("a", "counted", ledger)
+    a["value"] >> flow.node("b", "counted", {**ledger, "needs": str(folder / "there")})["value"]
+    flow.on_failure(flow.node("c", "told"))
+    d, e = flow.node("d", "told"), flow.node("e", "heard")
+    d["told"] >> e["told"]
+    flow.finally_(d, e)
+    return flow
+
+
+async def test_they_run_after_all_others_and_are_told_the_outcome(client: Client, tmp_path: Path) -> None:
+    await client.register_flow("guarded", guarded(tmp_path))
+    handle = await client.run_flow("guarded", {"greeting": "hello"})
+    ended = await handle.wait(30)
+    assert ended.status is CycleStatus.FAILED
+    assert ended.phase == "over"
+    nodes = {node.node_id: node for node in (await client.describe_cycle("guarded", 0, include_outputs=True)).nodes}
+    assert {name: node.status.value for name, node in nodes.items()} == {
+        "a": "completed",
+        "b": "failed",
+        "c": "completed",
+        "d": "completed",
+        "e": "completed",
+    }
+    told = nodes["c"].outputs["told"]
+    assert (told["status"], told["failed_count"], told["greeting"]) == ("failed", 1, "hello")
+    assert [(each["node_id"], each["error"]["code"]) for each in told["failed_nodes"]] == [("b", "NODE_ERROR")]
+    assert nodes["e"].outputs == {"heard": "failed"}
+    assert nodes["c"].started_at is not None
+    assert nodes["b"].ended_at is not None
+    assert nodes["c"].ended_at is not None
+    assert nodes["d"].started_at is not None
+    assert nodes["b"].ended_at <= nodes["c"].started_at <= nodes["c"].ended_at <= nodes["d"].started_at
+
+
+async def test_a_good_end_skips_what_runs_on_failure_and_a_rerun_has_its_own(client: Client, tmp_path: Path) -> None:
+    await client.register_flow("guarded", guarded(tmp_path))
+    assert (await (await client.run_flow("guarded")).wait(30)).status is CycleStatus.FAILED
+    (tmp_path / "there").touch()
+    again = await client.rerun_cycle("guarded")
+    assert (await again.wait(30)).status is CycleStatus.COMPLETED
+    nodes = {node.node_id: node for node in (await client.describe_cycle("guarded", 0, include_outputs=True)).nodes}
+    assert (nodes["c"].status.value, nodes["c"].reason) == ("skipped", "the cycle did not fail")
+    assert nodes["a"].kept_from == "guarded:0:0:a"
+    assert nodes["d"].kept_from == ""
+    assert nodes["d"].outputs["told"]["status"] == "completed"
+
+
+async def test_a_stop_spares_what_runs_last_and_a_second_does_not(client: Client, shell: Shell, tmp_path: Path) -> None:
+    flow = Flow("guarded", "1h")
+    flow.node("long", "gate", {"file": str(tmp_path / "long")})
+    flow.on_failure(flow.node("c", "told"))
+    flow.finally_(flow.node("last", "gate", {"file": str(tmp_path / "last")}))
+    await client.register_flow("guarded", flow)
+    handle = await client.run_flow("guarded")
+    await until(Path(f"{tmp_path}/long.begun").exists, "the node runs")
+    assert "it waits until all others" in await shell("cycle", "show", "guarded")
+    await client.stop_cycle("guarded", reason="enough")
+    await until(Path(f"{tmp_path}/last.begun").exists, "what runs last has begun")
+    assert "phase finally" in await shell("cycle", "show", "guarded")
+    assert (await client.get_cycle("guarded")).status is CycleStatus.RUNNING
+    await client.stop_cycle("guarded", reason="really")
+    ended = await handle.wait(30)
+    assert ended.status is CycleStatus.CANCELLED
+    nodes = {node.node_id: node.status.value for node in (await client.describe_cycle("guarded", 0)).nodes}
+    assert nodes == {"long": "terminated", "c": "skipped", "last": "terminated"}

@@ -1,0 +1,101 @@
+"""What runs on failure and last: where it may stand in a flow, when its turn is, what it does to the outcome."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.flows import analyzed, edge, flow, node
+from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, CycleFacts, CycleOrigin, StopRequest
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.ending import ended, outcome_so_far
+from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.handlers import SKIPPED_WELL, Handlers, Phase
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.weather import definition_from_json
+
+HANDLERS = Handlers(("1", "2"), ("3",))
+GOOD, BAD = ComponentEnd(completed=2, sinks_completed=1), ComponentEnd(failed=1, skipped=1)
+
+
+def faults_of(**weather: Any) -> dict[str, str]:
+    """Return the violations of a flow a -> b, c -> d, e."""
+    nodes = [node(name) for name in "abcde"]
+    analysis = analyzed(flow(nodes=nodes, edges=[edge("a", "b"), edge("c", "d")], **weather))
+    return {violation.path: violation.message for violation in analysis.violations}
+
+
+def test_they_are_components_of_their_own() -> None:
+    nodes = [node(name) for name in "abcde"]
+    given = flow(nodes=nodes, edges=[edge("a", "b"), edge("c", "d")], on_failure=["d", "c"], **{"finally": ["e"]})
+    definition = analyzed(given).definition
+    assert definition is not None
+    assert definition.handlers() == Handlers(("1",), ("2",))
+    assert definition_from_json(definition.to_json()) == definition
+    plain = analyzed(flow(nodes=nodes)).definition
+    assert plain is not None
+    assert plain.handlers() is None
+
+
+def test_every_fault_is_told_at_once() -> None:
+    found = faults_of(on_failure=["d", "x", "e"], **{"finally": ["e", "b"]})
+    assert found["on_failure[1]"].startswith('no node "x"')
+    assert found["finally[0]"].startswith('"e" is in on_failure already')
+    assert found["edges[0]"].startswith('joins "a" (neither) and "b" (finally); what runs on failure or last is told')
+    assert found["edges[1]"].startswith('joins "c" (neither) and "d" (on_failure)')
+
+
+def test_at_least_one_node_is_of_the_flow_itself() -> None:
+    assert "nodes" in faults_of(on_failure=["a", "b", "c", "d"], **{"finally": ["e"]})
+
+
+@pytest.mark.parametrize(
+    ("over", "phase"),
+    [("", "main"), ("0", "on_failure"), ("01", "on_failure"), ("012", "finally"), ("0123", "over"), ("12", "main")],
+)
+def test_the_phase_follows_from_what_has_ended(over: str, phase: str) -> None:
+    assert HANDLERS.phase(set(over), 4) is Phase(phase)
+
+
+def test_what_is_due_follows_from_the_outcome() -> None:
+    assert HANDLERS.due((), 4, CycleStatus.COMPLETED) == {}
+    skipped = {"1": SKIPPED_WELL, "2": SKIPPED_WELL, "3": ""}
+    assert HANDLERS.due({"0"}, 4, CycleStatus.COMPLETED) == skipped
+    assert HANDLERS.due({"0"}, 4, CycleStatus.CANCELLED) == skipped
+    for outcome in (CycleStatus.FAILED, CycleStatus.PARTIAL, CycleStatus.TIMEOUT):
+        assert HANDLERS.due({"0"}, 4, outcome) == {"1": "", "2": ""}
+    assert HANDLERS.due({"0", "1"}, 4, CycleStatus.FAILED) == {"2": ""}
+    assert HANDLERS.due({"0", "1", "2"}, 4, CycleStatus.FAILED) == {"3": ""}
+    assert HANDLERS.due({"0", "1", "2", "3"}, 4, CycleStatus.FAILED) == {}
+
+
+def state(stop: StopRequest | None = None, **ends: ComponentEnd) -> ChainState:
+    """A run of four components of which these have ended."""
+    facts = CycleFacts(
+        "r", "u", 1, CycleOrigin.RUN_FLOW, 0, 0, 0, 8, 4, FailurePolicy.SKIP_DOWNSTREAM, handlers=HANDLERS
+    )
+    return ChainState(RunName("f", 0), facts, 3, components={key[1:]: end for key, end in ends.items()}, stop=stop)
+
+
+@pytest.mark.parametrize(
+    ("main", "handler", "status"),
+    [
+        (GOOD, GOOD, CycleStatus.COMPLETED),
+        (GOOD, BAD, CycleStatus.PARTIAL),
+        (BAD, GOOD, CycleStatus.FAILED),
+        (BAD, BAD, CycleStatus.FAILED),
+    ],
+)
+def test_the_status_is_that_of_the_others_and_a_failed_handler_shows(
+    main: ComponentEnd, handler: ComponentEnd, status: CycleStatus
+) -> None:
+    skipped = ComponentEnd(skipped=2)
+    final, _, _ = ended(state(c0=main, c1=handler, c2=skipped, c3=GOOD))
+    assert final.status is status
+    assert ("1 of the nodes that handle the outcome did not complete" in final.reason) == (handler is BAD)
+
+
+def test_a_stop_is_the_outcome_that_handlers_are_told() -> None:
+    stop = StopRequest("ann", "enough", 5)
+    assert outcome_so_far(state(stop, c0=BAD)) == (CycleStatus.CANCELLED, "enough (1 failed, 1 skipped of 8 nodes)")
+    late = StopRequest("system", "too long", 5, timeout=True)
+    assert outcome_so_far(state(late, c0=BAD))[0] is CycleStatus.TIMEOUT
