@@ -32,6 +32,7 @@ class CycleOrigin(StrEnum):
 
     SCHEDULE = "schedule"
     RUN_FLOW = "run_flow"
+    BACKFILL = "backfill"
     UNKNOWN = "unknown"
 
 
@@ -57,6 +58,7 @@ class CycleRecord:
     trace_id: str
     error_code: str = ""
     result_json: str = ""
+    backfill_id: int = 0
 
     @property
     def ended(self) -> bool:
@@ -193,6 +195,7 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         trace_id=message.trace_id,
         error_code=message.error_code,
         result_json=message.result_json,
+        backfill_id=message.backfill_id,
     )
 
 

@@ -224,6 +224,10 @@ class SyncClient(_Sync[Client]):
     list_firings = _iterates(Client.list_firings)
     next_executions = _waits(Client.next_executions)
     delete_flow = _waits(Client.delete_flow)
+    backfill_flow = _waits(Client.backfill_flow)
+    list_backfills = _iterates(Client.list_backfills)
+    get_backfill = _waits(Client.get_backfill)
+    cancel_backfill = _waits(Client.cancel_backfill)
     get_memory = _waits(Client.get_memory)
     update_memory = _waits(Client.update_memory)
 

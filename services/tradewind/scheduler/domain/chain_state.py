@@ -43,6 +43,7 @@ class CycleOrigin(StrEnum):
 
     SCHEDULE = "schedule"
     RUN_FLOW = "run_flow"
+    BACKFILL = "backfill"
 
 
 class ComponentEnd(NamedTuple):
@@ -70,7 +71,7 @@ class CycleFacts:
     """What a run began with; never changes. Times in milliseconds since the epoch, 0 for none.
 
     `keep_cycles` is how many ended cycles of its flow stay on record when it ends, `keep_for_ms` for how long it does,
-    0 for the default.
+    0 for the default. `backfill_id` is the backfill that it is of, 0 for none.
     """
 
     run_id: str
@@ -87,6 +88,7 @@ class CycleFacts:
     traceparent: str = ""
     keep_cycles: int = KEEP_CYCLES
     keep_for_ms: int = 0
+    backfill_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@
 --   none when scheduled), due (ms, what the trigger says), next_at (ms, 0 for none), missed ({first, last, count} or
 --   false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, request ("" for none), payload (its hash),
 --   check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none), at_least
---   (lowest number), nodes (ids), facts, memory ("" for none)}.
+--   (lowest number), nodes (ids), facts, memory ("" for none), backfill ({id, following planned time, 0 for none} of the backfill
+--   whose position `planned` is, or false)}.
+-- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
 -- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
 -- stopping}, none when somebody else owns the partition by now.
 --!include stopping
 --!include firings
+--!include backfilling
 local LOG_CYCLES, RUNS = 5, 1024
 
 local function answer(outcome, revision, more)
@@ -36,6 +39,7 @@ local function drop_run(flow_id, cycle, run_id)
   call('DEL', key, key .. ':nodes', logs_key(flow_id, cycle))
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
   call('ZREM', flow_key(flow_id) .. ':open', name)
+  call('ZREM', flow_key(flow_id) .. ':filling', name)
   call('ZREM', base .. 'open', flow_id .. ':' .. name)
   forget_firing(flow_key(flow_id), name, run_id)
   local first = known[2] and call('GET', base .. 'request:' .. known[2])
@@ -61,7 +65,7 @@ local function give_way(key, flow_id, overlap, planned, open)
   elseif overlap == 'cancel_running' then
     drop_queued(key, flow_id, waiting, 'a later planned time took its place')
     queue_firing(key, flow_id, planned, running .. ' and was asked to stop')
-    return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler') > 0
+    return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler', true) > 0
   elseif waiting >= (overlap == 'queue_one' and 1 or QUEUE) then
     note_firing(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited')
   else
@@ -71,7 +75,7 @@ local function give_way(key, flow_id, overlap, planned, open)
 end
 
 local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
-                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory)
+                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill)
   local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'next_execution', 'schedule_epoch',
     'fired')
   if not flow[1] then return answer('not_found') end
@@ -95,7 +99,11 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       if first then return first end
     end
     if revision ~= current then return answer('revision_changed', current) end
-    local open = flow[4] ~= 'allow' and call('ZREVRANGE', key .. ':open', 0, 0)[1]
+    if backfill then
+      local outcome = move_backfill(key, flow_id, flow[1], backfill[1], planned, backfill[2])
+      if outcome ~= 'begun' then return answer(outcome, current) end
+    end
+    local open = flow[4] ~= 'allow' and not backfill and in_the_way(key)
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
     if open and (queued or not scheduled or once and flow[4] == 'skip') then
       return answer('overlap', current, {cycle = tonumber(string.match(open, '^%d+'))})
@@ -135,7 +143,14 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     fields[size + 1], fields[size + 2] = 'request', request
     size = size + 2
   end
-  if timeout > 0 then fields[size + 1], fields[size + 2] = 'deadline', time + timeout end
+  if timeout > 0 then
+    fields[size + 1], fields[size + 2] = 'deadline', time + timeout
+    size = size + 2
+  end
+  if backfill then
+    fields[size + 1], fields[size + 2] = 'backfill', backfill[1]
+    fill(key, backfill[1], planned, name, run_id)
+  end
   call('HSET', run, unpack(fields))
   if memory == '' then
     announce(flow_id, cycle, 0, 1, fields)

@@ -29,6 +29,7 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
+from tradewind.scheduler.stores.memory.backfills import end_filling, fill, in_the_way, move
 from tradewind.scheduler.stores.memory.data import (
     LOG_CYCLES,
     RETENTION_MS,
@@ -74,8 +75,13 @@ class MemoryCycles:
                 planned_ms = flow.queued.pop(0)
             elif request.scheduled:
                 next_ms = self._plan(request, flow, now)
-                if not planned_ms or (flow.open and flow.overlap is not OverlapPolicy.ALLOW):
-                    stopping = bool(planned_ms) and give_way(self._data, flow, planned_ms, now)
+                open_run = None if flow.overlap is OverlapPolicy.ALLOW else in_the_way(flow)
+                if not planned_ms or open_run is not None:
+                    stopping = (
+                        planned_ms != 0
+                        and open_run is not None
+                        and give_way(self._data, flow, planned_ms, now, open_run)
+                    )
                     end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=next_ms, revision=flow.revision, stopping=stopping)
         return self._create(request, remembered, flow, planned_ms, next_ms, now)
@@ -101,7 +107,7 @@ class MemoryCycles:
         return run.request if run.request and self._data.first_answer(flow.flow_id, run.request) else None
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
-        """Return the answer to a request that begins nothing and changes nothing."""
+        """Return the answer to a request that begins nothing, and at most moves a backfill on."""
         if request.request is not None:
             first = self._data.first_answer(flow.flow_id, request.request)
             if first is not None:
@@ -121,13 +127,15 @@ class MemoryCycles:
                 return BeginAnswer(BeginOutcome.DUPLICATE, name, line.run_id, flow.next_execution_ms, flow.revision)
         if request.shape.revision != flow.revision:
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
-        if flow.open and flow.overlap is not OverlapPolicy.ALLOW:
+        if request.backfill is not None:
+            outcome = move(flow, request.backfill, self._data.now())
+            return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
+        open_run = None if flow.overlap is OverlapPolicy.ALLOW else in_the_way(flow)
+        if open_run is not None:
             # The one firing of a flow that runs once is not given up: it comes again until it can begin.
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
             if request.queued or not request.scheduled or once:
-                going_on = [name for name, stopping in flow.open.items() if not stopping]
-                in_the_way = max(going_on) if going_on else min(flow.open)
-                return BeginAnswer(BeginOutcome.OVERLAP, in_the_way, revision=flow.revision)
+                return BeginAnswer(BeginOutcome.OVERLAP, open_run, revision=flow.revision)
         if request.queued and not flow.queued:
             return BeginAnswer(BeginOutcome.SETTLED, revision=flow.revision)
         return None
@@ -153,6 +161,10 @@ class MemoryCycles:
         self._data.say(flow, cycle, LogLevel.INFO, LogSource.SCHEDULER, f"Starting cycle {cycle}")
         flow.logs.pop(cycle - LOG_CYCLES, None)
         flow.last_cycle = cycle
+        if request.backfill is not None:
+            fill(flow, request.backfill.backfill_id, planned_ms, name, request.run_id, now)
+            reason = f"backfill {request.backfill.backfill_id}"
+            note_firing(flow, now, planned_ms, FiringOutcome.FIRED, reason, run=(name, request.run_id))
         if request.scheduled:
             note_firing(flow, now, planned_ms, FiringOutcome.FIRED, run=(name, request.run_id))
         if remembered is not None:
@@ -220,8 +232,12 @@ class MemoryCycles:
             self._data.say(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
         if update.ending is not None:
             self._end(flow, run, update.ending, now)
-            follow_up = count_failures(self._data, flow, now, new.name.cycle, update.ending) or bool(flow.queued)
+            filled = bool(old.facts.backfill_id)
+            paused = not filled and count_failures(self._data, flow, now, new.name.cycle, update.ending)
+            follow_up = paused or filled or bool(flow.queued)
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
+            if filled:
+                end_filling(flow, new.name, update.ending, now)
         elif update.check_in_ms >= 0 and new.name in self._data.open:
             self._data.open[new.name] = now + update.check_in_ms
         self._data.announce(run.state)

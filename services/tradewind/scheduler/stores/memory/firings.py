@@ -22,9 +22,13 @@ class MemoryFirings:
     def __init__(self, data: Data) -> None:
         self._data = data
 
-    async def newest(self, flow_id: str, before_ms: int, limit: int) -> list[Firing]:
+    async def newest(self, flow_id: str, before_ms: int, limit: int, backfill_id: int = 0) -> list[Firing]:
         flow = self._data.flows.get(flow_id)
-        lines = sorted(flow.firings.values(), key=lambda line: line.planned_ms, reverse=True) if flow else []
+        firings = flow.firings if flow else {}
+        if backfill_id:
+            record = flow.backfills.get(backfill_id) if flow else None
+            firings = record.firings if record else {}
+        lines = sorted(firings.values(), key=lambda line: line.planned_ms, reverse=True)
         return [line for line in lines if not before_ms or line.planned_ms < before_ms][:limit]
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
@@ -59,10 +63,9 @@ def drop_queued(flow: Flow, now: int, reason: str) -> None:
     flow.queued = []
 
 
-def give_way(data: Data, flow: Flow, planned: int, now: int) -> bool:
+def give_way(data: Data, flow: Flow, planned: int, now: int, open_run: RunName) -> bool:
     """Settle a planned time while a cycle is open; return whether runs were marked as stopping."""
-    going_on = [name for name, stopping in flow.open.items() if not stopping]
-    running = f"cycle {(max(going_on) if going_on else min(flow.open)).cycle} was running"
+    running = f"cycle {open_run.cycle} was running"
     most = {OverlapPolicy.QUEUE_ONE: 1, OverlapPolicy.QUEUE_ALL: QUEUE}.get(flow.overlap, 0)
     if flow.overlap is OverlapPolicy.SKIP:
         note_firing(flow, now, planned, FiringOutcome.SKIPPED, running)
@@ -70,7 +73,7 @@ def give_way(data: Data, flow: Flow, planned: int, now: int) -> bool:
         drop_queued(flow, now, "a later planned time took its place")
         _queue(flow, now, planned, f"{running} and was asked to stop")
         stop = StopRequest("system", "the next cycle is due and overlap is cancel_running", now)
-        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER))
+        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, spared=flow.filling))
     elif len(flow.queued) >= most:
         note_firing(flow, now, planned, FiringOutcome.DROPPED, f"{running} and {len(flow.queued)} waited")
     else:

@@ -1,5 +1,6 @@
 """Marking open runs of a flow as stopping, in memory."""
 
+from collections.abc import Container
 from dataclasses import replace
 
 from tradewind.scheduler.domain.chain_state import StopRequest
@@ -8,9 +9,11 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.memory.data import Data, Flow
 
 
-def mark_stopping(data: Data, flow: Flow, stop: StopRequest, source: LogSource) -> tuple[RunName, ...]:
-    """Mark the runs that are not stopping yet and return them."""
-    marked = [name for name, stopping in flow.open.items() if not stopping]
+def mark_stopping(
+    data: Data, flow: Flow, stop: StopRequest, source: LogSource, spared: Container[RunName] = ()
+) -> tuple[RunName, ...]:
+    """Mark the runs that are not stopping yet, but for those spared, and return them."""
+    marked = [name for name, stopping in flow.open.items() if not stopping and name not in spared]
     for name in marked:
         flow.open[name] = True
         run = flow.runs[name]

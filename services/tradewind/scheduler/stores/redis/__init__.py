@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tradewind.scheduler.stores.keys import Keys
+from tradewind.scheduler.stores.redis.backfills import RedisBackfills
 from tradewind.scheduler.stores.redis.changes import RedisChanges
 from tradewind.scheduler.stores.redis.cycles import RedisCycles
 from tradewind.scheduler.stores.redis.due_sets import RedisOpenRuns, RedisOutbox
@@ -39,6 +40,7 @@ class RedisStores:
         self.outbox = RedisOutbox(scripted)
         self.firings = RedisFirings(scripted)
         self.logs = RedisLogs(scripted)
+        self.backfills = RedisBackfills(scripted)
         self.memories = RedisFlowMemories(scripted)
         self.changes = RedisChanges(subscriber, keys)
         self.partitions = RedisPartitions(scripted, replica, lease_ms)
