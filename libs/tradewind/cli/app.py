@@ -11,12 +11,14 @@ from tradewind.cli import (
     config,
     cycle,
     dead_letters,
+    doctor,
     event,
     flow,
     measure,
     memory,
     notification,
     queue,
+    revision,
     schedule,
     task,
     trigger,
@@ -62,6 +64,7 @@ app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
 flow.app.add_typer(schedule.app)
 flow.app.add_typer(backfill.app)
+flow.app.add_typer(revision.app)
 flow.app.add_typer(memory.app)
 app.add_typer(flow.app, name="flow")
 app.add_typer(cycle.app, name="cycle")
@@ -74,4 +77,5 @@ app.add_typer(event.app, name="event")
 app.add_typer(config.app, name="config")
 app.add_typer(cache.app, name="cache")
 app.command("queue")(queue.queue)
+app.command("doctor")(doctor.doctor)
 app.command("bench")(measure.bench)

@@ -39,6 +39,7 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
+from tradewind.client.findings import Diagnosis, Finding
 from tradewind.client.firings import FiringOutcome, FiringRecord
 from tradewind.client.flow_calls import FlowDescription, RunRequest
 from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, Pause, RegisteredFlow
@@ -54,7 +55,19 @@ from tradewind.client.node_tasks import (
     StatusCounts,
 )
 from tradewind.client.notifications import Notification, NotificationKind, Severity
+from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.revisions import (
+    ChangeKind,
+    EdgeChange,
+    FieldChange,
+    FlowDiff,
+    NodeChange,
+    RevisedFlow,
+    RevisionDefinition,
+    RevisionDiff,
+    RevisionRecord,
+)
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.task_events import TaskEventKind, WatchedTask
 from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
@@ -71,10 +84,13 @@ __all__ = [
     "BatchProgress",
     "BatchRecord",
     "BatchStatus",
+    "BindingLimit",
     "CacheSettings",
     "CacheStatistics",
+    "ChangeKind",
     "Client",
     "ComponentStructure",
+    "ComponentWaves",
     "Conflict",
     "CycleDescription",
     "CycleFailed",
@@ -84,14 +100,20 @@ __all__ = [
     "CycleStatistics",
     "CycleStatus",
     "Definition",
+    "Diagnosis",
     "DueTrigger",
     "DueTriggers",
+    "EdgeChange",
     "Exhausted",
+    "FieldChange",
+    "Finding",
     "FiringOutcome",
     "FiringRecord",
     "FlowAnalysis",
     "FlowDescription",
+    "FlowDiff",
     "FlowHandle",
+    "FlowPlan",
     "FlowRecord",
     "FlowStatus",
     "InputHandle",
@@ -101,6 +123,7 @@ __all__ = [
     "LogLine",
     "LogSource",
     "MemoryRecord",
+    "NodeChange",
     "NodeError",
     "NodeFailure",
     "NodeTaskRecord",
@@ -112,10 +135,15 @@ __all__ = [
     "OutputHandle",
     "PastAttempt",
     "Pause",
+    "Placement",
     "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
+    "RevisedFlow",
+    "RevisionDefinition",
+    "RevisionDiff",
+    "RevisionRecord",
     "RunRequest",
     "ServerFault",
     "Severity",
@@ -141,6 +169,7 @@ __all__ = [
     "Unreachable",
     "Violation",
     "WatchedTask",
+    "Wave",
     "WorkerRecord",
     "WorkerStatus",
     "WrongStatus",

@@ -15,6 +15,7 @@ from tradewind.client.cache_calls import CacheCalls
 from tradewind.client.connection import Connection
 from tradewind.client.cycle_calls import CycleCalls
 from tradewind.client.dead_letter_calls import DeadLetterCalls
+from tradewind.client.doctor_calls import DoctorCalls
 from tradewind.client.errors import TradewindError
 from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
@@ -24,6 +25,7 @@ from tradewind.client.node_tasks import node_task_from
 from tradewind.client.notification_calls import NotificationCalls
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.revision_calls import RevisionCalls
 from tradewind.client.schedule_calls import ScheduleCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
@@ -33,6 +35,7 @@ from tradewind.flow import Cache, Retry, Timeouts
 
 class Client(
     FlowCalls,
+    RevisionCalls,
     ScheduleCalls,
     MemoryCalls,
     BackfillCalls,
@@ -45,6 +48,7 @@ class Client(
     CacheCalls,
     RegistryCalls,
     TriggerCalls,
+    DoctorCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 

@@ -69,13 +69,16 @@ class FlowCalls:
         definition: Definition,
         *,
         labels: Mapping[str, str] | None = None,
+        note: str = "",
+        etag: str = "",
         request_id: str | None = None,
     ) -> RegisteredFlow:
-        """Register a flow, or a new revision of one.
+        """Register a flow, or a new revision of one; `note` says why, for whoever looks at revisions later.
 
-        `definition` is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file. Raises
-        InvalidInput with every fault, WrongStatus while the flow is being deleted, ValueError or OSError for a
-        definition that cannot be read.
+        `definition` is a Flow, Weather Syntax as a dict or JSON text, or the path of a JSON or YAML file. With the
+        `etag` of a flow that was read it is refused when somebody has changed the flow since. Raises InvalidInput with
+        every fault, WrongStatus while the flow is being deleted, with an etag Aborted or NotFound, ValueError or
+        OSError for a definition that cannot be read.
         """
         request = pb.RegisterFlowRequest(
             flow_id=flow_id,
@@ -83,6 +86,9 @@ class FlowCalls:
             labels=labels,
             user_id=self._user_id,
             request_id=request_id or new_request_id(),
+            note=note,
+            by=self._user_id,
+            etag=etag,
         )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.RegisterFlow, request)
         return RegisteredFlow(

@@ -12,6 +12,7 @@ from tradewind.client.errors import CycleFailed, TimedOut
 from tradewind.client.flow_calls import FlowDescription, Inputs
 from tradewind.client.flows import FlowRecord, RegisteredFlow
 from tradewind.client.logs import LogLevel, LogLine
+from tradewind.client.revisions import RevisedFlow, RevisionRecord
 from tradewind.client.wire import Seconds, seconds_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,18 @@ class FlowHandle:
     async def delete(self, *, wait: Seconds = 30.0) -> bool:
         """Remove everything of it; return whether all is gone within `wait`. Raises NotFound."""
         return await self._client.delete_flow(self.flow_id, wait=wait)
+
+    async def update(self, changes: Mapping[str, Any], *, note: str = "", etag: str = "") -> RevisedFlow:
+        """Change fields of it, as Client.update_flow. Raises NotFound, InvalidInput, Aborted."""
+        return await self._client.update_flow(self.flow_id, changes, note=note, etag=etag)
+
+    def revisions(self) -> AsyncIterator[RevisionRecord]:
+        """Yield its revisions on record, the newest first. Raises NotFound."""
+        return self._client.list_revisions(self.flow_id)
+
+    async def roll_back(self, revision: int, *, note: str = "", etag: str = "") -> RevisedFlow:
+        """Take up what an older revision says, as Client.roll_back_flow. Raises NotFound, InvalidInput, Aborted."""
+        return await self._client.roll_back_flow(self.flow_id, revision, note=note, etag=etag)
 
     async def run(self, inputs: Inputs | None = None, *, wait: Seconds = 0.0) -> "CycleHandle":
         """Run one cycle now, as Client.run_flow."""

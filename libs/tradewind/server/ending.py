@@ -4,21 +4,23 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-_AGAIN_S = 0.1
+_AGAIN_S = 1.0
 
 
 async def end_tasks(tasks: Iterable["asyncio.Task[Any] | asyncio.Future[Any]"]) -> None:
     """Cancel tasks until they have ended; what they raise is dropped.
 
     Once is not enough: on Python 3.11 `asyncio.wait_for`, which redis-py uses to write, loses a cancellation that
-    arrives together with its result, and the task goes on.
+    arrives together with its result, and the task goes on. One that cleans up has a second for it, then twice as long.
     """
     every = set(tasks)
     left = {task for task in every if not task.done()}
+    patience_s = _AGAIN_S
     while left:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=_AGAIN_S)
+        _, left = await asyncio.wait(left, timeout=patience_s)
+        patience_s *= 2
     for task in every:
         if not task.cancelled():
             # Asked for, so that asyncio does not log it as one that nobody heard of.

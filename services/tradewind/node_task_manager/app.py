@@ -21,6 +21,7 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
 from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
@@ -34,6 +35,7 @@ from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
@@ -53,6 +55,7 @@ from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime
+from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.redis.client import Client, connect, require_reachable, require_safe_policy
@@ -86,7 +89,8 @@ class NodeTaskManager:
         password = settings.store_password.get_secret_value() if settings.store_password else None
         client = self._client = connect(settings.store_url, user=user, password=password)
         self._keys = {at: Keys(settings.key_prefix, at) for at in range(settings.node_task_manager_shards)}
-        shards = {at: _shard(at, client, keys, limits) for at, keys in self._keys.items()}
+        tasks = {at: RedisNodeTaskStore(client, keys, limits, ScriptTime()) for at, keys in self._keys.items()}
+        shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
         plans, pool = PlanCache(), WorkerPool()
         self._cache_client = _cache_client(settings) or client
         # Without the store itself nothing goes on anyway.
@@ -113,6 +117,10 @@ class NodeTaskManager:
         replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
         pace = settings.node_task_manager_clean_keys_per_second
         cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
+        doctors = [
+            (RedisShardDoctor(client, keys, tasks[at]), self._dispatchers[at]) for at, keys in self._keys.items()
+        ]
+        doctor = doctor_of(ExamineShards(doctors, replica), settings)
         self._loops = Loops(
             self._dispatchers,
             pool,
@@ -131,6 +139,7 @@ class NodeTaskManager:
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
         self._called = self._calling(limits, pool, client)
         self._loops.follow(self._called.look)
+        self._loops.beside(doctor.watch)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         self._subscriber = Subscriber(settings.store_url, user=user, password=password)
@@ -157,6 +166,7 @@ class NodeTaskManager:
             dead_letters=DeadLetters(look, submit_ad_hoc),
             watch_task=WatchTask(ad_hoc, notifications.of, self._stream_watch),
             notifications=notifications,
+            doctor=doctor,
             shards=shards.keys(),
             lease_ms=limits.lease_ms,
             stop_grace_ms=limits.stop_grace_ms,
@@ -271,10 +281,10 @@ def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
     return connect(settings.cache_url, user=settings.cache_user, password=password)
 
 
-def _shard(number: int, client: Client, keys: Keys, limits: Limits) -> Shard:
+def _shard(number: int, client: Client, keys: Keys, limits: Limits, tasks: RedisNodeTaskStore) -> Shard:
     return Shard(
         number,
-        RedisNodeTaskStore(client, keys, limits, ScriptTime()),
+        tasks,
         RedisNodeTaskReader(client, keys),
         RedisPlanStore(client, keys, limits),
         RedisEventLog(client, keys),

@@ -1,5 +1,6 @@
 """The registry put together: the only place that names concrete classes."""
 
+import asyncio
 from collections.abc import Sequence
 
 import grpc
@@ -11,7 +12,10 @@ from tradewind.registry.loops import SweepLoop
 from tradewind.registry.rpc.handlers import RegistryHandlers
 from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.redis import RedisNodeTypes, RedisWorkers
+from tradewind.registry.stores.redis_doctor import RedisRegistryExaminer
 from tradewind.server.clock import ScriptTime
+from tradewind.server.doctor import doctor_of
+from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
 from tradewind.server.settings import variable_of
@@ -30,7 +34,9 @@ class Registry:
         client = self._client = connect(settings.store_url, user=settings.store_user, password=password)
         workers = RedisWorkers(client, settings.key_prefix, time, lifetimes, limits)
         node_types = RedisNodeTypes(client, settings.key_prefix, time, lifetimes, limits)
-        self._handlers = RegistryHandlers(workers, node_types, lifetimes, limits)
+        self._doctor = doctor_of(RedisRegistryExaminer(workers).examiners, settings)
+        self._handlers = RegistryHandlers(workers, node_types, lifetimes, limits, self._doctor)
+        self._watching: asyncio.Task[None] | None = None
         self._sweep = SweepLoop(workers, settings.registry_sweep_seconds)
 
     def bind(self, server: grpc.aio.Server) -> None:
@@ -42,12 +48,15 @@ class Registry:
         await require_reachable(self._client)
         await require_safe_policy(self._client)
         self._sweep.start()
+        self._watching = asyncio.create_task(self._doctor.watch())
 
     async def drain(self) -> None:
         """Nothing to do: no call lasts."""
 
     async def stop(self) -> None:
         """End; what is on record stays."""
+        if self._watching is not None:
+            await end_tasks([self._watching])
         await self._sweep.stop()
         await self._client.aclose()
 

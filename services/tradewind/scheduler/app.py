@@ -31,6 +31,7 @@ from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
+from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
@@ -39,16 +40,21 @@ from tradewind.scheduler.use_cases.keep_memory import KeepMemory
 from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.plan_flow import PlanFlow
+from tradewind.scheduler.use_cases.put_on_record import PutOnRecord
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs
+from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime, SystemClock
+from tradewind.server.doctor import doctor_of
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
@@ -99,7 +105,7 @@ class Scheduler:
             outbox_alarm.ring_in(0)
 
         self._background = Background()
-        self._own = OwnPartitions(stores.partitions)
+        self._own = OwnPartitions(stores.partitions, replica)
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         begin = BeginCycles(
@@ -120,6 +126,9 @@ class Scheduler:
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
         read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
+        revisions = ReadRevisions(read, stores.flows, stores.revisions)
+        put = PutOnRecord(stores.flows, definitions, change)
+        register = RegisterFlow(node_types, node_tasks, put, clock)
         look_after = LookAfterRuns(
             stores.open_runs,
             stores.states,
@@ -139,8 +148,23 @@ class Scheduler:
         begin_backfilled = BeginBackfilled(begin, stores.backfills)
         waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
         backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
+        ask_peers = AskPeers(
+            triggers,
+            node_tasks,
+            stores.flows,
+            stores.states,
+            stores.outbox,
+            stores.open_runs,
+            outbox_alarm,
+            alarm,
+            clock,
+        )
+        self._doctor = doctor_of(ExaminePartitions(stores.doctor, ask_peers, self._own), settings)
         self._handlers = SchedulerHandlers(
-            register=RegisterFlow(stores.flows, node_types, node_tasks, definitions, change, clock),
+            register=register,
+            plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
+            revise=ReviseFlow(read, revisions, register, put, clock),
+            revisions=revisions,
             read=read,
             schedules=ReadSchedules(read, stores.firings, clock),
             change=change,
@@ -150,6 +174,7 @@ class Scheduler:
             logs=logs,
             watch=self._watch,
             backfills=backfills,
+            doctor=self._doctor,
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,
@@ -175,6 +200,7 @@ class Scheduler:
         await require_safe_policy(self._client)
         self._subscriber.start()
         self._tasks = [asyncio.get_running_loop().create_task(loop.run()) for loop in self._loops]
+        self._tasks.append(asyncio.get_running_loop().create_task(self._doctor.watch()))
 
     async def drain(self) -> None:
         """End streams, begin nothing more on schedule, and leave the partitions to others."""

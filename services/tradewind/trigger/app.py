@@ -8,6 +8,8 @@ from redis.exceptions import RedisError
 
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
 from tradewind.server.clock import ScriptTime
+from tradewind.server.doctor import doctor_of
+from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
 from tradewind.server.redis.subscriber import Subscriber
@@ -19,6 +21,7 @@ from tradewind.trigger.stores.redis import RedisTriggerStore
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
 from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
 from tradewind.trigger.use_cases.change_triggers import ChangeTriggers
+from tradewind.trigger.use_cases.doctor import ExamineIndexes
 from tradewind.trigger.use_cases.find_triggers import FindTriggers
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
 from tradewind.trigger.use_cases.publish_event import PublishEvent
@@ -49,6 +52,8 @@ class TriggerService:
         self._sweep = SweepIndexes(queues, round(settings.trigger_overdue_seconds * 1000))
         self._sweep_s = settings.trigger_sweep_seconds
         self._sweeping: asyncio.Task[None] | None = None
+        self._doctor = doctor_of(ExamineIndexes(queues), settings)
+        self._watching: asyncio.Task[None] | None = None
         self._handlers = TriggerHandlers(
             save=SaveTrigger(store_of, self._receivers),
             remove=RemoveTrigger(store_of),
@@ -56,6 +61,7 @@ class TriggerService:
             change=ChangeTriggers(queues, store_of, self._receivers),
             publish=PublishEvent(queues, self._receivers),
             deliveries=OpenDeliveries(store_of, self._receivers, policy.lease_ms),
+            doctor=self._doctor,
             max_payload_bytes=settings.trigger_max_payload_bytes,
         )
 
@@ -70,6 +76,7 @@ class TriggerService:
         self._subscriber.start()
         self._deaf = await self._wakes.listen(self._receivers.hear, self._receivers.missed)
         self._sweeping = asyncio.create_task(sweep_loop(self._sweep, self._sweep_s))
+        self._watching = asyncio.create_task(self._doctor.watch())
 
     async def drain(self) -> None:
         """End the streams; what they hold is given back, so that another replica delivers it at once."""
@@ -77,9 +84,7 @@ class TriggerService:
 
     async def stop(self) -> None:
         """End; returns when what streams held has been given back."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await end_tasks(task for task in (self._sweeping, self._watching) if task is not None)
         await self._receivers.settle()
         if self._deaf is not None:
             self._deaf()

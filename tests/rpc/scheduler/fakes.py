@@ -8,10 +8,17 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.node_task_manager.v1 import cache_pb2, component_pb2, config_pb2, node_task_pb2, notification_pb2
+from tradewind.api.node_task_manager.v1 import (
+    cache_pb2,
+    component_pb2,
+    config_pb2,
+    node_task_pb2,
+    notification_pb2,
+    queue_pb2,
+)
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as ntm_grpc
-from tradewind.api.registry.v1 import node_type_pb2
+from tradewind.api.registry.v1 import node_type_pb2, worker_pb2
 from tradewind.api.registry.v1 import registry_service_pb2 as registry_pb2
 from tradewind.api.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from tradewind.api.trigger.v1 import trigger_pb2
@@ -58,6 +65,9 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.nodes: dict[RunKey, list[node_task_pb2.NodeTask]] = {}
         self.logs: dict[tuple[str, int], list[node_task_pb2.NodeLog]] = {}
         self.caches = ["screening", "analysis"]
+        self.config = config_pb2.SystemConfig()
+        self.running: dict[str, int] = {}
+        """How many node tasks of each user run."""
         self.down = False
         self.deaf = False
         """Events are kept, but not delivered."""
@@ -72,8 +82,16 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         return [e for e in self._events if int(e.event_id) > self._acknowledged.get(e.partition, 0)]
 
     async def GetConfig(self, request: config_pb2.GetConfigRequest, context: Any) -> config_pb2.GetConfigResponse:
+        await self._check(context)
         config = config_pb2.SystemConfig(caches={name: cache_pb2.CacheSettings() for name in self.caches})
+        config.MergeFrom(self.config)
         return config_pb2.GetConfigResponse(config=config)
+
+    async def GetQueueStats(
+        self, request: queue_pb2.GetQueueStatsRequest, context: Any
+    ) -> queue_pb2.GetQueueStatsResponse:
+        await self._check(context)
+        return queue_pb2.GetQueueStatsResponse(running=self.running.get(request.user_id, 0))
 
     async def SubmitComponents(
         self, request: ntm_pb2.SubmitComponentsRequest, context: Context
@@ -310,6 +328,14 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
         self.triggers[request.trigger.trigger_id] = request.trigger
         return trigger_pb2_service.SaveTriggerResponse(trigger=request.trigger)
 
+    async def FindTrigger(
+        self, request: trigger_pb2_service.FindTriggerRequest, context: Context
+    ) -> trigger_pb2_service.FindTriggerResponse:
+        known = self.triggers.get(request.trigger_id)
+        if known is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such trigger")
+        return trigger_pb2_service.FindTriggerResponse(trigger=known)
+
     async def RemoveTrigger(
         self, request: trigger_pb2_service.RemoveTriggerRequest, context: Context
     ) -> trigger_pb2_service.RemoveTriggerResponse:
@@ -385,6 +411,7 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
         self.node_types: dict[str, node_type_pb2.NodeType] = {}
         self.down = False
         self.asked: list[list[str]] = []
+        self.workers: list[worker_pb2.Worker] = []
 
     def offer(self, node_type: node_type_pb2.NodeType) -> None:
         """Let a live worker offer a node type."""
@@ -399,3 +426,10 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
         self.asked.append(list(request.types))
         found = [self.node_types[name] for name in request.types if name in self.node_types]
         return registry_pb2.ListNodeTypesResponse(node_types=found)
+
+    async def ListWorkers(
+        self, request: registry_pb2.ListWorkersRequest, context: Context
+    ) -> registry_pb2.ListWorkersResponse:
+        if self.down:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
+        return registry_pb2.ListWorkersResponse(workers=self.workers)

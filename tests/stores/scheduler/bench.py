@@ -30,6 +30,7 @@ from tradewind.scheduler.domain.flow_record import (
 )
 from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
@@ -46,6 +47,7 @@ from tradewind.scheduler.ports import (
     Outbox,
     Partitions,
 )
+from tradewind.scheduler.ports.revisions import Revisions
 from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.scheduler.stores.memory import MemoryStores
 from tradewind.scheduler.stores.redis import RedisStores
@@ -94,16 +96,23 @@ class Stores(Protocol):
     def partitions(self) -> Partitions: ...
     @property
     def changes(self) -> ChangeFeed: ...
+    @property
+    def revisions(self) -> Revisions: ...
 
 
-def memory_stores(clock: Callable[[], int], lease_ms: int = 10_000) -> Stores:
-    return MemoryStores(clock, lease_ms=lease_ms)
+def memory_stores(
+    clock: Callable[[], int], lease_ms: int = 10_000, kept_revisions: int = KEPT_REVISIONS
+) -> MemoryStores:
+    return MemoryStores(clock, lease_ms=lease_ms, kept_revisions=kept_revisions)
 
 
-def redis_stores(server: RedisServer, clock: Callable[[], int], lease_ms: int = 10_000) -> RedisStores:
+def redis_stores(
+    server: RedisServer, clock: Callable[[], int], lease_ms: int = 10_000, kept_revisions: int = KEPT_REVISIONS
+) -> RedisStores:
     """Stores logged in as the service's own user."""
     client = server.connect(ACL.name, max_connections=64)
-    return RedisStores(client, Keys(), clock, Subscriber(server.url(ACL.name)), replica="here", lease_ms=lease_ms)
+    changes = Subscriber(server.url(ACL.name))
+    return RedisStores(client, Keys(), clock, changes, replica="here", lease_ms=lease_ms, kept_revisions=kept_revisions)
 
 
 def shape(flow_id: str = "f", revision: int = 1, nodes: int = 2, **changes: object) -> CycleShape:

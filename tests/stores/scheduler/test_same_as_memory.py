@@ -52,12 +52,14 @@ from tradewind.scheduler.domain.memory import Memory, MemoryChange
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
+from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import PARTITIONS, partition_of
 from tradewind.server.schedules.schedule import Span
 
 IDS = ["a", "b", "c.d"]
 EVERYWHERE = range(PARTITIONS)
+KEPT_REVISIONS = 2
 LEASE_MS = 10**9
 """A lease lapses by the store's own clock, not by the test's."""
 
@@ -110,15 +112,15 @@ class Twins(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.server = server
         self.clock = ManualClock()
-        self.memory = memory_stores(self.clock, LEASE_MS)
+        self.memory = memory_stores(self.clock, LEASE_MS, KEPT_REVISIONS)
         self.numbers = itertools.count()
         self.seen: dict[RunName, ChainState] = {}
         self.epochs: dict[int, int] = {}
         self.run(server.flush())
         self.redis = self.run(self.connected())
 
-    async def connected(self) -> Stores:
-        return redis_stores(self.server, self.clock, LEASE_MS)
+    async def connected(self) -> RedisStores:
+        return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS)
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         async def waiting() -> Any:
@@ -164,6 +166,7 @@ class Twins(RuleBasedStateMachine):
         keep=keeps,
         user=users,
         request=requests,
+        etag=st.sampled_from(["", "", "its own", "of another"]),
     )
     def register(
         self,
@@ -175,7 +178,9 @@ class Twins(RuleBasedStateMachine):
         keep: int,
         user: str,
         request: tuple[str, str] | None,
+        etag: str,
     ) -> None:
+        flow = self.flow(flow_id)
         made = registration(
             flow_id,
             digest=digest,
@@ -187,6 +192,9 @@ class Twins(RuleBasedStateMachine):
             keep_cycles=keep,
             user_id=user,
             request=request_of(request[0], f"register-{request[1]}") if request else None,
+            etag=flow.etag if flow and etag == "its own" else etag and "0-0",
+            by=user or "me",
+            note=f"because of {digest}",
         )
         self.both(lambda store: store.flows.register(made))
 
@@ -274,9 +282,9 @@ class Twins(RuleBasedStateMachine):
     @rule(flow_id=ids, pick=st.integers(0, 1), late=seldom)
     def begin_backfill(self, flow_id: str, pick: int, late: int) -> None:
         backfill_ids = self.both(lambda store: store.backfills.ids(flow_id))
-        for backfill_id in backfill_ids[pick : pick + 1]:
-            (found,) = self.both(lambda store, wanted=backfill_id: store.backfills.find(flow_id, [wanted]))
-            for step in found.steps():
+        wanted = backfill_ids[pick : pick + 1]
+        for backfill in self.both(lambda store: store.backfills.find(flow_id, wanted)):
+            for step in backfill.steps() if backfill else ():
                 step = replace(step, position_ms=step.position_ms - late * MINUTE)
                 self.begin(self.wish(flow_id, origin=CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step))
 
@@ -356,6 +364,18 @@ class Twins(RuleBasedStateMachine):
         epoch = max(0, self.epochs.get(partition, 0) - older)
         self.both(lambda store: store.cycles.tidy(partition, "", epoch))
 
+    @rule(flow_id=ids)
+    def examine(self, flow_id: str) -> None:
+        """A doctor finds nothing, whatever happened."""
+        at = ""
+        while True:
+            look = self.run(self.redis.doctor.examine(partition_of(flow_id), 0, at, 100, None, False))
+            # `settle` says of a deletion that it is told everywhere, which in production comes last.
+            assert {finding.check for finding in look.examined.findings} <= {"deletion-forgotten"}
+            at = look.examined.at
+            if not at:
+                return
+
     @rule(flow_id=ids, force=st.booleans())
     def own(self, flow_id: str, force: bool) -> None:
         partition = partition_of(flow_id)
@@ -389,6 +409,8 @@ async def everything(store: Stores) -> list[Any]:
         for backfill_id in backfill_ids:
             view.append(await store.firings.newest(flow_id, 0, 50, backfill_id))
         states = await store.cycles.newest(flow_id, None, 50)
+        view.append(await store.revisions.newest(flow_id, 0, 50))
+        view.append([await store.flows.definition(flow_id, revision) for revision in range(1, 12)])
         view += [states, await store.open_runs.of_flow(flow_id, 50), await store.firings.newest(flow_id, 0, 50)]
         for state in states:
             lines = await store.logs.read(flow_id, state.name.cycle)

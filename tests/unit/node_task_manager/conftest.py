@@ -120,9 +120,10 @@ class Bench:
         return self.dispatchers[shard].submit(run)
 
     async def accepted(self, plan: Plan, **options: object) -> None:
-        """Submit a run and wait for its acceptance."""
+        """Submit a run and wait until it is accepted, and what is ready has gone to those who have room."""
         result = await self.submit(plan, **options)  # type: ignore[arg-type]
         assert result.outcome is SubmitOutcome.ACCEPTED
+        await asyncio.sleep(0)
 
 
 def outcome(ready: Ready) -> tuple[int, Outcome]:

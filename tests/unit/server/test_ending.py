@@ -44,3 +44,19 @@ async def test_nobody_is_told_of_what_they_raise() -> None:
     del before, during
     gc.collect()
     assert told == []
+
+
+async def test_a_task_that_cleans_up_is_not_disturbed_at_it() -> None:
+    cleaned = asyncio.Event()
+
+    async def works() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            asyncio.get_running_loop().call_later(0.2, cleaned.set)
+            await cleaned.wait()
+
+    task = asyncio.create_task(works())
+    await asyncio.sleep(0)
+    await end_tasks([task])
+    assert cleaned.is_set()

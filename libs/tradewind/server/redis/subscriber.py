@@ -40,6 +40,7 @@ class Subscriber:
         self._confirmed: dict[str, asyncio.Future[None]] = {}
         self._pubsub: PubSub | None = None
         self._missing: set[str] = set()
+        self._sending = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -66,10 +67,11 @@ class Subscriber:
         confirmed = self._confirmed.get(channel)
         if confirmed is None:
             confirmed = self._confirmed[channel] = asyncio.get_running_loop().create_future()
-            if self._pubsub is not None:
-                # When it fails the connection is broken: the loop connects anew and subscribes to everything.
-                with suppress(RedisError, OSError):
-                    await self._send(self._pubsub, [channel])
+            async with self._sending:
+                if self._pubsub is not None:
+                    # When it fails the connection is broken: the loop connects anew and subscribes to everything.
+                    with suppress(RedisError, OSError):
+                        await self._send(self._pubsub, [channel])
         try:
             await asyncio.shield(confirmed)
         except BaseException:
@@ -106,9 +108,11 @@ class Subscriber:
                 _log.warning("subscriber_lost_store", error=str(error))
             finally:
                 self._pubsub = None
-                with suppress(RedisError, OSError):
-                    await pubsub.aclose()  # type: ignore[no-untyped-call]
-                await client.aclose()
+                # To send on what is closed would open it again.
+                async with self._sending:
+                    with suppress(RedisError, OSError):
+                        await pubsub.aclose()  # type: ignore[no-untyped-call]
+                    await client.aclose()
             failures += 1
             least, most = _BACKOFF_S
             await asyncio.sleep(random.uniform(0.5, 1.0) * min(most, least * 2 ** min(failures, 10)))

@@ -1,11 +1,11 @@
 """NodeTaskManagerService: parse, call the use case, answer."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 import grpc
 
-from tradewind.api.node_task_manager.v1 import config_pb2, queue_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.work import Held, Outcome
@@ -33,6 +33,8 @@ from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import Offer
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
@@ -68,6 +70,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         watch_task: WatchTask,
         notifications: UserNotifications,
         caches: ResultCaches,
+        doctor: Doctor,
         shards: Collection[int],
         lease_ms: int,
         stop_grace_ms: int,
@@ -86,6 +89,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         self._connections = connections
         self._notes = notes
         self._feed = feed
+        self._doctor = doctor
         self._shards = shards
         self._lease_ms = lease_ms
         self._stop_grace_ms = stop_grace_ms
@@ -204,6 +208,12 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         return config_pb2.UpdateConfigResponse(
             config=config_mapping.config_message(config), etag=config_mapping.etag(config)
         )
+
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer
 
     # These two write to the context instead of yielding, so that a write waits for nothing but the stream.
     async def ReceiveEvents(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]

@@ -128,6 +128,10 @@ class RedisNodeTaskStore:
             **more,
         }
 
+    def script_args(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what every script of a shard takes, without vacancies, and `more`."""
+        return self._args((), more)
+
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
         done: list[Submitted] = []
         pieces = _pieces(runs, lambda run: len(run.components))

@@ -215,7 +215,10 @@ class CalledWorkers:
         fit = [
             worker
             for worker in self._workers.values()
-            if node_type in worker.node_types and worker.worker_id not in tried and worker in self._pool and worker.takes
+            if node_type in worker.node_types
+            and worker.worker_id not in tried
+            and worker in self._pool
+            and worker.takes
         ]
         return min(fit, key=lambda worker: worker.load) if fit and len(tried) < MOST_CANDIDATES else None
 

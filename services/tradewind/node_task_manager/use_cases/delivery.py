@@ -55,11 +55,14 @@ class Delivery:
             await self._cached.stop()
 
     def deliver(self, effects: Effects, takers: Mapping[str, ConnectedWorker]) -> None:
-        """Deliver at once, but for inputs that must be read; assignments and stale sessions are those of `takers`."""
-        if effects.assignments:
-            self._assign(effects.assignments, takers)
-        if effects.terminations:
-            self._terminate(effects.terminations)
+        """Deliver all but inputs that must be read first; assignments and stale sessions are those of `takers`.
+
+        What is assigned counts as held when this returns. It goes to its worker, and so do stops, a turn of the loop
+        later: by then the next script is on its way to the store, and runs meanwhile.
+        """
+        if effects.assignments or effects.terminations:
+            held = self._hold(effects.assignments, takers)
+            asyncio.get_running_loop().call_soon(self._send, held, effects.terminations)
         if effects.partitions:
             self._announce(self._shard.number, sorted(set(effects.partitions)))
         for worker_id in effects.stale_workers:
@@ -71,18 +74,34 @@ class Delivery:
             self._pool.remove(worker)
             worker.line.close("a newer stream of this worker is open elsewhere")
 
-    def _assign(self, assignments: Sequence[Assignment], takers: Mapping[str, ConnectedWorker]) -> None:
-        number = self._shard.number
-        at_once: dict[ConnectedWorker, list[Ready]] = {}
-        slow: dict[ConnectedWorker, list[Assignment]] = {}
+    def _hold(
+        self, assignments: Sequence[Assignment], takers: Mapping[str, ConnectedWorker]
+    ) -> list[tuple[ConnectedWorker, Assignment]]:
+        held: list[tuple[ConnectedWorker, Assignment]] = []
         gone: dict[ConnectedWorker, list[Held]] = {}
         for assignment in assignments:
             worker = takers[assignment.worker_id]
-            held = Held(assignment.task_id, assignment.attempt, assignment.nonce)
-            if worker not in self._pool:
-                gone.setdefault(worker, []).append(held)
-                continue
-            worker.held[assignment.nonce] = (number, held)
+            token = Held(assignment.task_id, assignment.attempt, assignment.nonce)
+            if worker in self._pool:
+                worker.held[assignment.nonce] = (self._shard.number, token)
+                held.append((worker, assignment))
+            else:
+                gone.setdefault(worker, []).append(token)
+        for worker, lost in gone.items():
+            self._report(Report(worker, given_back=lost))
+        return held
+
+    def _send(self, held: Sequence[tuple[ConnectedWorker, Assignment]], terminations: Sequence[Termination]) -> None:
+        if held:
+            self._assign(held)
+        if terminations:
+            self._terminate(terminations)
+
+    def _assign(self, held: Sequence[tuple[ConnectedWorker, Assignment]]) -> None:
+        number = self._shard.number
+        at_once: dict[ConnectedWorker, list[Ready]] = {}
+        slow: dict[ConnectedWorker, list[Assignment]] = {}
+        for worker, assignment in held:
             plan = self._plans.get(assignment.plan)
             if plan is None or not at_hand(assignment):
                 slow.setdefault(worker, []).append(assignment)
@@ -97,8 +116,6 @@ class Delivery:
             task = asyncio.get_running_loop().create_task(self._assign_slowly(worker, late))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
-        for worker, lost in gone.items():
-            self._report(Report(worker, given_back=lost))
 
     async def _assign_slowly(self, worker: ConnectedWorker, assignments: Sequence[Assignment]) -> None:
         """Hand out what must be read first, one by one, no faster than the worker takes it."""

@@ -70,8 +70,8 @@ class FlowRecord:
 
     @property
     def etag(self) -> str:
-        """Changes with each change of the record."""
-        return f"{self.revision}-{self.schedule_epoch}-{self.last_cycle}-{self.status.value}-{self.running_cycles}"
+        """Changes with each new revision, also over a deletion."""
+        return f"{self.created_ms}-{self.revision}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ class FlowRegistration:
     """A definition to put on record. An empty `user_id` keeps the owner, or is "default" for a new flow.
 
     `digest` covers definition and labels: the same digest again changes nothing. `first_ms` is what a new schedule of a
-    running flow plans first, 0 for one that begins with the flow: it goes on an interval from now, or sooner.
+    running flow plans first, 0 for one that begins with the flow: it goes on an interval from now, or sooner. With an
+    `etag` only the flow that has it is changed. `by` and `note` say who makes the revision, and why.
     """
 
     flow_id: str
@@ -94,6 +95,16 @@ class FlowRegistration:
     pause_after_failures: int = 0
     first_ms: int = 0
     request: RememberedRequest | None = None
+    etag: str = ""
+    by: str = "user"
+    note: str = ""
+
+    def planned_next(self, next_execution_ms: int, now_ms: int) -> int:
+        """Return what a running flow plans next by this schedule, when another one had planned `next_execution_ms`."""
+        if self.first_ms:
+            return self.first_ms
+        anchor = now_ms + self.schedule.interval_ms
+        return next_execution_ms if 0 < next_execution_ms < anchor else anchor
 
 
 class RegisterOutcome(StrEnum):
@@ -105,6 +116,8 @@ class RegisterOutcome(StrEnum):
     REPEATED = "repeated"
     DELETING = "deleting"
     REUSED = "reused"
+    MOVED = "moved"
+    NOT_FOUND = "not_found"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,18 @@ WINDOW_MS = 3_600_000
 ON_TIME_MS = 10_000
 """Without catching up, what is later than so much is missed."""
 
-_FIELDS = ("interval", "cron", "zone", "at", "jitter", "start", "end", "max_cycles", "catch_up", "catch_up_window")
+SCHEDULE_FIELDS = (
+    "interval",
+    "cron",
+    "zone",
+    "at",
+    "jitter",
+    "start",
+    "end",
+    "max_cycles",
+    "catch_up",
+    "catch_up_window",
+)
 _KINDS = ("interval", "cron", "at")
 _TIME_FORM = 'give a time with its offset, such as "2026-11-21T09:30:00Z" or "2026-11-21T09:30:00+01:00"'
 
@@ -131,7 +142,7 @@ def schedule_from_json(text: str) -> ScheduleDefinition:
 def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> ScheduleDefinition:
     """Read the object at `path`; what is at fault is noted and stands at its default."""
     fields = Fields(value, path, faults)
-    fields.refuse_unknown(_FIELDS)
+    fields.refuse_unknown(SCHEDULE_FIELDS)
     given = [name for name in _KINDS if value.get(name) is not None]
     if len(given) != 1:
         named = " and ".join(given) if given else "none of them"

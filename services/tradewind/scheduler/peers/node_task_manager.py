@@ -12,6 +12,7 @@ from tradewind.api.node_task_manager.v1 import (
     config_pb2,
     node_task_pb2,
     notification_pb2,
+    queue_pb2,
     retry_pb2,
 )
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -27,6 +28,7 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.node_definition import RunIf
 from tradewind.scheduler.domain.retry_definition import RetryDefinition
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.domain.submission import (
     ComponentSight,
     StopOrder,
@@ -74,7 +76,7 @@ _ACCEPTED = SubmitAnswer(SubmitOutcome.ACCEPTED)
 
 
 class NodeTaskManagerPeer:
-    """Implements NodeTasks and Caches."""
+    """Implements NodeTasks, Caches and Limits."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = NodeTaskManagerServiceStub(channel)
@@ -89,6 +91,22 @@ class NodeTaskManagerPeer:
             _log.warning("caches could not be asked for", code=error.code().name, details=error.details())
             return None
         return answer.config.caches.keys()
+
+    async def standing(self, user_id: str) -> StandingLimits | None:
+        try:
+            config = (await self._stub.GetConfig(config_pb2.GetConfigRequest(), timeout=_READ_S)).config
+            queues = await self._stub.GetQueueStats(queue_pb2.GetQueueStatsRequest(user_id=user_id), timeout=_READ_S)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("limits could not be asked for", code=error.code().name, details=error.details())
+            return None
+        return StandingLimits(
+            config.max_running,
+            config.max_running_per_user,
+            config.max_running_per_flow,
+            dict(config.max_running_per_node_type),
+            dict(config.rates),
+            queues.running,
+        )
 
     async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
         request = pb2.SubmitComponentsRequest()

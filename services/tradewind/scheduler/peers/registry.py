@@ -11,12 +11,15 @@ import structlog
 from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 from tradewind.api.registry.v1.node_type_pb2 import NodeType
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.api.registry.v1.worker_pb2 import Worker, WorkerStatus
 from tradewind.scheduler.domain.node_types import InputDeclaration
+from tradewind.scheduler.domain.placement import WorkerSight
 from tradewind.server import json_schema
 
 _CALL_S = 2.0
 _FRESH_S = 3.0
 _MOST_TYPES = 10_000
+_PAGE, _MOST_PAGES = 1000, 10
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +54,7 @@ class Catalogue:
 
 
 class RegistryPeer:
-    """Implements NodeTypes; what the registry said stays good for a few seconds."""
+    """Implements NodeTypes and Workers; what the registry said of node types stays good for a few seconds."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = RegistryServiceStub(channel)
@@ -74,6 +77,33 @@ class RegistryPeer:
                 self._known[name] = (now + _FRESH_S, declaration)
         found = {name: self._known[name][1] for name in node_types if name in self._known}
         return Catalogue({name: declaration for name, declaration in found.items() if declaration is not None})
+
+    async def offering(self, node_types: Collection[str]) -> list[WorkerSight] | None:
+        wanted = frozenset(node_types)
+        found: list[WorkerSight] = []
+        token = ""
+        for _ in range(_MOST_PAGES):
+            request = pb2.ListWorkersRequest(page_size=_PAGE, page_token=token)
+            try:
+                page = await self._stub.ListWorkers(request, timeout=_CALL_S)
+            except grpc.aio.AioRpcError as error:
+                _log.warning("registry_away", code=error.code().name, details=error.details())
+                return None
+            found += [_sight(worker) for worker in page.workers if not wanted.isdisjoint(worker.node_types)]
+            token = page.next_page_token
+            if not token:
+                break
+        return found
+
+
+def _sight(worker: Worker) -> WorkerSight:
+    return WorkerSight(
+        worker.worker_id,
+        frozenset(worker.node_types),
+        worker.capacity,
+        worker.running,
+        worker.status == WorkerStatus.WORKER_STATUS_DRAINING,
+    )
 
 
 def _declaration(node_type: NodeType) -> Declaration:

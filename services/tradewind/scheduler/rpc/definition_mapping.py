@@ -97,7 +97,14 @@ def _draft_of_spec(spec: flow_pb2.FlowSpec) -> FlowDraft:
             }
             for edge in spec.edges
         ],
+        **settings_of(spec, faults),
     }
+    return read_weather(weather, earlier=faults)
+
+
+def settings_of(spec: flow_pb2.FlowSpec, faults: FaultList) -> dict[str, Any]:
+    """Return all of a typed definition but nodes and edges in Weather Syntax, without what is at its default."""
+    weather: dict[str, Any] = {}
     for name in (
         "interval",
         "timeout",
@@ -115,7 +122,7 @@ def _draft_of_spec(spec: flow_pb2.FlowSpec) -> FlowDraft:
         weather["schedule"] = _schedule(spec.schedule, faults)
     _choose(weather, "overlap", spec.overlap, _OVERLAP, "overlap", faults)
     _choose(weather, "failure_policy", spec.failure_policy, _FAILURE_POLICY, "failure_policy", faults)
-    return read_weather(weather, earlier=faults)
+    return weather
 
 
 def _schedule(spec: flow_pb2.ScheduleSpec, faults: FaultList) -> dict[str, Any]:

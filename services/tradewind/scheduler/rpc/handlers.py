@@ -5,13 +5,13 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
 from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
 from tradewind.scheduler.rpc.checks import chosen, identifiers, text
-from tradewind.scheduler.rpc.definition_mapping import draft_of
+from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
@@ -19,13 +19,18 @@ from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory
+from tradewind.scheduler.use_cases.plan_flow import PlanFlow
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter, ReadFlows
 from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, ReadLogs
+from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
@@ -38,13 +43,16 @@ MOST_WATCHED = 1000
 _UPCOMING = 10
 
 
-class SchedulerHandlers(MemoryHandlers, BackfillHandlers):
+class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers):
     """Any replica answers any call."""
 
     def __init__(
         self,
         *,
         register: RegisterFlow,
+        plan: PlanFlow,
+        revise: ReviseFlow,
+        revisions: ReadRevisions,
         read: ReadFlows,
         schedules: ReadSchedules,
         change: ChangeFlow,
@@ -53,12 +61,16 @@ class SchedulerHandlers(MemoryHandlers, BackfillHandlers):
         describe: DescribeCycle,
         logs: ReadLogs,
         watch: WatchFlows,
+        doctor: Doctor,
         memory: KeepMemory,
         backfills: BackfillFlows,
         streams: OpenStreams,
         errors: ErrorTable,
     ) -> None:
         self._register = register
+        self._plan = plan
+        self._revise = revise
+        self._revisions = revisions
         self._read = read
         self._schedules = schedules
         self._change = change
@@ -67,29 +79,11 @@ class SchedulerHandlers(MemoryHandlers, BackfillHandlers):
         self._describe = describe
         self._logs = logs
         self._watch = watch
+        self._doctor = doctor
         self._memory = memory
         self._backfills = backfills
         self._streams = streams
         self._errors = errors
-
-    async def AnalyzeFlow(self, request: pb2.AnalyzeFlowRequest, context: Context) -> pb2.AnalyzeFlowResponse:
-        definition = request.definition
-        analysis = await self._register.analyze(draft_of(definition.WhichOneof("form"), definition, "definition"))
-        return pb2.AnalyzeFlowResponse(
-            structure=flow_mapping.structure(analysis.structure),
-            violations=flow_mapping.violations(analysis.violations),
-        )
-
-    async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:
-        draft = draft_of(request.WhichOneof("definition"), request, "definition")
-        registered = await self._register(
-            request.flow_id, draft, dict(request.labels), request.user_id, request.request_id
-        )
-        return pb2.RegisterFlowResponse(
-            flow=flow_mapping.flow(registered.flow),
-            changed=registered.changed,
-            warnings=flow_mapping.violations(registered.warnings),
-        )
 
     async def GetFlow(self, request: pb2.GetFlowRequest, context: Context) -> pb2.GetFlowResponse:
         identifiers(flow_id=request.flow_id)
@@ -245,6 +239,12 @@ class SchedulerHandlers(MemoryHandlers, BackfillHandlers):
         cycle = request.cycle if request.HasField("cycle") else None
         async for states in self._watch(list(request.flow_ids), cycle):
             yield pb2.WatchFlowResponse(events=[cycle_mapping.event(state) for state in states])
+
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer
 
     async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
         identifiers(flow_id=request.flow_id)

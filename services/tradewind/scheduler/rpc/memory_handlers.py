@@ -11,7 +11,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.domain.memory import MOST_BYTES, MemoryChange
 from tradewind.scheduler.rpc.checks import identifiers
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory, Scope
-from tradewind.scheduler.use_cases.register_flow import request_faults
+from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.server.faults import InvalidInput, Violation
 
 Context = grpc.aio.ServicerContext[Any, Any]

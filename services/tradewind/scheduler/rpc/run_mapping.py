@@ -20,7 +20,7 @@ from tradewind.scheduler.use_cases.faults import (
     overlap_skipped,
     request_id_reused,
 )
-from tradewind.scheduler.use_cases.register_flow import request_faults
+from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.scheduler.use_cases.run_cycles import RunResult
 from tradewind.scheduler.use_cases.sink_outputs import Outputs
 from tradewind.server.faults import Aborted, Fault, InvalidInput, Violation

@@ -13,7 +13,8 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flow:<id>:backfill:<id>             hash      a backfill; 7 d from its end
     flow:<id>:backfill:<id>:firings     zset      what became of its planned times, at most 10 000; as itself
     flow:<id>:filling                   zset      open runs of backfills, by backfill; as the flow
-    flow:<id>:revisions                 hash      older definitions that open runs may need; 7 d
+    flow:<id>:revisions                 hash      definitions before the current one: the newest 99, those of open runs
+    flow:<id>:history                   hash      who made these and the current one, when and why
     flow:<id>:memory                    hash      variables that carry from cycle to cycle, at most 64 KiB; as the flow
     flow:<id>:logs:<n>                  list      the scheduler's lines of a cycle; newest 5 cycles, 1000 lines each
     flows                               zset      ids of flows, in order
@@ -25,6 +26,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     tombstone:<id>                      string    schedule epoch of a deleted flow; 1 h
     owner                               hash      replica and epoch that own the partition
     lease                               string    epoch of the owner, until its lease lapses
+    replicas                            zset      who is here, by when that lapses; in partition 0 only
 
 and `changes` is the partition's pub/sub channel.
 """
@@ -97,6 +99,10 @@ class Keys:
         """Return the key of a flow's older definitions."""
         return f"{self.flow(flow_id)}:revisions"
 
+    def history(self, flow_id: str) -> str:
+        """Return the key of what is known of a flow's revisions."""
+        return f"{self.flow(flow_id)}:history"
+
     def memory(self, flow_id: str) -> str:
         """Return the key of the variables that a flow carries from cycle to cycle."""
         return f"{self.flow(flow_id)}:memory"
@@ -132,6 +138,10 @@ class Keys:
     def lease(self, partition: int) -> str:
         """Return the key whose presence says that the owner is alive."""
         return f"{self._bases[partition]}lease"
+
+    def replicas(self) -> str:
+        """Return the key of the replicas that are here."""
+        return f"{self._bases[0]}replicas"
 
     def channel(self, partition: int) -> str:
         """Return the channel on which changes to the partition's runs are told."""

@@ -23,6 +23,30 @@ def flow_deleting(flow_id: str) -> FailedPrecondition:
     )
 
 
+def flow_moved(flow: FlowRecord) -> Aborted:
+    """The flow was changed since the etag was read."""
+    return Aborted(
+        "VERSION_CONFLICT",
+        f'flow "{flow.flow_id}" was changed meanwhile and is at revision {flow.revision}, etag "{flow.etag}"; read it '
+        "again and repeat the change",
+        {"flow_id": flow.flow_id, "etag": flow.etag, "revision": str(flow.revision)},
+    )
+
+
+def revision_not_found(flow_id: str, revision: int) -> NotFound:
+    """The flow has no such revision, or it is on record no more."""
+    return NotFound("revision", f"{flow_id}:{revision}", "REVISION_NOT_FOUND")
+
+
+def diff_too_large(flow_id: str, first: int, second: int) -> Exhausted:
+    """Two revisions differ in more than an answer holds."""
+    return Exhausted(
+        "TOO_LARGE",
+        f'revisions {first} and {second} of flow "{flow_id}" differ in more than an answer holds; get both and compare',
+        metadata={"flow_id": flow_id},
+    )
+
+
 def flow_not_running(flow_id: str, status: FlowStatus) -> FailedPrecondition:
     """Only a flow that is running can be paused."""
     return FailedPrecondition(

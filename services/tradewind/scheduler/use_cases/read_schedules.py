@@ -6,6 +6,7 @@ from itertools import islice
 from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports import Firings
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
@@ -25,7 +26,7 @@ class ReadSchedules:
         Those of a flow that is not running are what it would plan if it were started, or resumed, now. Raises NotFound.
         """
         flow = await self._read.flow(flow_id)
-        return flow, list(islice(_planned(flow, self._clock.now_ms()), count))
+        return flow, list(islice(planned_times(flow, self._clock.now_ms()), count))
 
     async def firings(self, flow_id: str, before_ms: int, limit: int, backfill_id: int = 0) -> tuple[list[Firing], int]:
         """Return what became of planned times, the latest first, and before which the next page begins, 0 for none.
@@ -40,13 +41,21 @@ class ReadSchedules:
         return found[:limit], found[limit - 1].planned_ms if more else 0
 
 
-def _planned(flow: FlowRecord, now_ms: int) -> Iterator[int]:
-    running = flow.status is FlowStatus.RUNNING
-    if running and not flow.next_execution_ms:
-        return
-    from_ms = flow.next_execution_ms if running else flow.pause.next_ms if flow.pause else now_ms
-    planned = flow.schedule.planned(from_ms)
-    following = planned.after((from_ms if running else max(from_ms, now_ms)) - 1)
+def planned_times(flow: FlowRecord, now_ms: int) -> Iterator[int]:
+    """Yield the planned times of a flow: those to come, or what they would be if it were started, or resumed, now."""
+    if flow.status is FlowStatus.RUNNING:
+        if flow.next_execution_ms:
+            yield from times_from(flow.schedule, flow.next_execution_ms)
+    elif flow.pause:
+        yield from times_from(flow.schedule, flow.pause.next_ms, now_ms)
+    else:
+        yield from times_from(flow.schedule, now_ms)
+
+
+def times_from(schedule: ScheduleDefinition, first_ms: int, least_ms: int = 0) -> Iterator[int]:
+    """Yield the planned times of a schedule that is followed from `first_ms` on; none before `least_ms`."""
+    planned = schedule.planned(first_ms)
+    following = planned.after(max(first_ms, least_ms) - 1)
     while following is not None:
         yield following
         following = planned.after(following)

@@ -76,6 +76,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND: the flow has no such backfill, or its record has passed its retention."""
     ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
+    ERROR_REASON_REVISION_NOT_FOUND: _ErrorReason.ValueType  # 45
+    """NOT_FOUND: the flow has no such revision, or it is on record no more."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
@@ -137,4 +139,6 @@ ERROR_REASON_BACKFILL_NOT_FOUND: ErrorReason.ValueType  # 31
 """NOT_FOUND: the flow has no such backfill, or its record has passed its retention."""
 ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
+ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
+"""NOT_FOUND: the flow has no such revision, or it is on record no more."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -7,6 +7,7 @@ from tradewind.api.node_task_manager.v1 import batch_pb2 as tradewind_dot_api_do
 from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2
+from tradewind.api.node_task_manager.v1 import doctor_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_queue__pb2
@@ -242,6 +243,11 @@ class NodeTaskManagerServiceStub:
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/PublishNotifications',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.FromString,
+                _registered_method=True)
+        self.RunDoctor = channel.unary_stream(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/RunDoctor',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
                 _registered_method=True)
 
 
@@ -562,6 +568,14 @@ class NodeTaskManagerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RunDoctor(self, request, context):
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -764,6 +778,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.PublishNotifications,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.SerializeToString,
+            ),
+            'RunDoctor': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunDoctor,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1848,6 +1867,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/PublishNotifications',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDoctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/RunDoctor',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,6 +9,7 @@ from tradewind.api.node_task_manager.v1 import batch_pb2 as _batch_pb2
 from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as _config_pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as _dead_letter_pb2
+from tradewind.api.node_task_manager.v1 import doctor_pb2 as _doctor_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as _node_task_manager_service_pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as _notification_pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as _queue_pb2
@@ -162,6 +163,10 @@ class NodeTaskManagerServiceStub:
     """Marks notifications of a user as read, up to one of them. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     PublishNotifications: _aio.UnaryUnaryMultiCallable[_notification_pb2.PublishNotificationsRequest, _notification_pb2.PublishNotificationsResponse]
     """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
 
 class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     """The node task manager. It calls the registry to know a worker; what it has to say to the scheduler leaves on a stream that
@@ -544,5 +549,15 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_notification_pb2.PublishNotificationsRequest, _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]],
     ) -> _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]:
         """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
+
+    @_abc_1.abstractmethod
+    def RunDoctor(
+        self,
+        request: _doctor_pb2.RunDoctorRequest,
+        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
+    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
 
 def add_NodeTaskManagerServiceServicer_to_server(servicer: NodeTaskManagerServiceServicer, server: _aio.Server) -> None: ...

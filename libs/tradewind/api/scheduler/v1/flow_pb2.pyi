@@ -759,11 +759,11 @@ class Flow(_message.Message):
     last_cycle: _builtins.int
     """Number of the latest cycle, -1 before the first."""
     revision: _builtins.int
-    """Raised by each registration that changed the definition, from 1."""
+    """Raised by each change of the definition, from 1."""
     running_cycles: _builtins.int
     """How many cycles are open."""
     etag: _builtins.str
-    """Changes with each change of the record."""
+    """Changes with each new revision, not with status and cycles; RegisterFlow, UpdateFlow and RollBackFlow take it."""
     @_builtins.property
     def structure(self) -> Global___FlowStructure:
         """Its components."""

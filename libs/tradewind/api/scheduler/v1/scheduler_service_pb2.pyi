@@ -13,6 +13,7 @@ from google.protobuf.internal import containers as _containers
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 from tradewind.api.scheduler.v1 import cycle_pb2 as _cycle_pb2
 from tradewind.api.scheduler.v1 import flow_pb2 as _flow_pb2
+from tradewind.api.scheduler.v1 import plan_pb2 as _plan_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -111,6 +112,10 @@ class RegisterFlowRequest(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Its id, [A-Za-z0-9][A-Za-z0-9._-]{0,127}."""
     weather_json: _builtins.str
@@ -119,6 +124,14 @@ class RegisterFlowRequest(_message.Message):
     """Whose it is; "default" when empty."""
     request_id: _builtins.str
     """Makes repeating this call safe for 24 h."""
+    etag: _builtins.str
+    """That of the flow this is meant to change; empty registers whichever stands, or none."""
+    note: _builtins.str
+    """Why, at most 1 KiB; kept with the revision."""
+    by: _builtins.str
+    """Who asks, at most 128 characters; "user" when empty."""
+    validate_only: _builtins.bool
+    """Store nothing, and answer with a plan of what would come of it; faults of the definition are part of the plan."""
     @_builtins.property
     def weather(self) -> _struct_pb2.Struct:
         """Weather Syntax as it is. Integers beyond 2^53 need weather_json."""
@@ -141,10 +154,14 @@ class RegisterFlowRequest(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         user_id: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        etag: _builtins.str = ...,
+        note: _builtins.str = ...,
+        by: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["definition", b"definition", "spec", b"spec", "weather", b"weather", "weather_json", b"weather_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition", b"definition", "flow_id", b"flow_id", "labels", b"labels", "request_id", b"request_id", "spec", b"spec", "user_id", b"user_id", "weather", b"weather", "weather_json", b"weather_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "definition", b"definition", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "note", b"note", "request_id", b"request_id", "spec", b"spec", "user_id", b"user_id", "validate_only", b"validate_only", "weather", b"weather", "weather_json", b"weather_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_definition: _TypeAlias = _typing.Literal["weather", "weather_json", "spec"]  # noqa: Y015
     _WhichOneofArgType_definition: _TypeAlias = _typing.Literal["definition", b"definition"]  # noqa: Y015
@@ -161,15 +178,20 @@ class RegisterFlowResponse(_message.Message):
     FLOW_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
     """False when the same definition was there already."""
     @_builtins.property
     def flow(self) -> _flow_pb2.Flow:
-        """As stored."""
+        """As stored; unset with validate_only."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
         """Notes that do not hinder, such as a node type that no live worker offers."""
+
+    @_builtins.property
+    def plan(self) -> _plan_pb2.FlowPlan:
+        """What would come of it; with validate_only only."""
 
     def __init__(
         self,
@@ -177,10 +199,11 @@ class RegisterFlowResponse(_message.Message):
         flow: _flow_pb2.Flow | None = ...,
         changed: _builtins.bool = ...,
         warnings: _abc.Iterable[_flow_pb2.Violation] | None = ...,
+        plan: _plan_pb2.FlowPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "flow", b"flow", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "flow", b"flow", "plan", b"plan", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,7 +4,9 @@ import grpc
 import warnings
 
 from tradewind.api.scheduler.v1 import backfill_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2
+from tradewind.api.scheduler.v1 import doctor_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2
+from tradewind.api.scheduler.v1 import revision_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -46,6 +48,31 @@ class SchedulerServiceStub:
                 '/tradewind.api.scheduler.v1.SchedulerService/RegisterFlow',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterFlowRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterFlowResponse.FromString,
+                _registered_method=True)
+        self.UpdateFlow = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/UpdateFlow',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.UpdateFlowRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.UpdateFlowResponse.FromString,
+                _registered_method=True)
+        self.ListRevisions = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ListRevisions',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.ListRevisionsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.ListRevisionsResponse.FromString,
+                _registered_method=True)
+        self.GetRevision = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/GetRevision',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.GetRevisionRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.GetRevisionResponse.FromString,
+                _registered_method=True)
+        self.DiffRevisions = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/DiffRevisions',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.DiffRevisionsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.DiffRevisionsResponse.FromString,
+                _registered_method=True)
+        self.RollBackFlow = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/RollBackFlow',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.RollBackFlowRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.RollBackFlowResponse.FromString,
                 _registered_method=True)
         self.GetFlow = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/GetFlow',
@@ -152,6 +179,11 @@ class SchedulerServiceStub:
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.FromString,
                 _registered_method=True)
+        self.RunDoctor = channel.unary_stream(
+                '/tradewind.api.scheduler.v1.SchedulerService/RunDoctor',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
+                _registered_method=True)
         self.GetMemory = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/GetMemory',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.GetMemoryRequest.SerializeToString,
@@ -178,7 +210,48 @@ class SchedulerServiceServicer:
     def RegisterFlow(self, request, context):
         """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
         their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
-        ALREADY_EXISTS REQUEST_ID_REUSED.
+        ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFlow(self, request, context):
+        """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
+        schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
+        VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRevisions(self, request, context):
+        """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetRevision(self, request, context):
+        """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DiffRevisions(self, request, context):
+        """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
+        when the answer would have over 3 MiB.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollBackFlow(self, request, context):
+        """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
+        NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
+        FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
+        REQUEST_ID_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -348,6 +421,14 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RunDoctor(self, request, context):
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetMemory(self, request, context):
         """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
         CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
@@ -377,6 +458,31 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.RegisterFlow,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterFlowRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterFlowResponse.SerializeToString,
+            ),
+            'UpdateFlow': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFlow,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.UpdateFlowRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.UpdateFlowResponse.SerializeToString,
+            ),
+            'ListRevisions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRevisions,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.ListRevisionsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.ListRevisionsResponse.SerializeToString,
+            ),
+            'GetRevision': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRevision,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.GetRevisionRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.GetRevisionResponse.SerializeToString,
+            ),
+            'DiffRevisions': grpc.unary_unary_rpc_method_handler(
+                    servicer.DiffRevisions,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.DiffRevisionsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.DiffRevisionsResponse.SerializeToString,
+            ),
+            'RollBackFlow': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollBackFlow,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.RollBackFlowRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.RollBackFlowResponse.SerializeToString,
             ),
             'GetFlow': grpc.unary_unary_rpc_method_handler(
                     servicer.GetFlow,
@@ -483,6 +589,11 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.SerializeToString,
             ),
+            'RunDoctor': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunDoctor,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
+            ),
             'GetMemory': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMemory,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.GetMemoryRequest.FromString,
@@ -549,6 +660,141 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/RegisterFlow',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterFlowRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RegisterFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFlow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/UpdateFlow',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.UpdateFlowRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.UpdateFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRevisions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ListRevisions',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.ListRevisionsRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.ListRevisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRevision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/GetRevision',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.GetRevisionRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.GetRevisionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiffRevisions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/DiffRevisions',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.DiffRevisionsRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.DiffRevisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollBackFlow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/RollBackFlow',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.RollBackFlowRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2.RollBackFlowResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1116,6 +1362,33 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/ListLogs',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDoctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/RunDoctor',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,

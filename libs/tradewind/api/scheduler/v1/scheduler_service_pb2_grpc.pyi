@@ -6,7 +6,9 @@ What runs, and what became of it."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from tradewind.api.scheduler.v1 import backfill_pb2 as _backfill_pb2
+from tradewind.api.scheduler.v1 import doctor_pb2 as _doctor_pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as _memory_pb2
+from tradewind.api.scheduler.v1 import revision_pb2 as _revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
 import abc as _abc_1
 
@@ -23,7 +25,26 @@ class SchedulerServiceStub:
     RegisterFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RegisterFlowRequest, _scheduler_service_pb2.RegisterFlowResponse]
     """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
     their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
-    ALREADY_EXISTS REQUEST_ID_REUSED.
+    ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
+    """
+    UpdateFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.UpdateFlowRequest, _revision_pb2.UpdateFlowResponse]
+    """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
+    schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
+    VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    ListRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.ListRevisionsRequest, _revision_pb2.ListRevisionsResponse]
+    """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+    GetRevision: _aio.UnaryUnaryMultiCallable[_revision_pb2.GetRevisionRequest, _revision_pb2.GetRevisionResponse]
+    """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+    DiffRevisions: _aio.UnaryUnaryMultiCallable[_revision_pb2.DiffRevisionsRequest, _revision_pb2.DiffRevisionsResponse]
+    """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
+    when the answer would have over 3 MiB.
+    """
+    RollBackFlow: _aio.UnaryUnaryMultiCallable[_revision_pb2.RollBackFlowRequest, _revision_pb2.RollBackFlowResponse]
+    """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
+    NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
+    FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
+    REQUEST_ID_REUSED.
     """
     GetFlow: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetFlowRequest, _scheduler_service_pb2.GetFlowResponse]
     """A flow and its latest cycle. Errors: NOT_FOUND FLOW_NOT_FOUND."""
@@ -98,6 +119,10 @@ class SchedulerServiceStub:
     """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
     Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
     GetMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryRequest, _memory_pb2.GetMemoryResponse]
     """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
     CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
@@ -127,7 +152,56 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_scheduler_service_pb2.RegisterFlowResponse]:
         """Registers a flow, or a new revision of one: last_cycle, created_at and status are kept, cycles in flight finish on
         their revision. Errors: INVALID_ARGUMENT INVALID_INPUT with every fault, FAILED_PRECONDITION FLOW_DELETING,
-        ALREADY_EXISTS REQUEST_ID_REUSED.
+        ALREADY_EXISTS REQUEST_ID_REUSED; with an etag NOT_FOUND FLOW_NOT_FOUND, ABORTED VERSION_CONFLICT.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateFlow(
+        self,
+        request: _revision_pb2.UpdateFlowRequest,
+        context: _aio.ServicerContext[_revision_pb2.UpdateFlowRequest, _abc.Awaitable[_revision_pb2.UpdateFlowResponse]],
+    ) -> _abc.Awaitable[_revision_pb2.UpdateFlowResponse]:
+        """Changes fields of a flow without its graph: makes a new revision, as RegisterFlow does. A running flow follows a new
+        schedule at once. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT with every fault, ABORTED
+        VERSION_CONFLICT with the present etag, FAILED_PRECONDITION FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def ListRevisions(
+        self,
+        request: _revision_pb2.ListRevisionsRequest,
+        context: _aio.ServicerContext[_revision_pb2.ListRevisionsRequest, _abc.Awaitable[_revision_pb2.ListRevisionsResponse]],
+    ) -> _abc.Awaitable[_revision_pb2.ListRevisionsResponse]:
+        """Revisions of a flow, the newest first, paged. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT."""
+
+    @_abc_1.abstractmethod
+    def GetRevision(
+        self,
+        request: _revision_pb2.GetRevisionRequest,
+        context: _aio.ServicerContext[_revision_pb2.GetRevisionRequest, _abc.Awaitable[_revision_pb2.GetRevisionResponse]],
+    ) -> _abc.Awaitable[_revision_pb2.GetRevisionResponse]:
+        """A revision of a flow with its definition. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def DiffRevisions(
+        self,
+        request: _revision_pb2.DiffRevisionsRequest,
+        context: _aio.ServicerContext[_revision_pb2.DiffRevisionsRequest, _abc.Awaitable[_revision_pb2.DiffRevisionsResponse]],
+    ) -> _abc.Awaitable[_revision_pb2.DiffRevisionsResponse]:
+        """How two revisions of a flow differ. Errors: NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, RESOURCE_EXHAUSTED TOO_LARGE
+        when the answer would have over 3 MiB.
+        """
+
+    @_abc_1.abstractmethod
+    def RollBackFlow(
+        self,
+        request: _revision_pb2.RollBackFlowRequest,
+        context: _aio.ServicerContext[_revision_pb2.RollBackFlowRequest, _abc.Awaitable[_revision_pb2.RollBackFlowResponse]],
+    ) -> _abc.Awaitable[_revision_pb2.RollBackFlowResponse]:
+        """Takes up the definition and labels of an older revision, as a new one; cycles in flight finish on theirs. Errors:
+        NOT_FOUND FLOW_NOT_FOUND or REVISION_NOT_FOUND, ABORTED VERSION_CONFLICT with the present etag, FAILED_PRECONDITION
+        FLOW_DELETING, INVALID_ARGUMENT INVALID_INPUT when its schedule plans nothing any more, ALREADY_EXISTS
+        REQUEST_ID_REUSED.
         """
 
     @_abc_1.abstractmethod
@@ -327,6 +401,16 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_scheduler_service_pb2.ListLogsResponse]:
         """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
         Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def RunDoctor(
+        self,
+        request: _doctor_pb2.RunDoctorRequest,
+        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
+    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

@@ -2,20 +2,47 @@
 -- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
 -- args: base, epoch (0), now, flow_id, user_id ("" keeps it, or is "default"), config, structure, labels, digest
 --   (of all these), schedule (JSON), interval (ms, 0 for none that begins with
---   the flow), first (ms, planned next when the schedule changes; 0: an interval from now), overlap, keep, pause_after, retention (ms), request ("" for none), payload, request_ms.
--- Returns {outcome (created, changed, same, repeated, deleting, reused), revision}.
+--   the flow), first (ms, planned next when the schedule changes; 0: an interval from now), overlap, keep, pause_after,
+--   by, note, kept (revisions, the new one among them), etag ("" for whichever stands), request ("" for none), payload,
+--   request_ms.
+-- Returns {outcome (created, changed, same, repeated, deleting, reused, moved, not_found), revision}.
 --!include partition
 local flow, outbox = KEYS[2], base .. 'outbox'
+local revisions, history, open = flow .. ':revisions', flow .. ':history', flow .. ':open'
+local RUNS = 1024
 
--- Old revisions stay while cycles may run on them.
-local function keep_revision(revision)
-  local revisions = flow .. ':revisions'
-  if redis.call('ZCARD', flow .. ':open') == 0 then
-    redis.call('DEL', revisions)
-    return
-  end
+-- What is known of a revision: {made at, by, note, digest, labels (JSON), the cycle that it begins with, and the one that
+-- its successor begins with, -1 while it is the current one}.
+local function note_revision(revision, first_cycle)
+  redis.call('HSET', history, revision,
+    cmsgpack.pack({time, args.by, args.note, args.digest, args.labels, first_cycle, -1}))
+end
+
+-- Whether runs of these cycles are open; those that are stopping stand below 0.
+local function are_open(first, following)
+  return redis.call('ZCOUNT', open, first * RUNS, '(' .. following * RUNS) > 0
+    or redis.call('ZCOUNT', open, '(' .. -1 - following, -1 - first) > 0
+end
+
+-- The revision that stood stays readable; the newest do, and of the others those by which open runs go.
+local function supersede(revision, first_cycle)
   redis.call('HSET', revisions, revision, redis.call('HGET', flow, 'config'))
-  redis.call('PEXPIRE', revisions, args.retention)
+  local known = redis.call('HGET', history, revision)
+  if known then
+    known = cmsgpack.unpack(known)
+    known[7] = first_cycle
+    redis.call('HSET', history, revision, cmsgpack.pack(known))
+  end
+  for _, older in ipairs(redis.call('HKEYS', revisions)) do
+    if tonumber(older) <= revision + 1 - args.kept then
+      known = redis.call('HGET', history, older)
+      known = known and cmsgpack.unpack(known)
+      if not (known and are_open(known[6], known[7])) then
+        redis.call('HDEL', revisions, older)
+        redis.call('HDEL', history, older)
+      end
+    end
+  end
 end
 
 -- A running flow's trigger follows its new schedule: an interval begins anew at the next planned time, or sooner.
@@ -36,7 +63,7 @@ end
 
 local function register()
   local known = redis.call('HMGET', flow, 'status', 'revision', 'digest', 'schedule', 'next_execution',
-    'schedule_epoch', 'user_id')
+    'schedule_epoch', 'user_id', 'created_at', 'last_cycle')
   if known[1] == 'deleting' then return {'deleting', 0} end
   if args.request ~= '' then
     local first = redis.call('GET', base .. 'request:' .. args.request)
@@ -45,12 +72,17 @@ local function register()
       if known[1] then return {'repeated', tonumber(known[2])} end
     end
   end
+  if args.etag ~= '' then
+    if not known[1] then return {'not_found', 0} end
+    if args.etag ~= known[8] .. '-' .. known[2] then return {'moved', tonumber(known[2])} end
+  end
   local user = args.user_id
   if user == '' then user = known[7] or 'default' end
   if known[1] and known[3] == args.digest and known[7] == user then return remember('same', tonumber(known[2])) end
   local revision = known[1] and tonumber(known[2]) + 1 or 1
+  local first_cycle = tonumber(known[9] or -1) + 1
   if known[1] then
-    keep_revision(known[2])
+    supersede(tonumber(known[2]), first_cycle)
   else
     local buried = tonumber(redis.call('GET', base .. 'tombstone:' .. args.flow_id) or 0)
     redis.call('HSET', flow, 'id', args.flow_id, 'status', 'registered', 'last_cycle', -1, 'next_execution', 0,
@@ -61,6 +93,7 @@ local function register()
     'digest', args.digest, 'schedule', args.schedule, 'overlap', args.overlap, 'keep_cycles', args.keep,
     'pause_after', args.pause_after,
     'revision', revision, 'updated_at', time)
+  note_revision(revision, first_cycle)
   if known[1] == 'running' and known[4] ~= args.schedule then
     reschedule(tonumber(known[5]), tonumber(known[6]))
   end

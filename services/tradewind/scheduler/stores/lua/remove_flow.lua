@@ -43,8 +43,9 @@ for _, id in ipairs(redis.call('ZRANGE', flow .. ':backfills', 0, -1)) do
   redis.call('UNLINK', record, record .. ':firings')
   redis.call('ZREM', base .. 'backfills', args.flow_id .. ':' .. id)
 end
-redis.call('UNLINK', flow .. ':backfills', flow .. ':filling', flow .. ':cycles', flow .. ':open', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
-  flow .. ':memory')
+redis.call('UNLINK', flow .. ':backfills', flow .. ':filling')
+redis.call('UNLINK', flow .. ':cycles', flow .. ':open', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
+  flow .. ':history', flow .. ':memory')
 redis.call('ZREM', KEYS[3], args.flow_id)
 redis.call('ZREM', base .. 'outbox', args.flow_id)
 redis.call('ZREM', base .. 'queued', args.flow_id)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 from tradewind.scheduler.stores.memory.backfills import MemoryBackfills
 from tradewind.scheduler.stores.memory.changes import MemoryChanges
 from tradewind.scheduler.stores.memory.cycles import MemoryCycles
@@ -12,6 +13,7 @@ from tradewind.scheduler.stores.memory.flows import MemoryFlows
 from tradewind.scheduler.stores.memory.logs import MemoryLogs
 from tradewind.scheduler.stores.memory.memories import MemoryFlowMemories
 from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
+from tradewind.scheduler.stores.memory.revisions import MemoryRevisions
 
 __all__ = ["MemoryStores"]
 
@@ -20,10 +22,17 @@ class MemoryStores:
     """All stores of the scheduler over the same data; share `data` to play several replicas."""
 
     def __init__(
-        self, clock: Callable[[], int], *, replica: str = "memory", lease_ms: int = 10_000, data: Data | None = None
+        self,
+        clock: Callable[[], int],
+        *,
+        replica: str = "memory",
+        lease_ms: int = 10_000,
+        data: Data | None = None,
+        kept_revisions: int = KEPT_REVISIONS,
     ) -> None:
         self.data = data or Data(clock)
-        self.flows = MemoryFlows(self.data)
+        self.flows = MemoryFlows(self.data, kept_revisions)
+        self.revisions = MemoryRevisions(self.data)
         self.cycles = MemoryCycles(self.data)
         self.states = self.cycles
         self.open_runs = MemoryOpenRuns(self.data)

@@ -11,6 +11,7 @@ from tradewind.scheduler.domain.flow_record import Pause, RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
+from tradewind.scheduler.domain.revision import Revision
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports import Epochs, RunChange
@@ -39,6 +40,7 @@ class BackfillRecord:
 class Flow:
     """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping.
 
+    `revisions` holds definitions before the current one, `history` what is known of these and of it.
     `firings` says what became of planned times, `queued` which of them wait; `fired` counts cycles of its schedule
     since it was started, `failures` those that failed in a row; `filling` are the open runs of backfills.
     """
@@ -69,6 +71,7 @@ class Flow:
     failures: int = 0
     pause: Pause | None = None
     revisions: dict[int, str] = field(default_factory=dict)
+    history: dict[int, Revision] = field(default_factory=dict)
     logs: dict[int, list[LogLine]] = field(default_factory=dict)
     request: RememberedRequest | None = None
     memory: Memory = NO_MEMORY
@@ -109,6 +112,7 @@ class Data:
         self.tombstones: dict[str, tuple[int, int]] = {}
         self.epochs: dict[int, int] = {}
         self.leases: dict[int, tuple[int, int]] = {}
+        self.replicas: dict[str, int] = {}
         self.listeners: dict[int, list[Callable[[Sequence[RunChange]], None]]] = {}
 
     def now(self) -> int:

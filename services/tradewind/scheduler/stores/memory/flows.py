@@ -15,6 +15,7 @@ from tradewind.scheduler.domain.flow_record import (
 )
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogSource
+from tradewind.scheduler.domain.revision import Revision
 from tradewind.scheduler.stores.memory.backfills import cancel
 from tradewind.scheduler.stores.memory.data import TOMBSTONE_MS, Data, Flow
 from tradewind.scheduler.stores.memory.firings import drop_queued, note_firing, pause
@@ -24,8 +25,9 @@ from tradewind.scheduler.stores.memory.stopping import mark_stopping
 class MemoryFlows:
     """Implements FlowRecords."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, kept_revisions: int) -> None:
         self._data = data
+        self._kept_revisions = kept_revisions
 
     async def register(self, registration: FlowRegistration) -> tuple[RegisterOutcome, int]:
         now = self._data.now()
@@ -38,6 +40,11 @@ class MemoryFlows:
                 return RegisterOutcome.REUSED, 0
             if flow:
                 return RegisterOutcome.REPEATED, flow.revision
+        if registration.etag:
+            if flow is None:
+                return RegisterOutcome.NOT_FOUND, 0
+            if registration.etag != _record(flow).etag:
+                return RegisterOutcome.MOVED, flow.revision
         user_id = registration.user_id or (flow.user_id if flow else DEFAULT_USER)
         if flow is None:
             outcome = RegisterOutcome.CREATED
@@ -71,15 +78,13 @@ class MemoryFlows:
             schedule_epoch=max(buried + 1, now),
         )
         self._data.flows[flow.flow_id] = flow
+        _note_revision(flow, registration, now)
         return flow
 
     def _revise(self, flow: Flow, registration: FlowRegistration, user_id: str, now: int) -> None:
-        flow.revisions = {**flow.revisions, flow.revision: flow.config_json} if flow.open else {}
+        self._supersede(flow)
         if flow.status is FlowStatus.RUNNING and flow.schedule != registration.schedule:
-            anchor = registration.first_ms or now + registration.schedule.interval_ms
-            if not registration.first_ms and 0 < flow.next_execution_ms < anchor:
-                anchor = flow.next_execution_ms
-            flow.anchor_ms = flow.next_execution_ms = anchor
+            flow.anchor_ms = flow.next_execution_ms = registration.planned_next(flow.next_execution_ms, now)
             flow.schedule_epoch = max(flow.schedule_epoch + 1, now)
             self._data.outbox[flow.flow_id] = now
         flow.user_id = user_id
@@ -93,6 +98,15 @@ class MemoryFlows:
         flow.keep_cycles = registration.keep_cycles
         flow.revision += 1
         flow.updated_ms = now
+        _note_revision(flow, registration, now)
+
+    def _supersede(self, flow: Flow) -> None:
+        """Keep the current revision readable, and let go of those that are too many and by which no open run goes."""
+        flow.revisions[flow.revision] = flow.config_json
+        needed = {flow.runs[name].state.facts.revision for name in flow.open}
+        for older in list(flow.revisions):
+            if older <= flow.revision + 1 - self._kept_revisions and older not in needed:
+                del flow.revisions[older], flow.history[older]
 
     async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
         self._data.now()
@@ -175,6 +189,11 @@ class MemoryFlows:
         del self._data.flows[flow_id]
         self._data.announce_gone(flow_id)
         return True
+
+
+def _note_revision(flow: Flow, registration: FlowRegistration, now: int) -> None:
+    made = registration
+    flow.history[flow.revision] = Revision(flow.revision, now, made.by, made.note, made.digest, made.labels)
 
 
 def _record(flow: Flow) -> FlowRecord:

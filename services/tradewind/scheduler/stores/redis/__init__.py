@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 
+from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis.backfills import RedisBackfills
 from tradewind.scheduler.stores.redis.changes import RedisChanges
 from tradewind.scheduler.stores.redis.cycles import RedisCycles
+from tradewind.scheduler.stores.redis.doctor import RedisPartitionDoctor
 from tradewind.scheduler.stores.redis.due_sets import RedisOpenRuns, RedisOutbox
 from tradewind.scheduler.stores.redis.firings import RedisFirings
 from tradewind.scheduler.stores.redis.flows import RedisFlows
 from tradewind.scheduler.stores.redis.logs import RedisLogs
 from tradewind.scheduler.stores.redis.memories import RedisFlowMemories
 from tradewind.scheduler.stores.redis.partitions import RedisPartitions
+from tradewind.scheduler.stores.redis.revisions import RedisRevisions
 from tradewind.scheduler.stores.redis.scripts import Scripted
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.subscriber import Subscriber
@@ -31,9 +34,11 @@ class RedisStores:
         *,
         replica: str,
         lease_ms: int = 10_000,
+        kept_revisions: int = KEPT_REVISIONS,
     ) -> None:
         scripted = Scripted(client, keys, clock)
-        self.flows = RedisFlows(scripted)
+        self.flows = RedisFlows(scripted, kept_revisions)
+        self.revisions = RedisRevisions(scripted)
         self.cycles = RedisCycles(scripted)
         self.states = self.cycles
         self.open_runs = RedisOpenRuns(scripted)
@@ -41,6 +46,7 @@ class RedisStores:
         self.firings = RedisFirings(scripted)
         self.logs = RedisLogs(scripted)
         self.backfills = RedisBackfills(scripted)
+        self.doctor = RedisPartitionDoctor(scripted)
         self.memories = RedisFlowMemories(scripted)
         self.changes = RedisChanges(subscriber, keys)
         self.partitions = RedisPartitions(scripted, replica, lease_ms)

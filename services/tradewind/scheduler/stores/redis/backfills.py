@@ -72,7 +72,8 @@ class RedisBackfills:
         ]
 
     async def ids(self, flow_id: str) -> list[int]:
-        return [int(each) for each in await self._client.zrange(self._keys.backfills(flow_id), 0, -1, desc=True)]
+        found = await self._client.execute_command("ZREVRANGE", self._keys.backfills(flow_id), 0, -1)
+        return [int(each) for each in found]
 
     async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
         pipeline = self._client.pipeline(transaction=False)

@@ -18,7 +18,7 @@ from tradewind.scheduler.domain.flow_record import (
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
-from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, TOMBSTONE_MS, Scripted, script
+from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, TOMBSTONE_MS, Scripted, script
 from tradewind.server.partitions import PARTITIONS, partition_of
 
 
@@ -43,7 +43,8 @@ _REMOVE = script("remove_flow", tuple[bool, int])
 class RedisFlows:
     """Implements FlowRecords."""
 
-    def __init__(self, scripted: Scripted) -> None:
+    def __init__(self, scripted: Scripted, kept_revisions: int) -> None:
+        self._kept_revisions = kept_revisions
         self._scripted = scripted
         self._client = scripted.client
         self._keys = scripted.keys
@@ -65,7 +66,10 @@ class RedisFlows:
             overlap=registration.overlap.value,
             keep=registration.keep_cycles,
             pause_after=registration.pause_after_failures,
-            retention=RETENTION_MS,
+            by=registration.by,
+            note=registration.note,
+            kept=self._kept_revisions,
+            etag=registration.etag,
             request=request.name if request else "",
             payload=request.payload if request else "",
             request_ms=REMEMBERED_MS,

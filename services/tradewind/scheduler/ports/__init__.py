@@ -49,8 +49,11 @@ class FlowRecords(Protocol):
         """Put a definition on record and return what became of it and the revision.
 
         A new revision keeps last_cycle, created_at and status; the digest on record changes nothing. A running flow
-        whose schedule changed gets a higher schedule epoch and stands in the outbox. While cycles are open, the
-        definition before stays readable. A request seen before answers `repeated`, or `reused` for another payload.
+        whose schedule changed gets a higher schedule epoch and stands in the outbox. A request seen before answers
+        `repeated`, or `reused` for another payload. Then a registration with an etag that is not the flow's is answered
+        `moved`, or `not_found` without a flow, and changes nothing.
+
+        The newest 100 revisions stay readable, the new one among them, and of the others those by which open runs go.
         """
         ...
 
@@ -72,7 +75,7 @@ class FlowRecords(Protocol):
         ...
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
-        """Return the definition of a revision that is current or that open runs may need, else None."""
+        """Return the definition of a revision that is on record, else None."""
         ...
 
     async def raise_schedule_epoch(self, flow_id: str) -> int:
@@ -108,6 +111,10 @@ class Outbox(Protocol):
 
     async def postpone(self, flow_id: str, delay_ms: int) -> None:
         """Try a flow that is in the outbox again after `delay_ms`."""
+        ...
+
+    async def add(self, flow_id: str) -> None:
+        """Have the trigger service told again what a flow's record says."""
         ...
 
 
@@ -291,6 +298,14 @@ class Partitions(Protocol):
         """End the leases of these partitions as far as they still are the caller's."""
         ...
 
+    async def meet(self) -> Sequence[str]:
+        """Say that this replica is here for as long as a lease lasts; return the names of all that are."""
+        ...
+
+    async def leave(self) -> None:
+        """Say that this replica is not here any more."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RunChange:
@@ -443,6 +458,10 @@ class Triggers(Protocol):
 
         Raises StaleSchedule when a higher epoch is known.
         """
+        ...
+
+    async def epoch_of(self, flow_id: str) -> int | None:
+        """Return the schedule epoch of a flow's trigger, None when there is none."""
         ...
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:

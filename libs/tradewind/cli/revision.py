@@ -1,0 +1,183 @@
+"""`tradewind flow plan|update|revisions|diff|rollback`: what flows would be, are, and were."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
+from tradewind.cli.parameters import FlowName, Labels, Output, first, pairs
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import RevisedFlow
+
+app = typer.Typer()
+
+Note = Annotated[str, typer.Option(help="Why, for whoever looks later.")]
+Etag = Annotated[str, typer.Option(help="Only the flow that has this etag, as flow status -o json shows it.")]
+
+
+@app.command()
+@asynchronous
+async def plan(
+    session: Session,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON or YAML file; - reads stdin.")],
+    name: Annotated[str | None, typer.Option(help="Name of the flow; that of the file unless it is given.")] = None,
+    label: Labels = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what registering a definition would give, and store nothing.
+
+    Waves, who could run them, limits that will bind, the next times, what changes. Exits with 1 when there are faults.
+    """
+    from tradewind.cli.definition_files import read_definition
+    from tradewind.cli.plans import show_plan
+
+    definition = read_definition(file, name)
+    async with session.client() as client:
+        found = await client.plan_flow(definition.flow_id, definition, labels=pairs(label, "--label"))
+    if output is Format.JSON:
+        session.screen.json(found)
+    else:
+        show_plan(session.screen, found)
+    if not found.valid:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+@asynchronous
+async def update(
+    session: Session,
+    name: FlowName,
+    fields: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FIELD=VALUE...",
+            help="Such as interval=5m, overlap=queue_one, schedule.jitter=5s, max_running=none, labels.team=a.",
+        ),
+    ],
+    note: Note = "",
+    etag: Etag = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Change fields of a flow without its graph; `none` sets the default.
+
+    A running flow follows a new schedule at once.
+    """
+    async with session.client() as client:
+        standing = await client.get_flow(name)
+        changes = _changes(fields, standing.flow.labels)
+        # Labels are written as a whole: those that were read must still stand.
+        read_etag = etag or (standing.flow.etag if "labels" in changes else "")
+        revised = await client.update_flow(name, changes, note=note, etag=read_etag)
+    _show_revised(session, revised, output)
+
+
+@app.command()
+@asynchronous
+async def revisions(
+    session: Session,
+    name: FlowName,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """List the revisions of a flow, the newest first: who made them when, and why."""
+    async with session.client() as client:
+        found = await first(limit, client.list_revisions(name))
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    rows = [
+        (
+            f"{each.revision}{' *' if each.current else ''}",
+            session.screen.when(each.created_at),
+            each.by,
+            each.digest[:12],
+            str(each.open_runs or ""),
+            each.note,
+        )
+        for each in found
+    ]
+    session.screen.table(["REVISION", "MADE", "BY", "DIGEST", "OPEN RUNS", "NOTE"], rows)
+
+
+@app.command()
+@asynchronous
+async def diff(
+    session: Session,
+    name: FlowName,
+    a: Annotated[int | None, typer.Argument(metavar="[A]", min=1, help="A revision; the one before B.")] = None,
+    b: Annotated[int | None, typer.Argument(metavar="[B]", min=1, help="Another one; the current one.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show how two revisions of a flow differ: by default, what the latest change was."""
+    from tradewind.cli.plans import show_difference
+
+    async with session.client() as client:
+        found = await client.diff_revisions(name, a, b)
+        if output is Format.JSON:
+            session.screen.json(found)
+            return
+        before = await client.get_revision(name, found.from_revision)
+        after = await client.get_revision(name, found.to_revision)
+    show_difference(session.screen, name, before, after)
+
+
+@app.command()
+@asynchronous
+async def rollback(
+    session: Session,
+    name: FlowName,
+    revision: Annotated[int, typer.Argument(metavar="REVISION", min=1, help="The revision to take up again.")],
+    note: Note = "",
+    etag: Etag = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Take up the definition of an older revision, as a new one; cycles that run finish on theirs."""
+    async with session.client() as client:
+        revised = await client.roll_back_flow(name, revision, note=note, etag=etag)
+    _show_revised(session, revised, output)
+
+
+def _show_revised(session: Session, revised: "RevisedFlow", output: Format) -> None:
+    flow = revised.flow
+    if output is Format.JSON:
+        session.screen.json(revised)
+        return
+    following = f", next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else ""
+    what = f"is at revision {flow.revision}" if revised.changed else f"is unchanged: revision {flow.revision}"
+    session.screen.line(f"{flow.flow_id} {what}{following}")
+    for warning in revised.warnings:
+        session.screen.line(f"  note: {warning}", "yellow")
+
+
+def _changes(fields: list[str], labels: Any) -> dict[str, Any]:
+    """Return the new value of each field. Raises what ends the command for wrong usage."""
+    changes: dict[str, Any] = {}
+    for field in fields:
+        name, given, text = field.partition("=")
+        if not given or not name:
+            raise fail(f'"{field}" changes nothing; write FIELD=VALUE, such as overlap=allow', WRONG_INPUT)
+        if name.startswith("labels."):
+            kept = changes.setdefault("labels", dict(labels))
+            kept.pop(name.removeprefix("labels."), None)
+            if text != "none":
+                kept[name.removeprefix("labels.")] = text
+        else:
+            changes[name] = None if text == "none" and name != "schedule.catch_up" else _value(name, text)
+    return changes
+
+
+_NUMBERS = ("keep_cycles", "max_running", "pause_after_failures", "schedule.max_cycles")
+
+
+def _value(name: str, text: str) -> Any:
+    """Return a number where the field is one, JSON where the text is an object or a list, else the text."""
+    if name in _NUMBERS or text.startswith(("{", "[")):
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise fail(f'"{name}={text}": this is no {"number" if name in _NUMBERS else "JSON"}', WRONG_INPUT) from None
+    return [text] if name == "schedule.at" else text

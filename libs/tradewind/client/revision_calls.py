@@ -1,0 +1,137 @@
+"""What a client asks the scheduler about definitions of flows: planning, changing and looking back."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from tradewind.api.scheduler.v1 import revision_pb2 as revision_pb
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.client.calls import new_request_id
+from tradewind.client.connection import Connection
+from tradewind.client.definitions import Definition, weather_json
+from tradewind.client.flows import flow_from
+from tradewind.client.plans import FlowPlan, plan_from
+from tradewind.client.revisions import (
+    RevisedFlow,
+    RevisionDefinition,
+    RevisionDiff,
+    RevisionRecord,
+    diff_from,
+    revision_from,
+)
+from tradewind.flow import spec_of
+
+_PAGE = 100
+_SCHEDULE = "schedule."
+
+
+class RevisionCalls:
+    """The part of Client that plans flows, changes them without their graph, and knows what they were."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def plan_flow(
+        self, flow_id: str, definition: Definition, *, labels: Mapping[str, str] | None = None, etag: str = ""
+    ) -> FlowPlan:
+        """Return what registering a flow would give, faults included, and store nothing.
+
+        Raises what registering raises because of the flow that stands: WrongStatus while it is being deleted, and with
+        an etag Aborted or NotFound.
+        """
+        request = pb.RegisterFlowRequest(
+            flow_id=flow_id,
+            weather_json=weather_json(definition),
+            labels=labels,
+            user_id=self._user_id,
+            etag=etag,
+            validate_only=True,
+        )
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.RegisterFlow, request)
+        return plan_from(flow_id, answer)
+
+    async def update_flow(
+        self,
+        flow_id: str,
+        changes: Mapping[str, Any],
+        *,
+        note: str = "",
+        etag: str = "",
+        request_id: str | None = None,
+    ) -> RevisedFlow:
+        """Change fields of a flow; its nodes and edges stay, and a running flow follows a new schedule at once.
+
+        `changes` has a new value in Weather Syntax for each field, `None` for the default: interval, schedule or one of
+        its fields such as `schedule.jitter`, overlap, failure_policy, timeout, keep_cycles, keep_for, max_running,
+        pause_after_failures, labels, description. With the `etag` of a flow that was read it is refused when somebody
+        has changed the flow since. Raises NotFound, InvalidInput, Aborted, FlowError for what has no form in a message.
+        """
+        request = revision_pb.UpdateFlowRequest(
+            flow_id=flow_id,
+            spec=spec_of(_nested(changes)),
+            update_mask=FieldMask(paths=list(changes)),
+            etag=etag,
+            request_id=request_id or new_request_id(),
+            note=note,
+            by=self._user_id,
+        )
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.UpdateFlow, request)
+        return RevisedFlow(flow_from(answer.flow), answer.changed)
+
+    async def list_revisions(self, flow_id: str) -> AsyncIterator[RevisionRecord]:
+        """Yield the revisions of a flow that are on record, the newest first. Raises NotFound."""
+        token = ""
+        while True:
+            request = revision_pb.ListRevisionsRequest(flow_id=flow_id, page_size=_PAGE, page_token=token)
+            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListRevisions, request)
+            for revision in page.revisions:
+                yield revision_from(revision)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def get_revision(self, flow_id: str, revision: int | None = None) -> RevisionDefinition:
+        """Return a revision of a flow with its definition, the current one unless it is named. Raises NotFound."""
+        request = revision_pb.GetRevisionRequest(flow_id=flow_id, revision=revision or 0)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetRevision, request)
+        return RevisionDefinition(revision_from(answer.revision), answer.config_json)
+
+    async def diff_revisions(self, flow_id: str, first: int | None = None, second: int | None = None) -> RevisionDiff:
+        """Return how a revision of a flow differs from another.
+
+        The second is the current one unless it is named, the first the one before the second. Raises NotFound,
+        Exhausted when there is more to tell than an answer holds.
+        """
+        request = revision_pb.DiffRevisionsRequest(flow_id=flow_id, from_revision=first or 0, to_revision=second or 0)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.DiffRevisions, request)
+        return RevisionDiff(answer.from_revision, answer.to_revision, diff_from(answer.diff))
+
+    async def roll_back_flow(
+        self, flow_id: str, revision: int, *, note: str = "", etag: str = "", request_id: str | None = None
+    ) -> RevisedFlow:
+        """Take up the definition and labels of an older revision, as a new one; cycles that run finish on theirs.
+
+        Raises NotFound, InvalidInput when its schedule plans nothing any more, Aborted for an etag that is not the
+        present one.
+        """
+        request = revision_pb.RollBackFlowRequest(
+            flow_id=flow_id,
+            revision=revision,
+            note=note,
+            by=self._user_id,
+            etag=etag,
+            request_id=request_id or new_request_id(),
+        )
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.RollBackFlow, request)
+        warnings = tuple(f"{each.path}: {each.message}" for each in answer.warnings)
+        return RevisedFlow(flow_from(answer.flow), answer.changed, warnings)
+
+
+def _nested(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes as a flow in Weather Syntax, `schedule.<field>` within `schedule`."""
+    weather = {path: value for path, value in changes.items() if value is not None and not path.startswith(_SCHEDULE)}
+    for path, value in changes.items():
+        if value is not None and path.startswith(_SCHEDULE):
+            weather["schedule"] = {**weather.get("schedule", {}), path.removeprefix(_SCHEDULE): value}
+    return weather

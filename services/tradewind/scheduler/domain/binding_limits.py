@@ -1,0 +1,153 @@
+"""Which limits will hold nodes of a flow back."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.flow_definition import FlowDefinition
+from tradewind.scheduler.domain.node_definition import NodeDefinition
+from tradewind.scheduler.domain.paths import quoted
+from tradewind.scheduler.domain.placement import Placement
+from tradewind.scheduler.domain.standing_limits import StandingLimits
+from tradewind.scheduler.domain.structure import FlowStructure
+from tradewind.server.rates import Rate
+
+
+@dataclass(frozen=True, slots=True)
+class BindingLimit:
+    """A limit, for a node type or key (`subject`) where it is for one; `allowed` and `wanted` in one measure."""
+
+    limit: str
+    subject: str
+    allowed: str
+    wanted: str
+    in_use: int
+    message: str
+
+
+class Demand:
+    """What a flow would use at once: its components side by side, of each the widest of its waves.
+
+    A mapped node counts as many as it may run at once.
+    """
+
+    def __init__(self, definition: FlowDefinition, structure: FlowStructure) -> None:
+        self._nodes = {node.node_id: node for node in definition.nodes}
+        self._structure = structure
+        self.total = self.widest(lambda node: "")[""]
+
+    def widest(self, key_of: Callable[[NodeDefinition], str | None]) -> dict[str, int]:
+        """Return how many nodes of each key are ready at once; those without a key are left out."""
+        found: dict[str, int] = defaultdict(int)
+        for component in self._structure.components:
+            widest: dict[str, int] = {}
+            for wave in component.waves:
+                counts: Counter[str] = Counter()
+                for node_id in wave:
+                    node = self._nodes[node_id]
+                    key = key_of(node)
+                    if key is not None:
+                        counts[key] += node.fan_out.max_parallel if node.fan_out else 1
+                for key, count in counts.items():
+                    widest[key] = max(count, widest.get(key, 0))
+            for key, count in widest.items():
+                found[key] += count
+        return found
+
+
+def binding_limits(
+    definition: FlowDefinition,
+    demand: Demand,
+    standing: StandingLimits,
+    offers: Iterable[Placement],
+    planned: Sequence[int],
+) -> tuple[BindingLimit, ...]:
+    """Return the limits that bind, the flow's own before those of the system.
+
+    `offers` are the placements of its nodes, `planned` its next planned times (ms), from which follows how often a
+    cycle begins.
+    """
+    return (
+        *_own(definition, demand),
+        *_of_workers(demand, offers),
+        *_of_system(demand, standing),
+        *_of_rates(definition, standing, planned),
+    )
+
+
+def _own(definition: FlowDefinition, demand: Demand) -> Iterator[BindingLimit]:
+    yield from _at_once("max_running", "", definition.max_running, demand.total)
+    most = {node.concurrency.key: node.concurrency.most for node in definition.nodes if node.concurrency}
+    wanted = demand.widest(lambda node: node.concurrency.key if node.concurrency else None)
+    for key, limit in most.items():
+        yield from _at_once("concurrency", key, limit, wanted[key], f"nodes with key {quoted(key)}")
+
+
+def _of_workers(demand: Demand, offers: Iterable[Placement]) -> Iterator[BindingLimit]:
+    wanted = demand.widest(lambda node: node.node_type)
+    for offer in offers:
+        if 0 < offer.slots < wanted[offer.node_type]:
+            count = len(offer.worker_ids)
+            yield BindingLimit(
+                "worker_slots",
+                offer.node_type,
+                str(offer.slots),
+                str(wanted[offer.node_type]),
+                offer.slots - offer.free_slots,
+                f"{wanted[offer.node_type]} nodes of type {quoted(offer.node_type)} can be ready at once; the "
+                f"{f'{count} live workers have' if count > 1 else 'one live worker has'} {offer.slots} slots for them",
+            )
+
+
+def _of_system(demand: Demand, standing: StandingLimits) -> Iterator[BindingLimit]:
+    total, running = demand.total, standing.running
+    yield from _at_once("config.max_running", "", standing.max_running, total, in_use=running)
+    yield from _at_once("config.max_running_per_user", "", standing.max_running_per_user, total, in_use=running)
+    yield from _at_once("config.max_running_per_flow", "", standing.max_running_per_flow, total)
+    for node_type, wanted in demand.widest(lambda node: node.node_type).items():
+        most = standing.max_running_per_node_type.get(node_type, 0)
+        what = f"nodes of type {quoted(node_type)}"
+        yield from _at_once("config.max_running_per_node_type", node_type, most, wanted, what)
+
+
+def _at_once(
+    limit: str, subject: str, most: int, wanted: int, what: str = "nodes", in_use: int = 0
+) -> Iterator[BindingLimit]:
+    if most and wanted + in_use > most:
+        message = f"{wanted} {what} can be ready at once; {most} may run"
+        message += f", and {in_use} of the user run now" if in_use else ""
+        yield BindingLimit(limit, subject, str(most), str(wanted), in_use, message)
+
+
+def _of_rates(definition: FlowDefinition, standing: StandingLimits, planned: Sequence[int]) -> Iterator[BindingLimit]:
+    of_types = Counter(node.node_type for node in definition.nodes)
+    for node_type, cost in of_types.items():
+        if node_type in standing.rates:
+            limit = Rate.parse(standing.rates[node_type])
+            yield from _in_time("config.rates", node_type, limit, cost, planned, f"nodes of type {quoted(node_type)}")
+    costs: Counter[str] = Counter()
+    rates: dict[str, Rate] = {}
+    for node in definition.nodes:
+        if node.rate is not None:
+            costs[node.rate.key] += node.rate.cost
+            rates[node.rate.key] = Rate.parse(node.rate.limit)
+    for key, rate in rates.items():
+        yield from _in_time("rate", key, rate, costs[key], planned, f"nodes with key {quoted(key)}")
+
+
+def _in_time(
+    limit: str, subject: str, rate: Rate, cost: int, planned: Sequence[int], what: str
+) -> Iterator[BindingLimit]:
+    unit = str(rate).partition("/")[2]
+    if len(planned) > 1:
+        asked = cost * rate.period_ms * (len(planned) - 1) / (planned[-1] - planned[0])
+        if asked > rate.count:
+            message = f"the schedule asks for {asked:.4g}/{unit} {what}; {rate} may begin, so cycles will fall behind"
+            yield BindingLimit(limit, subject, str(rate), f"{asked:.4g}/{unit}", 0, message)
+            return
+    if cost > rate.count:
+        seconds = (cost - rate.count) * rate.period_ms / rate.count / 1000
+        message = (
+            f"a cycle asks for {cost} {what}; {rate} may begin, so its last begins {seconds:.4g} s after the first"
+        )
+        yield BindingLimit(limit, subject, str(rate), str(cost), 0, message)

@@ -1,0 +1,74 @@
+"""Changing fields of a flow that is on record, without its nodes and edges."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.nearest_name import NearestName
+from tradewind.scheduler.domain.paths import join, listed, quoted
+from tradewind.scheduler.domain.schedule_definition import SCHEDULE_FIELDS
+
+UPDATABLE = (
+    "interval",
+    "schedule",
+    "overlap",
+    "failure_policy",
+    "timeout",
+    "keep_cycles",
+    "keep_for",
+    "max_running",
+    "pause_after_failures",
+    "labels",
+    "description",
+)
+"""Fields of a flow that can be changed by themselves; `schedule.<field>` can, too."""
+_SCHEDULE = "schedule."
+
+
+def check_mask(paths: Sequence[str], faults: FaultList) -> None:
+    """Check that every path of a mask names a field that can be changed, and that there is one."""
+    if not paths:
+        faults.add("update_mask", f"must name the fields that are to change; there are {listed(list(UPDATABLE))}")
+    for place, path in enumerate(paths):
+        if path in UPDATABLE or (path.startswith(_SCHEDULE) and path.removeprefix(_SCHEDULE) in SCHEDULE_FIELDS):
+            continue
+        at = join("update_mask.paths", place)
+        if path.partition(".")[0].partition("[")[0] in ("nodes", "edges"):
+            faults.add(at, f"{quoted(path)} is part of the graph, which is changed by registering the flow again")
+        else:
+            names = [*UPDATABLE, *(_SCHEDULE + name for name in SCHEDULE_FIELDS)]
+            choices = f"; there are {listed(list(UPDATABLE))} and the fields of schedule"
+            faults.add(at, f"no field {quoted(path)} can be changed{NearestName(names).hint(path, choices)}")
+
+
+def updated(weather: Mapping[str, Any], given: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+    """Return a flow in Weather Syntax with the fields at `paths` taken from `given`, absent ones at their defaults.
+
+    An interval takes the place of a schedule, and the other way round. The result is still to be read and judged.
+    """
+    changed = dict(weather)
+    for path in paths:
+        if path.startswith(_SCHEDULE):
+            changed["schedule"] = _with_field(_schedule(changed), path.removeprefix(_SCHEDULE), given)
+            changed.pop("interval", None)
+            continue
+        changed.pop(path, None)
+        if given.get(path) is None:
+            continue
+        changed[path] = given[path]
+        for other in {"interval": ("schedule",), "schedule": ("interval",)}.get(path, ()):
+            if other not in paths:
+                changed.pop(other, None)
+    return changed
+
+
+def _schedule(weather: Mapping[str, Any]) -> dict[str, Any]:
+    if weather.get("schedule") is not None:
+        return dict(weather["schedule"])
+    return {"interval": weather["interval"]} if weather.get("interval") is not None else {}
+
+
+def _with_field(schedule: dict[str, Any], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    value = (given.get("schedule") or {}).get(name)
+    kept = {key: each for key, each in schedule.items() if key != name}
+    return kept if value is None else {**kept, name: value}

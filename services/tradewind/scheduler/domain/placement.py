@@ -1,0 +1,52 @@
+"""Who could run the nodes of a flow now."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.node_definition import NodeDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSight:
+    """A live worker; one that is draining takes no work."""
+
+    worker_id: str
+    node_types: frozenset[str]
+    capacity: int
+    running: int
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The workers that offer a node type and take work, and what room they have, for all their types together."""
+
+    node_type: str
+    node_count: int
+    worker_ids: tuple[str, ...]
+    slots: int
+    free_slots: int
+    draining: int
+
+
+def placements(nodes: Sequence[NodeDefinition], workers: Iterable[WorkerSight]) -> tuple[Placement, ...]:
+    """Return who could run the nodes, by type, in the order in which types first stand in the flow."""
+    counts = Counter(node.node_type for node in nodes)
+    offering: dict[str, list[WorkerSight]] = {node_type: [] for node_type in counts}
+    for worker in workers:
+        for node_type in worker.node_types & offering.keys():
+            offering[node_type].append(worker)
+    return tuple(_placement(node_type, count, offering[node_type]) for node_type, count in counts.items())
+
+
+def _placement(node_type: str, count: int, workers: Sequence[WorkerSight]) -> Placement:
+    taking = [worker for worker in workers if not worker.draining]
+    return Placement(
+        node_type,
+        count,
+        tuple(worker.worker_id for worker in taking),
+        sum(worker.capacity for worker in taking),
+        sum(max(0, worker.capacity - worker.running) for worker in taking),
+        len(workers) - len(taking),
+    )

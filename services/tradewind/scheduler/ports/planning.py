@@ -1,0 +1,23 @@
+"""What planning asks other services: who could run a flow, and what would hold it back."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from tradewind.scheduler.domain.placement import WorkerSight
+from tradewind.scheduler.domain.standing_limits import StandingLimits
+
+
+class Workers(Protocol):
+    """The workers that are alive."""
+
+    async def offering(self, node_types: Collection[str]) -> list[WorkerSight] | None:
+        """Return live workers that offer any of these types, also draining ones; None when nobody could be asked."""
+        ...
+
+
+class Limits(Protocol):
+    """What bounds how many node tasks run."""
+
+    async def standing(self, user_id: str) -> StandingLimits | None:
+        """Return the limits as they stand for a user and how much is in use; None when nobody could be asked."""
+        ...

@@ -1,0 +1,119 @@
+"""The part of SchedulerService that judges, plans, registers and revises definitions: parse, use case, answer."""
+
+from typing import Any
+
+import grpc
+
+from tradewind.api.scheduler.v1 import revision_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.rpc import flow_mapping, revision_mapping
+from tradewind.scheduler.rpc.checks import identifiers
+from tradewind.scheduler.rpc.definition_mapping import draft_of, settings_of
+from tradewind.scheduler.use_cases.plan_flow import PlanFlow
+from tradewind.scheduler.use_cases.put_on_record import Author
+from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
+from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationWish
+from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.paging import page_position, page_size_of, page_token
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
+    """What flows are, and were."""
+
+    _register: RegisterFlow
+    _plan: PlanFlow
+    _revise: ReviseFlow
+    _revisions: ReadRevisions
+
+    async def AnalyzeFlow(self, request: pb2.AnalyzeFlowRequest, context: Context) -> pb2.AnalyzeFlowResponse:
+        definition = request.definition
+        analysis = await self._register.analyze(draft_of(definition.WhichOneof("form"), definition, "definition"))
+        return pb2.AnalyzeFlowResponse(
+            structure=flow_mapping.structure(analysis.structure),
+            violations=flow_mapping.violations(analysis.violations),
+        )
+
+    async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:
+        draft = draft_of(request.WhichOneof("definition"), request, "definition")
+        author = Author(request.by, request.note, request.etag, request.request_id)
+        wish = RegistrationWish(request.flow_id, draft, dict(request.labels), request.user_id, author)
+        if request.validate_only:
+            plan = await self._plan(wish)
+            return pb2.RegisterFlowResponse(
+                changed=plan.changed,
+                warnings=flow_mapping.violations(plan.analysis.warnings),
+                plan=revision_mapping.plan(plan),
+            )
+        registered = await self._register(wish)
+        return pb2.RegisterFlowResponse(
+            flow=flow_mapping.flow(registered.flow),
+            changed=registered.changed,
+            warnings=flow_mapping.violations(registered.warnings),
+        )
+
+    async def UpdateFlow(
+        self, request: revision_pb2.UpdateFlowRequest, context: Context
+    ) -> revision_pb2.UpdateFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        faults = FaultList()
+        given = settings_of(request.spec, faults)
+        author = Author(request.by, request.note, request.etag, request.request_id)
+        paths = list(request.update_mask.paths)
+        updated = await self._revise.update(request.flow_id, given, paths, faults, author)
+        return revision_pb2.UpdateFlowResponse(flow=flow_mapping.flow(updated.flow), changed=updated.changed)
+
+    async def ListRevisions(
+        self, request: revision_pb2.ListRevisionsRequest, context: Context
+    ) -> revision_pb2.ListRevisionsResponse:
+        identifiers(flow_id=request.flow_id)
+        below = page_position(request.page_token, int) or 0
+        page = await self._revisions.page(request.flow_id, below, page_size_of(request.page_size))
+        return revision_pb2.ListRevisionsResponse(
+            revisions=[revision_mapping.revision(found, page.current) for found in page.revisions],
+            next_page_token=page_token(page.following or None),
+        )
+
+    async def GetRevision(
+        self, request: revision_pb2.GetRevisionRequest, context: Context
+    ) -> revision_pb2.GetRevisionResponse:
+        identifiers(flow_id=request.flow_id)
+        found, config_json, current = await self._revisions.revision(request.flow_id, _number(request, "revision"))
+        return revision_pb2.GetRevisionResponse(
+            revision=revision_mapping.revision(found, current), config_json=config_json
+        )
+
+    async def DiffRevisions(
+        self, request: revision_pb2.DiffRevisionsRequest, context: Context
+    ) -> revision_pb2.DiffRevisionsResponse:
+        identifiers(flow_id=request.flow_id)
+        first, second = _number(request, "from_revision"), _number(request, "to_revision")
+        first, second, diff = await self._revisions.diff(request.flow_id, first, second)
+        return revision_pb2.DiffRevisionsResponse(
+            from_revision=first, to_revision=second, diff=revision_mapping.diff(diff)
+        )
+
+    async def RollBackFlow(
+        self, request: revision_pb2.RollBackFlowRequest, context: Context
+    ) -> revision_pb2.RollBackFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        if request.revision < 1:
+            raise InvalidInput([Violation("revision", f"must be the number of a revision, is {request.revision}")])
+        author = Author(request.by, request.note, request.etag, request.request_id)
+        registered = await self._revise.roll_back(request.flow_id, request.revision, author)
+        return revision_pb2.RollBackFlowResponse(
+            flow=flow_mapping.flow(registered.flow),
+            changed=registered.changed,
+            warnings=flow_mapping.violations(registered.warnings),
+        )
+
+
+def _number(request: revision_pb2.GetRevisionRequest | revision_pb2.DiffRevisionsRequest, field: str) -> int:
+    number: int = getattr(request, field)
+    if number < 0:
+        raise InvalidInput([Violation(field, f"must be the number of a revision, or 0, is {number}")])
+    return number

@@ -1,0 +1,62 @@
+"""Revisions of flows in Redis."""
+
+import msgspec
+
+from tradewind.scheduler.domain.revision import Revision
+from tradewind.scheduler.stores.redis.scripts import Scripted
+
+_RUNS = 1024
+"""An open run's score is its cycle times this and its number, or below 0 once it is stopping: -1 less its cycle."""
+
+
+class _Noted(msgspec.Struct, array_like=True):
+    """As register_flow.lua writes it: `following` is the first cycle of the next revision, -1 of the current one."""
+
+    at_ms: int
+    by: str
+    note: str
+    digest: str
+    labels: str
+    first: int
+    following: int
+
+
+class RedisRevisions:
+    """Implements Revisions."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    async def newest(self, flow_id: str, below: int, limit: int) -> list[Revision]:
+        found = await self._client.hgetall(self._keys.history(flow_id))
+        noted = {int(number): msgspec.msgpack.decode(value, type=_Noted) for number, value in found.items()}
+        numbers = sorted((number for number in noted if not below or number < below), reverse=True)[:limit]
+        open_runs = await self._open_runs(flow_id, [noted[number] for number in numbers])
+        return [
+            Revision(
+                number,
+                noted[number].at_ms,
+                noted[number].by,
+                noted[number].note,
+                noted[number].digest,
+                tuple(sorted(msgspec.json.decode(noted[number].labels, type=dict[str, str]).items())),
+                running,
+            )
+            for number, running in zip(numbers, open_runs, strict=True)
+        ]
+
+    async def _open_runs(self, flow_id: str, noted: list[_Noted]) -> list[int]:
+        """Return how many open runs there are of the cycles that began by each revision."""
+        if not noted:
+            return []
+        key = self._keys.flow_open(flow_id)
+        pipeline = self._client.pipeline(transaction=False)
+        for each in noted:
+            last, stopping = ("+inf", "-inf")
+            if each.following >= 0:
+                last, stopping = f"({each.following * _RUNS}", f"({-1 - each.following}"
+            pipeline.execute_command("ZCOUNT", key, each.first * _RUNS, last)
+            pipeline.execute_command("ZCOUNT", key, stopping, -1 - each.first)
+        counts = await pipeline.execute()
+        return [going + stopping for going, stopping in zip(counts[::2], counts[1::2], strict=True)]

@@ -1,0 +1,129 @@
+"""Says what would come of registering a flow, and stores nothing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from tradewind.scheduler.domain.binding_limits import BindingLimit, Demand, binding_limits
+from tradewind.scheduler.domain.flow_analysis import FlowAnalysis
+from tradewind.scheduler.domain.flow_definition import FlowDefinition
+from tradewind.scheduler.domain.flow_diff import FlowDiff, diff_of
+from tradewind.scheduler.domain.flow_record import DEFAULT_USER, FlowRecord, FlowRegistration
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.placement import Placement, placements
+from tradewind.scheduler.domain.standing_limits import StandingLimits
+from tradewind.scheduler.ports import FlowRecords
+from tradewind.scheduler.ports.planning import Limits, Workers
+from tradewind.scheduler.use_cases.faults import diff_too_large, flow_deleting, flow_moved, flow_not_found
+from tradewind.scheduler.use_cases.read_revisions import LARGEST_DIFF_BYTES, weather_of
+from tradewind.scheduler.use_cases.read_schedules import planned_times, times_from
+from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationWish
+from tradewind.server.clock import Clock
+from tradewind.server.faults import InvalidInput, Violation
+
+_NEXT_TIMES = 5
+_TIMES_LOOKED_AT = 100
+"""By so many planned times it is judged how often cycles begin."""
+
+_NO_WORKERS_KNOWN = Violation("nodes", "the registry cannot be reached: where nodes could run is not known")
+_NO_LIMITS_KNOWN = Violation("flow", "the node task manager cannot be reached: the system's limits were not looked at")
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlan:
+    """What would come of a registration; with faults in `analysis`, only what could be made out.
+
+    `standing` is the flow as it is, None for a new one; `changed` says whether there would be a new revision.
+    """
+
+    analysis: FlowAnalysis
+    standing: FlowRecord | None = None
+    changed: bool = False
+    diff: FlowDiff | None = None
+    placements: tuple[Placement, ...] = ()
+    limits: tuple[BindingLimit, ...] = ()
+    next_times_ms: tuple[int, ...] = ()
+
+
+class PlanFlow:
+    """Judges a wish as RegisterFlow does, and looks at who could run it and what would hold it back."""
+
+    def __init__(
+        self, register: RegisterFlow, flows: FlowRecords, workers: Workers, limits: Limits, clock: Clock
+    ) -> None:
+        self._register = register
+        self._flows = flows
+        self._workers = workers
+        self._limits = limits
+        self._clock = clock
+
+    async def __call__(self, wish: RegistrationWish) -> FlowPlan:
+        """Return what would come of it. Faults are part of the plan.
+
+        Raises what RegisterFlow raises because of the flow that stands.
+        """
+        own = wish.faults()
+        analysis = await self._register.analyze(wish.draft)
+        standing = None if own else await self._standing(wish)
+        registration = None
+        if not own and analysis.definition is not None:
+            try:
+                registration = self._register.registration(wish, analysis)
+            except InvalidInput as fault:
+                own = list(fault.violations)
+        if registration is None or analysis.definition is None:
+            return FlowPlan(replace(analysis, violations=(*own, *analysis.violations), definition=None), standing)
+        return await self._planned(wish, analysis, analysis.definition, registration, standing)
+
+    async def _standing(self, wish: RegistrationWish) -> FlowRecord | None:
+        (flow,) = await self._flows.find([wish.flow_id])
+        if flow is not None and flow.status is FlowStatus.DELETING:
+            raise flow_deleting(wish.flow_id)
+        etag = wish.author.etag
+        if etag and flow is None:
+            raise flow_not_found(wish.flow_id)
+        if etag and flow is not None and flow.etag != etag:
+            raise flow_moved(flow)
+        return flow
+
+    async def _planned(
+        self,
+        wish: RegistrationWish,
+        analysis: FlowAnalysis,
+        definition: FlowDefinition,
+        registration: FlowRegistration,
+        standing: FlowRecord | None,
+    ) -> FlowPlan:
+        user_id = wish.user_id or (standing.user_id if standing else DEFAULT_USER)
+        workers = await self._workers.offering({node.node_type for node in definition.nodes})
+        limits = await self._limits.standing(user_id)
+        unknown = (*((_NO_WORKERS_KNOWN,) if workers is None else ()), *((_NO_LIMITS_KNOWN,) if limits is None else ()))
+        times = tuple(islice(self._times(registration, standing), _TIMES_LOOKED_AT))
+        offers = placements(definition.nodes, workers) if workers is not None else ()
+        demand = Demand(definition, analysis.structure)
+        return FlowPlan(
+            replace(analysis, warnings=(*analysis.warnings, *unknown)),
+            standing,
+            standing is None or (standing.digest, standing.user_id) != (registration.digest, user_id),
+            _diff(registration, standing) if standing else None,
+            offers,
+            binding_limits(definition, demand, limits or StandingLimits(), offers, times),
+            times[:_NEXT_TIMES],
+        )
+
+    def _times(self, registration: FlowRegistration, standing: FlowRecord | None) -> Iterator[int]:
+        now_ms = self._clock.now_ms()
+        if standing is None:
+            return times_from(registration.schedule, now_ms)
+        next_ms = standing.next_execution_ms
+        if standing.status is FlowStatus.RUNNING and standing.schedule != registration.schedule:
+            next_ms = registration.planned_next(next_ms, now_ms)
+        return planned_times(replace(standing, schedule=registration.schedule, next_execution_ms=next_ms), now_ms)
+
+
+def _diff(registration: FlowRegistration, standing: FlowRecord) -> FlowDiff:
+    before = weather_of(standing.config_json, dict(standing.labels))
+    diff = diff_of(before, weather_of(registration.config_json, dict(registration.labels)))
+    if diff.size > LARGEST_DIFF_BYTES:
+        raise diff_too_large(standing.flow_id, standing.revision, standing.revision + 1)
+    return diff

@@ -1,0 +1,149 @@
+"""Puts a judged definition on record, for those who register, update or roll back a flow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.flow_definition import FlowDefinition
+from tradewind.scheduler.domain.flow_record import (
+    FlowRecord,
+    FlowRegistration,
+    RegisterOutcome,
+    RememberedRequest,
+)
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.json_text import canonical_json, digest_of
+from tradewind.scheduler.domain.structure import FlowStructure
+from tradewind.scheduler.ports import FlowRecords
+from tradewind.scheduler.use_cases.change_flow import ChangeFlow
+from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.faults import flow_deleting, flow_moved, flow_not_found, request_id_reused
+from tradewind.server.clock import Clock
+from tradewind.server.faults import InvalidInput, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registered flow; `changed` is False when the same definition was there already."""
+
+    flow: FlowRecord
+    changed: bool
+    warnings: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who makes a revision and why; `etag` is that of the flow it is meant to change, empty for whichever stands.
+
+    `request_id` makes repeating the call safe, empty for none.
+    """
+
+    by: str = "user"
+    note: str = ""
+    etag: str = ""
+    request_id: str = ""
+
+    def faults(self) -> list[Violation]:
+        """Return what is wrong with it."""
+        found = request_faults(self.request_id)
+        for path, value, most in (("by", self.by, 128), ("note", self.note, 1024)):
+            if len(value) > most:
+                found.append(Violation(path, f"must have at most {most} characters, has {len(value)}"))
+        return found
+
+    def request(self, user_id: str, *payload: object) -> RememberedRequest | None:
+        """Return the request as it is remembered, None without an id; `payload` is what it asks for."""
+        if not self.request_id:
+            return None
+        return RememberedRequest(user_id or "default", self.request_id, digest_of(canonical_json(payload)))
+
+
+class PutOnRecord:
+    """The last step of a change: store it, learn it, and bring the trigger of a running flow in line."""
+
+    def __init__(self, flows: FlowRecords, definitions: Definitions, change_flow: ChangeFlow) -> None:
+        self._flows = flows
+        self._definitions = definitions
+        self._change_flow = change_flow
+
+    async def __call__(self, registration: FlowRegistration, warnings: Sequence[Violation] = ()) -> Registered:
+        """Store a registration.
+
+        Raises FailedPrecondition for a flow that is being deleted, Conflict for a request_id that was used for
+        something else, Aborted for an etag that is not the present one, NotFound for one of a flow that is not there.
+        """
+        flow_id = registration.flow_id
+        outcome, _ = await self._flows.register(registration)
+        if outcome is RegisterOutcome.DELETING:
+            raise flow_deleting(flow_id)
+        if outcome is RegisterOutcome.REUSED and registration.request is not None:
+            raise request_id_reused(registration.request.request_id)
+        changed = outcome in (RegisterOutcome.CREATED, RegisterOutcome.CHANGED)
+        (flow,) = await self._flows.find([flow_id])
+        if flow is None or outcome is RegisterOutcome.NOT_FOUND:
+            raise flow_not_found(flow_id)
+        if outcome is RegisterOutcome.MOVED:
+            raise flow_moved(flow)
+        self._definitions.learn(flow)
+        if changed and flow.status is FlowStatus.RUNNING:
+            flow = await self._change_flow.settled(flow_id)
+        return Registered(flow, changed, tuple(warnings))
+
+
+def request_faults(request_id: str) -> list[Violation]:
+    """Return what is wrong with a request_id."""
+    if len(request_id) > 128:
+        return [Violation("request_id", f"must have at most 128 characters, has {len(request_id)}")]
+    if not request_id.isprintable() or " " in request_id:
+        return [Violation("request_id", "must hold printable characters only, and no spaces")]
+    return []
+
+
+def registration_of(
+    flow_id: str,
+    definition: FlowDefinition,
+    structure: FlowStructure,
+    labels: dict[str, str],
+    clock: Clock,
+    author: Author,
+    *,
+    standing: FlowRecord | None = None,
+    user_id: str = "",
+    request: RememberedRequest | None = None,
+) -> FlowRegistration:
+    """Return what is put on record; `labels` are all of the flow, `standing` the flow as it is, where that is known.
+
+    Raises InvalidInput when a schedule that is not the standing one plans nothing any more.
+    """
+    config_json = definition.to_json()
+    pairs = tuple(sorted(labels.items()))
+    kept = standing is not None and standing.schedule == definition.schedule
+    return FlowRegistration(
+        flow_id=flow_id,
+        user_id=user_id,
+        config_json=config_json,
+        structure_json=canonical_json(structure.to_dict()),
+        labels=pairs,
+        digest=digest_of(canonical_json([config_json, pairs])),
+        schedule=definition.schedule,
+        overlap=definition.overlap,
+        keep_cycles=definition.keep_cycles,
+        pause_after_failures=definition.pause_after_failures,
+        first_ms=0 if kept else first_planned_of(definition, clock.now_ms()),
+        request=request,
+        etag=author.etag,
+        by=author.by or "user",
+        note=author.note,
+    )
+
+
+def first_planned_of(definition: FlowDefinition, now_ms: int) -> int:
+    """Return what a schedule with a grid of its own plans next, 0 for one that begins with the flow.
+
+    Raises InvalidInput when it plans nothing any more.
+    """
+    if definition.schedule.begins_with_the_flow:
+        return 0
+    first_ms = definition.schedule.planned(0).after(now_ms - 1)
+    if first_ms is None:
+        raise InvalidInput([Violation("schedule", "plans nothing any more: all its times have passed")])
+    return first_ms

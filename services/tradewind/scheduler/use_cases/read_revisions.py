@@ -1,0 +1,78 @@
+"""Answers what the revisions of a flow are, and how they differ."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.scheduler.domain.flow_diff import FlowDiff, diff_of
+from tradewind.scheduler.domain.revision import Revision
+from tradewind.scheduler.ports import FlowRecords
+from tradewind.scheduler.ports.revisions import Revisions
+from tradewind.scheduler.use_cases.faults import diff_too_large, revision_not_found
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+
+LARGEST_DIFF_BYTES = 3 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionPage:
+    """Revisions, the newest first; below which the next page begins, 0 for none; the number of the current one."""
+
+    revisions: tuple[Revision, ...]
+    following: int
+    current: int
+
+
+class ReadRevisions:
+    """Reads what is on record."""
+
+    def __init__(self, read: ReadFlows, flows: FlowRecords, revisions: Revisions) -> None:
+        self._read = read
+        self._flows = flows
+        self._revisions = revisions
+
+    async def page(self, flow_id: str, below: int, limit: int) -> RevisionPage:
+        """Return up to `limit` revisions below one, from the current one on for 0. Raises NotFound."""
+        flow = await self._read.flow(flow_id)
+        found = await self._revisions.newest(flow_id, below, limit + 1)
+        more = len(found) > limit
+        return RevisionPage(tuple(found[:limit]), found[limit - 1].number if more else 0, flow.revision)
+
+    async def revision(self, flow_id: str, number: int) -> tuple[Revision, str, int]:
+        """Return a revision, the current one for 0, its definition as JSON text, and the current one's number.
+
+        Raises NotFound.
+        """
+        current = (await self._read.flow(flow_id)).revision
+        number = number or current
+        found = await self._revisions.newest(flow_id, number + 1, 1)
+        text = await self._flows.definition(flow_id, number)
+        if text is None or not found or found[0].number != number:
+            raise revision_not_found(flow_id, number)
+        return found[0], text, current
+
+    async def diff(self, flow_id: str, first: int, second: int) -> tuple[int, int, FlowDiff]:
+        """Return two revisions' numbers, and what leads from the first to the second.
+
+        0 stands for the current one as the second, for the one on record before the second as the first. Raises
+        NotFound, Exhausted when there is too much to tell.
+        """
+        after, after_text, _ = await self.revision(flow_id, second)
+        if not first:
+            before_it = await self._revisions.newest(flow_id, after.number, 1)
+            if not before_it:
+                raise revision_not_found(flow_id, after.number - 1)
+            first = before_it[0].number
+        before, before_text, _ = await self.revision(flow_id, first)
+        diff = diff_of(weather_of(before_text, dict(before.labels)), weather_of(after_text, dict(after.labels)))
+        if diff.size > LARGEST_DIFF_BYTES:
+            raise diff_too_large(flow_id, before.number, after.number)
+        return before.number, after.number, diff
+
+
+def weather_of(config_json: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return a definition in Weather Syntax with all labels of the flow."""
+    weather: dict[str, Any] = json.loads(config_json)
+    weather.pop("labels", None)
+    return {**weather, "labels": dict(labels)} if labels else weather

@@ -1,0 +1,123 @@
+"""Changes a flow that is on record: fields of it, or back to what an older revision says."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.flow_analysis import analyze
+from tradewind.scheduler.domain.flow_record import FlowRecord, FlowRegistration
+from tradewind.scheduler.domain.flow_update import check_mask, updated
+from tradewind.scheduler.domain.weather import read_weather, read_weather_json
+from tradewind.scheduler.use_cases.put_on_record import Author, PutOnRecord, Registered, registration_of
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
+from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.server.clock import Clock
+from tradewind.server.faults import Aborted, InvalidInput, Violation
+
+_DEADLINE_S = 5.0
+"""For how long a change without an etag is made anew because somebody else's came first."""
+
+
+class ReviseFlow:
+    """A change is made of the flow as it was read, and refused when somebody has changed it since."""
+
+    def __init__(
+        self, read: ReadFlows, revisions: ReadRevisions, register: RegisterFlow, put: PutOnRecord, clock: Clock
+    ) -> None:
+        self._read = read
+        self._revisions = revisions
+        self._register = register
+        self._put = put
+        self._clock = clock
+
+    async def update(
+        self, flow_id: str, given: Mapping[str, Any], paths: Sequence[str], faults: FaultList, author: Author
+    ) -> Registered:
+        """Take the fields at `paths` from `given`, in Weather Syntax; `faults` are those found in reading it.
+
+        The graph stays and is not judged again. Raises NotFound, InvalidInput with every fault, and what PutOnRecord
+        raises.
+        """
+        check_mask(paths, faults)
+        _raise_any([*faults.violations(), *author.faults()])
+
+        async def change(flow: FlowRecord, author: Author) -> Registered:
+            request = author.request(flow.user_id, flow_id, "update", sorted(paths), given)
+            weather = updated(json.loads(flow.config_json), given, paths)
+            draft = read_weather(weather)
+            if draft.definition is None:
+                raise InvalidInput(draft.faults.violations())
+            labels = dict(draft.definition.labels if "labels" in paths else flow.labels)
+            return await self._put(
+                registration_of(
+                    flow_id,
+                    draft.definition,
+                    draft.definition.structure(),
+                    labels,
+                    self._clock,
+                    author,
+                    standing=flow,
+                    request=request,
+                )
+            )
+
+        return await self._changed(flow_id, author, change)
+
+    async def roll_back(self, flow_id: str, revision: int, author: Author) -> Registered:
+        """Take up the definition and labels of an older revision; what live workers lack of it is only a warning.
+
+        Raises NotFound, InvalidInput when its schedule plans nothing any more, and what PutOnRecord raises.
+        """
+        _raise_any(author.faults())
+        old, config_json, _ = await self._revisions.revision(flow_id, revision)
+        draft = read_weather_json(config_json, "revision")
+        judged, alone = await self._register.analyze(draft), analyze(draft)
+        if alone.definition is None:
+            raise InvalidInput(alone.violations)
+        warnings = (*judged.violations, *judged.warnings)
+        definition, structure = alone.definition, alone.structure
+        author = replace(author, note=author.note or f"as revision {revision}")
+
+        async def change(flow: FlowRecord, author: Author) -> Registered:
+            registration: FlowRegistration = registration_of(
+                flow_id,
+                definition,
+                structure,
+                dict(old.labels),
+                self._clock,
+                author,
+                standing=flow,
+                request=author.request(flow.user_id, flow_id, "roll back", revision),
+            )
+            return await self._put(registration, warnings)
+
+        return await self._changed(flow_id, author, change)
+
+    async def _changed(
+        self, flow_id: str, author: Author, change: Callable[[FlowRecord, Author], Awaitable[Registered]]
+    ) -> Registered:
+        """Make a change of the flow as it stands, anew when it was changed meanwhile and no etag forbids that."""
+
+        async def once() -> Registered:
+            flow = await self._read.flow(flow_id)
+            return await change(flow, replace(author, etag=author.etag or flow.etag))
+
+        if author.etag:
+            return await once()
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(Aborted),
+            wait=wait_random_exponential(multiplier=0.005, max=0.5),
+            stop=stop_after_delay(_DEADLINE_S),
+            reraise=True,
+        )
+        return await retrying(once)
+
+
+def _raise_any(faults: Sequence[Violation]) -> None:
+    if faults:
+        raise InvalidInput(faults)

@@ -1,0 +1,40 @@
+"""What docs/revisions.md shows is so: its commands and calls exist, and its fields are those that can be changed."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.house.project import ROOT
+from tradewind.api.scheduler.v1 import scheduler_service_pb2
+from tradewind.client import Client
+from tradewind.scheduler.domain.flow_update import UPDATABLE
+
+PAGE = (ROOT / "docs" / "revisions.md").read_text(encoding="utf-8")
+COMMANDS = sorted(set(re.findall(r"^\$ tradewind (flow \w+)", PAGE, re.MULTILINE)))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_exists(command: str) -> None:
+    ran = subprocess.run([sys.executable, "-m", "tradewind.cli", *command.split(), "--help"], capture_output=True)
+
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_the_calls_exist() -> None:
+    service = scheduler_service_pb2.DESCRIPTOR.services_by_name["SchedulerService"]
+    named = set(re.findall(r"\b[A-Z][a-z]+[A-Z]\w+\b", PAGE))
+
+    assert named >= {"UpdateFlow", "RegisterFlow", "DiffRevisions"}
+    assert named <= set(service.methods_by_name)
+
+
+def test_the_methods_of_the_client_exist() -> None:
+    named = set(re.findall(r"\b(?:\w+_flow|\w+_revisions?)\b", PAGE))
+
+    assert [name for name in sorted(named) if not hasattr(Client, name)] == []
+
+
+def test_every_field_that_can_be_changed_is_named() -> None:
+    assert [name for name in UPDATABLE if f"`{name}`" not in PAGE] == []

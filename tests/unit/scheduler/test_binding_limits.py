@@ -1,0 +1,107 @@
+"""Who could run a flow, and what would hold it back."""
+
+from typing import Any
+
+from tradewind.scheduler.domain.binding_limits import Demand, binding_limits
+from tradewind.scheduler.domain.flow_definition import FlowDefinition
+from tradewind.scheduler.domain.placement import Placement, WorkerSight, placements
+from tradewind.scheduler.domain.standing_limits import StandingLimits
+from tradewind.scheduler.domain.weather import read_weather
+
+MINUTE = 60_000
+
+
+def fan(width: int, node_type: str = "model", **more: Any) -> FlowDefinition:
+    """One source, `width` nodes that need it, and one node apart from them."""
+    nodes = [{"id": "feed", "type": "feed"}, {"id": "alone", "type": node_type}]
+    nodes += [{"id": f"n{place}", "type": node_type, **more} for place in range(width)]
+    edges = [
+        {"source": "feed", "source_handle": "out", "target": f"n{place}", "target_handle": "in"}
+        for place in range(width)
+    ]
+    definition = read_weather({"interval": 60, "nodes": nodes, "edges": edges}).definition
+    assert definition is not None
+    return definition
+
+
+def bound(
+    definition: FlowDefinition,
+    standing: StandingLimits | None = None,
+    offers: tuple[Placement, ...] = (),
+    planned: tuple[int, ...] = (),
+) -> list[tuple[str, str, str, str, int]]:
+    demand = Demand(definition, definition.structure())
+    found = binding_limits(definition, demand, standing or StandingLimits(), offers, planned)
+    return [(each.limit, each.subject, each.allowed, each.wanted, each.in_use) for each in found]
+
+
+def test_components_are_side_by_side_and_waves_one_after_the_other() -> None:
+    definition = fan(5)
+    demand = Demand(definition, definition.structure())
+    assert demand.total == 6
+    assert demand.widest(lambda node: node.node_type) == {"feed": 1, "model": 6}
+
+
+def test_a_mapped_node_counts_for_as_many_as_run_at_once() -> None:
+    definition = fan(1, map="in", max_parallel=7)
+    assert Demand(definition, definition.structure()).total == 8
+
+
+def test_a_limit_binds_when_it_is_smaller_than_what_can_be_ready() -> None:
+    standing = StandingLimits(
+        max_running=100,
+        max_running_per_user=5,
+        max_running_per_flow=6,
+        max_running_per_node_type={"model": 5, "feed": 1, "other": 1},
+    )
+    assert bound(fan(5), standing) == [
+        ("config.max_running_per_user", "", "5", "6", 0),
+        ("config.max_running_per_node_type", "model", "5", "6", 0),
+    ]
+    assert bound(fan(4), standing) == []
+
+
+def test_what_runs_already_counts() -> None:
+    standing = StandingLimits(max_running=9, max_running_per_user=10, running=4)
+    assert bound(fan(5), standing) == [("config.max_running", "", "9", "6", 4)]
+
+
+def test_a_flows_own_limits_bind() -> None:
+    key = {"key": "acct", "max": 2}
+    assert bound(fan(3, concurrency=key)) == [("concurrency", "acct", "2", "3", 0)]
+    assert bound(fan(2, concurrency=key)) == []
+    limited = read_weather(
+        {"interval": 1, "max_running": 1, "nodes": [{"id": name, "type": "t"} for name in "ab"]}
+    ).definition
+    assert limited is not None
+    assert bound(limited) == [("max_running", "", "1", "2", 0)]
+
+
+def test_a_rate_binds_when_the_schedule_asks_for_more_or_one_cycle_does() -> None:
+    every_minute = tuple(range(0, 10 * MINUTE, MINUTE))
+    standing = StandingLimits(rates={"model": "5/m", "feed": "1/m"})
+    assert bound(fan(5), standing, planned=every_minute) == [("config.rates", "model", "5/m", "6/m", 0)]
+    assert bound(fan(4), standing, planned=every_minute) == []
+    assert bound(fan(5), standing, planned=(0, 60 * MINUTE)) == [("config.rates", "model", "5/m", "6", 0)]
+    assert bound(fan(5), standing) == [("config.rates", "model", "5/m", "6", 0)]
+    costly = fan(3, rate={"key": "acct", "limit": "10/s", "cost": 4})
+    assert bound(costly, planned=every_minute) == [("rate", "acct", "10/s", "12", 0)]
+
+
+def test_workers_are_placed_by_type_and_those_that_drain_take_nothing() -> None:
+    definition = fan(5)
+    workers = [
+        WorkerSight("w1", frozenset({"model", "feed"}), 4, 1),
+        WorkerSight("w2", frozenset({"model"}), 1, 3),
+        WorkerSight("w3", frozenset({"model"}), 8, 0, draining=True),
+        WorkerSight("w4", frozenset({"other"}), 8, 0),
+    ]
+    offers = placements(definition.nodes, workers)
+    assert offers == (
+        Placement("feed", 1, ("w1",), 4, 3, 0),
+        Placement("model", 6, ("w1", "w2"), 5, 3, 1),
+    )
+    assert bound(definition, offers=offers) == [("worker_slots", "model", "5", "6", 2)]
+    nobody = placements(definition.nodes, [])
+    assert [(each.node_type, each.slots) for each in nobody] == [("feed", 0), ("model", 0)]
+    assert bound(definition, offers=nobody) == []

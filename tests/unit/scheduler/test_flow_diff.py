@@ -1,0 +1,117 @@
+"""What differs between two definitions of a flow."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.scheduler.domain.flow_diff import ChangeKind, EdgeChange, FieldChange, FlowDiff, NodeChange, diff_of
+
+
+def flow(nodes: list[dict[str, Any]] | None = None, edges: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    """A flow of nodes and of edges such as `a.out>b.in`."""
+    joined = []
+    for edge in edges or []:
+        (source, source_handle), (target, target_handle) = (end.split(".") for end in edge.split(">"))
+        ends = {"source": source, "source_handle": source_handle, "target": target, "target_handle": target_handle}
+        joined.append(ends)
+    return {"interval": 60, "nodes": nodes or [{"id": "a", "type": "t"}], "edges": joined, **more}
+
+
+def node(node_id: str, **more: Any) -> dict[str, Any]:
+    return {"id": node_id, "type": "t", **more}
+
+
+def test_equal_ones_differ_in_nothing() -> None:
+    assert diff_of(flow(), flow()) == FlowDiff()
+
+
+def test_nodes_come_go_and_change() -> None:
+    before = flow([node("a", config={"window": 20, "deep": {"x": [1, 2]}}), node("b")])
+    after = flow([node("a", config={"window": True, "deep": {"x": [1, 3]}}, priority=2), node("c", timeout=5)])
+    assert diff_of(before, after).nodes == (
+        NodeChange(
+            "a",
+            ChangeKind.CHANGED,
+            fields=(
+                FieldChange("config.window", "20", "true"),
+                FieldChange("config.deep.x", "[1,2]", "[1,3]"),
+                FieldChange("priority", "", "2"),
+            ),
+        ),
+        NodeChange("b", ChangeKind.REMOVED, before_json='{"id":"b","type":"t"}'),
+        NodeChange("c", ChangeKind.ADDED, after_json='{"id":"c","timeout":5,"type":"t"}'),
+    )
+
+
+def test_one_and_true_are_not_the_same() -> None:
+    (change,) = diff_of(flow(keep=1), flow(keep=True)).settings
+    assert (change.before_json, change.after_json) == ("1", "true")
+
+
+def test_edges_come_and_go_each_time_they_stand_there() -> None:
+    before = flow(edges=["a.x>b.y", "a.x>b.y", "a.x>c.y"])
+    after = flow(edges=["a.x>b.y", "a.z>c.y"])
+    assert diff_of(before, after).edges == (
+        EdgeChange(ChangeKind.REMOVED, ("a", "x", "b", "y")),
+        EdgeChange(ChangeKind.REMOVED, ("a", "x", "c", "y")),
+        EdgeChange(ChangeKind.ADDED, ("a", "z", "c", "y")),
+    )
+
+
+def test_settings_differ_field_by_field() -> None:
+    before = flow(schedule={"cron": "0 2 * * *", "zone": "Europe/Berlin"}, overlap="allow", labels={"team.a": "x"})
+    after = flow(schedule={"cron": "0 3 * * *", "zone": "Europe/Berlin"}, labels={"team.a": "y"}, interval=5)
+    assert diff_of(before, after).settings == (
+        FieldChange("interval", "60", "5"),
+        FieldChange("schedule.cron", '"0 2 * * *"', '"0 3 * * *"'),
+        FieldChange("overlap", '"allow"', ""),
+        FieldChange('labels["team.a"]', '"x"', '"y"'),
+    )
+
+
+def test_another_order_is_a_difference() -> None:
+    nodes = [node("a"), node("b"), node("c")]
+    diff = diff_of(flow(nodes), flow([nodes[2], nodes[0], node("new")]))
+    assert (diff.nodes_reordered, diff.edges_reordered) == (True, False)
+    diff = diff_of(flow(edges=["a.x>b.y", "a.x>c.y"]), flow(edges=["a.x>c.y", "a.x>b.y"]))
+    assert (diff.edges, diff.nodes_reordered, diff.edges_reordered) == ((), False, True)
+    diff = diff_of(flow(edges=["a.x>b.y", "a.x>c.y"]), flow(edges=["a.x>c.y"]))
+    assert not diff.edges_reordered
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "x"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("pq"), inner, max_size=2),
+    max_leaves=4,
+)
+flows = st.builds(
+    lambda ids, configs, edges, more: flow(
+        [node(node_id, config=config) for node_id, config in zip(ids, configs, strict=False)], edges, **more
+    ),
+    st.permutations("abc"),
+    st.lists(st.dictionaries(st.sampled_from("pq"), values, max_size=2), min_size=1, max_size=3),
+    st.lists(st.sampled_from(["a.x>b.y", "a.x>c.y", "b.x>c.y"]), max_size=3),
+    st.dictionaries(st.sampled_from(["overlap", "labels"]), values, max_size=2),
+)
+
+
+@given(flows, flows)
+def test_nothing_differs_exactly_when_they_are_equal_and_the_way_back_is_the_other_way_round(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    there, back = diff_of(first, second), diff_of(second, first)
+    equal = repr(sort(first)) == repr(sort(second))
+    assert (there == FlowDiff()) is equal
+    assert {(each.path, each.before_json, each.after_json) for each in there.settings} == {
+        (each.path, each.after_json, each.before_json) for each in back.settings
+    }
+    assert {each.node_id for each in there.nodes} == {each.node_id for each in back.nodes}
+    assert (there.nodes_reordered, there.edges_reordered) == (back.nodes_reordered, back.edges_reordered)
+
+
+def sort(value: Any) -> Any:
+    """The same with the keys of objects in order."""
+    if isinstance(value, dict):
+        return {key: sort(value[key]) for key in sorted(value)}
+    return [sort(each) for each in value] if isinstance(value, list) else value

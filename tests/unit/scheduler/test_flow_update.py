@@ -1,0 +1,68 @@
+"""Changing fields of a flow without its graph."""
+
+from typing import Any
+
+import pytest
+
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.flow_update import UPDATABLE, check_mask, updated
+from tradewind.scheduler.domain.weather import _FLOW_FIELDS
+
+GRAPH = {"nodes": [{"id": "a", "type": "t"}], "edges": []}
+
+
+@pytest.mark.parametrize(
+    ("standing", "given", "paths", "expected"),
+    [
+        ({"interval": 60}, {"interval": 5}, ["interval"], {"interval": 5}),
+        ({"interval": 60}, {"interval": 5, "overlap": "allow"}, ["overlap"], {"interval": 60, "overlap": "allow"}),
+        ({"interval": 60, "overlap": "allow", "timeout": 9}, {}, ["overlap"], {"interval": 60, "timeout": 9}),
+        ({"interval": 60}, {"schedule": {"cron": "* * * * *"}}, ["schedule"], {"schedule": {"cron": "* * * * *"}}),
+        ({"schedule": {"cron": "* * * * *"}}, {"interval": 5}, ["interval"], {"interval": 5}),
+        (
+            {"schedule": {"cron": "* * * * *", "jitter": 5}},
+            {"schedule": {"cron": "0 * * * *", "jitter": 9}},
+            ["schedule.jitter"],
+            {"schedule": {"cron": "* * * * *", "jitter": 9}},
+        ),
+        (
+            {"schedule": {"cron": "* * * * *", "jitter": 5}},
+            {},
+            ["schedule.jitter"],
+            {"schedule": {"cron": "* * * * *"}},
+        ),
+        (
+            {"interval": 60},
+            {"schedule": {"jitter": 9}},
+            ["schedule.jitter"],
+            {"schedule": {"interval": 60, "jitter": 9}},
+        ),
+        ({"labels": {"a": "b"}}, {"labels": {"c": "d"}}, ["labels"], {"labels": {"c": "d"}}),
+    ],
+)
+def test_only_what_the_mask_names_is_taken(
+    standing: dict[str, Any], given: dict[str, Any], paths: list[str], expected: dict[str, Any]
+) -> None:
+    before = {**standing, **GRAPH}
+    assert updated(before, given, paths) == {**expected, **GRAPH}
+    assert before == {**standing, **GRAPH}
+
+
+def test_every_field_but_the_graph_can_be_changed() -> None:
+    assert set(_FLOW_FIELDS) - set(UPDATABLE) == {"nodes", "edges"}
+
+
+def test_a_mask_of_what_cannot_be_changed_is_told_path_by_path() -> None:
+    faults = FaultList()
+    check_mask(["overlap", "nodes", "overlp", "schedule.zone", "schedule.colour", "edges[0].target"], faults)
+    told = {fault.path: fault.message for fault in faults.violations()}
+    assert list(told) == [f"update_mask.paths[{place}]" for place in (1, 2, 4, 5)]
+    assert "registering the flow again" in told["update_mask.paths[1]"]
+    assert 'did you mean "overlap"?' in told["update_mask.paths[2]"]
+    assert "registering the flow again" in told["update_mask.paths[5]"]
+
+
+def test_a_mask_must_name_something() -> None:
+    faults = FaultList()
+    check_mask([], faults)
+    assert [fault.path for fault in faults.violations()] == ["update_mask"]
