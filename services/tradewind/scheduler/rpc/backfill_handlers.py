@@ -12,7 +12,7 @@ from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.rpc.checks import identifiers, text
 from tradewind.scheduler.rpc.times import ms_of, set_ms
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
-from tradewind.scheduler.use_cases.register_flow import request_faults
+from tradewind.scheduler.use_cases.put_on_record import request_faults
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
 
