@@ -57,6 +57,7 @@ from tradewind.client.node_tasks import (
 from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.reruns import Rerun, StopRecord
 from tradewind.client.revisions import (
     ChangeKind,
     EdgeChange,
@@ -140,6 +141,7 @@ __all__ = [
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
+    "Rerun",
     "RevisedFlow",
     "RevisionDefinition",
     "RevisionDiff",
@@ -150,6 +152,7 @@ __all__ = [
     "Signal",
     "SignalStatus",
     "StatusCounts",
+    "StopRecord",
     "SyncBatchHandle",
     "SyncClient",
     "SyncCycleHandle",

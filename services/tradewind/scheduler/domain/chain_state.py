@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
 from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
+from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 
 STATUS = "status"
@@ -71,7 +72,8 @@ class CycleFacts:
     """What a run began with; never changes. Times in milliseconds since the epoch, 0 for none.
 
     `keep_cycles` is how many ended cycles of its flow stay on record when it ends, `keep_for_ms` for how long it does,
-    0 for the default. `backfill_id` is the backfill that it is of, 0 for none.
+    0 for the default. `rerun` is there when it is not the first run of its cycle, `backfill_id` the backfill that it is
+    of, 0 for none.
     """
 
     run_id: str
@@ -88,6 +90,7 @@ class CycleFacts:
     traceparent: str = ""
     keep_cycles: int = KEEP_CYCLES
     keep_for_ms: int = 0
+    rerun: Rerun | None = None
     backfill_id: int = 0
 
 

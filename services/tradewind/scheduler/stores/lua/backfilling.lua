@@ -5,16 +5,6 @@ local FILLED = 10000
 
 local function backfill_key(key, id) return key .. ':backfill:' .. id end
 
--- The open run that stands in the way of the schedule: none of a backfill.
-local function in_the_way(key)
-  local open = call('ZREVRANGE', key .. ':open', 0, 0)[1]
-  if not open or not call('ZSCORE', key .. ':filling', open) then return open end
-  for _, name in ipairs(call('ZREVRANGE', key .. ':open', 1, -1)) do
-    if not call('ZSCORE', key .. ':filling', name) then return name end
-  end
-  return nil
-end
-
 local function note_filled(key, id, planned, outcome, reason, name, run_id, count, last)
   note_firing(backfill_key(key, id), planned, outcome, reason, name, run_id, count, last, FILLED)
 end

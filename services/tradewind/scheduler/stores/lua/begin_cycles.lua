@@ -55,6 +55,19 @@ local function answered_before(key, due, next_at, revision)
   return answer('duplicate', revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
 end
 
+local function minds_the_schedule(key, name)
+  return string.sub(name, -2) == ':0' and not call('ZSCORE', key .. ':filling', name)
+end
+
+-- The newest cycle that has not ended, and is neither a rerun nor of a backfill.
+local function in_the_way(key)
+  local newest = call('ZREVRANGE', key .. ':open', 0, 0)[1]
+  if not newest or minds_the_schedule(key, newest) then return newest end
+  for _, name in ipairs(call('ZREVRANGE', key .. ':open', 1, -1)) do
+    if minds_the_schedule(key, name) then return name end
+  end
+end
+
 -- What becomes of a planned time while a cycle is open: it waits, or somebody gives way. Returns whether runs were marked as
 -- stopping.
 local function give_way(key, flow_id, overlap, planned, open)
@@ -65,7 +78,8 @@ local function give_way(key, flow_id, overlap, planned, open)
   elseif overlap == 'cancel_running' then
     drop_queued(key, flow_id, waiting, 'a later planned time took its place')
     queue_firing(key, flow_id, planned, running .. ' and was asked to stop')
-    return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler', true) > 0
+    return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler',
+      true) > 0
   elseif waiting >= (overlap == 'queue_one' and 1 or QUEUE) then
     note_firing(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited')
   else

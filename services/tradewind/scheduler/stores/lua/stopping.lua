@@ -2,26 +2,25 @@
 --!include partition
 local STOPS = 500
 
--- Marks up to 500 runs that are not stopping yet, but for those of backfills if these are spared; returns their names and
--- whether there are more.
-local function mark_stopping(flow_id, by, reason, source, spared)
+-- Marks up to 500 runs that are not stopping yet, with `sparing` neither reruns nor those of backfills; returns
+-- their names and whether there are more.
+local function mark_stopping(flow_id, by, reason, source, sparing)
   local open = flow_key(flow_id) .. ':open'
   local marked, members = {}, redis.call('ZRANGEBYSCORE', open, 0, '+inf', 'LIMIT', 0, STOPS + 1)
   for i = 1, math.min(#members, STOPS) do
-    if not (spared and redis.call('ZSCORE', flow_key(flow_id) .. ':filling', members[i])) then
-      local cycle, run = string.match(members[i], '^(%d+):(%d+)$')
-      local key = run_key(flow_id, cycle, run)
-      if redis.call('EXISTS', key) == 1 then
-        local version = redis.call('HINCRBY', key, 'version', 1)
-        local fields = {'stop_by', by, 'stop_reason', reason, 'stop_at', time}
-        redis.call('HSET', key, unpack(fields))
-        announce(flow_id, tonumber(cycle), tonumber(run), version, fields)
-        append_line(flow_id, cycle, 'WARNING', source, 'Stopping: ' .. reason)
-        redis.call('ZADD', base .. 'open', time, flow_id .. ':' .. members[i])
-        marked[#marked + 1] = {tonumber(cycle), tonumber(run)}
-      end
-      redis.call('ZADD', open, -1 - tonumber(cycle), members[i])
+    local cycle, run = string.match(members[i], '^(%d+):(%d+)$')
+    local spared = sparing and (run ~= '0' or redis.call('ZSCORE', flow_key(flow_id) .. ':filling', members[i]))
+    local key = run_key(flow_id, cycle, run)
+    if not spared and redis.call('EXISTS', key) == 1 then
+      local version = redis.call('HINCRBY', key, 'version', 1)
+      local fields = {'stop_by', by, 'stop_reason', reason, 'stop_at', time}
+      redis.call('HSET', key, unpack(fields))
+      announce(flow_id, tonumber(cycle), tonumber(run), version, fields)
+      append_line(flow_id, cycle, 'WARNING', source, 'Stopping: ' .. reason)
+      redis.call('ZADD', base .. 'open', time, flow_id .. ':' .. members[i])
+      marked[#marked + 1] = {tonumber(cycle), tonumber(run)}
     end
+    if not spared then redis.call('ZADD', open, -1 - tonumber(cycle), members[i]) end
   end
   return marked, #members > STOPS
 end

@@ -85,13 +85,6 @@ class MemoryBackfills:
         return flow is not None and cancel(flow, backfill_id, now, reason)
 
 
-def in_the_way(flow: Flow) -> RunName | None:
-    """Return the open run that stands in the way of the schedule: none of a backfill."""
-    others = {name: stopping for name, stopping in flow.open.items() if name not in flow.filling}
-    going_on = [name for name, stopping in others.items() if not stopping]
-    return max(going_on) if going_on else min(others, default=None)
-
-
 def move(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
     """Move a backfill on from a planned time, and say what becomes of that."""
     record = flow.backfills.get(step.backfill_id)

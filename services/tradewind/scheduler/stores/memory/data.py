@@ -79,6 +79,11 @@ class Flow:
     backfill_count: int = 0
     filling: dict[RunName, int] = field(default_factory=dict)
 
+    @property
+    def in_the_way(self) -> list[RunName]:
+        """The runs that have not ended, but for reruns and those of backfills."""
+        return [name for name in self.open if not name.run and name not in self.filling]
+
 
 @dataclass(slots=True)
 class Run:
@@ -122,7 +127,8 @@ class Data:
             for name, run in list(flow.runs.items()):
                 if run.expires_ms and run.expires_ms <= now:
                     del flow.runs[name]
-                    flow.logs.pop(name.cycle, None)
+                    if not any(other.cycle == name.cycle for other in flow.runs):
+                        flow.logs.pop(name.cycle, None)
             for backfill_id, record in list(flow.backfills.items()):
                 if record.expires_ms and record.expires_ms <= now:
                     del flow.backfills[backfill_id]
@@ -181,5 +187,6 @@ class Data:
         flow.runs.pop(name, None)
         flow.open.pop(name, None)
         flow.filling.pop(name, None)
-        flow.logs.pop(name.cycle, None)
+        if not any(other.cycle == name.cycle for other in flow.runs):
+            flow.logs.pop(name.cycle, None)
         self.open.pop(name, None)

@@ -1,6 +1,5 @@
 """Marking open runs of a flow as stopping, in memory."""
 
-from collections.abc import Container
 from dataclasses import replace
 
 from tradewind.scheduler.domain.chain_state import StopRequest
@@ -10,10 +9,11 @@ from tradewind.scheduler.stores.memory.data import Data, Flow
 
 
 def mark_stopping(
-    data: Data, flow: Flow, stop: StopRequest, source: LogSource, spared: Container[RunName] = ()
+    data: Data, flow: Flow, stop: StopRequest, source: LogSource, *, sparing: bool = False
 ) -> tuple[RunName, ...]:
-    """Mark the runs that are not stopping yet, but for those spared, and return them."""
-    marked = [name for name, stopping in flow.open.items() if not stopping and name not in spared]
+    """Mark runs that are not stopping yet, with `sparing` neither reruns nor those of backfills; return them."""
+    names = flow.in_the_way if sparing else list(flow.open)
+    marked = [name for name in names if not flow.open[name]]
     for name in marked:
         flow.open[name] = True
         run = flow.runs[name]
