@@ -50,7 +50,9 @@ from tradewind.client.node_tasks import (
     NodeError,
     NodeTaskRecord,
     NodeTaskStatus,
+    NodeTaskWait,
     PastAttempt,
+    Resumption,
     StatusCounts,
 )
 from tradewind.client.notifications import Notification, NotificationKind, Severity
@@ -126,6 +128,7 @@ __all__ = [
     "NodeFailure",
     "NodeTaskRecord",
     "NodeTaskStatus",
+    "NodeTaskWait",
     "NodeType",
     "NotFound",
     "Notification",
@@ -139,6 +142,7 @@ __all__ = [
     "QueueStatistics",
     "RegisteredFlow",
     "Rerun",
+    "Resumption",
     "RevisedFlow",
     "RevisionDefinition",
     "RevisionDiff",
