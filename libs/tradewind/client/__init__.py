@@ -51,7 +51,9 @@ from tradewind.client.node_tasks import (
     NodeError,
     NodeTaskRecord,
     NodeTaskStatus,
+    NodeTaskWait,
     PastAttempt,
+    Resumption,
     StatusCounts,
 )
 from tradewind.client.notifications import Notification, NotificationKind, Severity
@@ -129,6 +131,7 @@ __all__ = [
     "NodeFailure",
     "NodeTaskRecord",
     "NodeTaskStatus",
+    "NodeTaskWait",
     "NodeType",
     "NotFound",
     "Notification",
@@ -142,6 +145,7 @@ __all__ = [
     "QueueStatistics",
     "RegisteredFlow",
     "Rerun",
+    "Resumption",
     "RevisedFlow",
     "RevisionDefinition",
     "RevisionDiff",
