@@ -137,8 +137,8 @@ async def test_a_node_and_a_component_are_stopped_by_themselves(client: Client, 
         "gate": "terminated",
         "lone": "terminated",
     }
-    assert nodes["lone"].stop is not None
-    assert (nodes["lone"].stop.by, nodes["lone"].stop.reason) == ("default", "not this one")
+    assert (nodes["lone"].stop_by, nodes["lone"].stop_reason) == ("default", "not this one")
+    assert nodes["lone"].stopped_at is not None
     logs = await shell("flow", "logs", "gated")
     assert "Stopping node lone, by default: not this one" in logs
     assert "Stopping component 0, by default" in logs

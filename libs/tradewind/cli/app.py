@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tradewind.cli import (
+    backfill,
     batch,
     cache,
     config,
@@ -13,6 +14,7 @@ from tradewind.cli import (
     doctor,
     event,
     flow,
+    job,
     measure,
     memory,
     notification,
@@ -62,10 +64,12 @@ def root(
 app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
 flow.app.add_typer(schedule.app)
+flow.app.add_typer(backfill.app)
 flow.app.add_typer(revision.app)
 flow.app.add_typer(memory.app)
 app.add_typer(flow.app, name="flow")
 app.add_typer(cycle.app, name="cycle")
+app.add_typer(job.app, name="job")
 app.add_typer(task.app, name="task")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(batch.app, name="batch")

@@ -6,7 +6,9 @@
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
+from tradewind.client.backfills import BackfillRecord, BackfillStatus
 from tradewind.client.batches import BatchProgress, BatchRecord, BatchStatus
+from tradewind.client.bulk_jobs import BulkAction, BulkItem, BulkJob, BulkJobStatus
 from tradewind.client.caches import CacheSettings, CacheStatistics
 from tradewind.client.client import Client
 from tradewind.client.cycles import (
@@ -50,7 +52,9 @@ from tradewind.client.node_tasks import (
     NodeError,
     NodeTaskRecord,
     NodeTaskStatus,
+    NodeTaskWait,
     PastAttempt,
+    Resumption,
     StatusCounts,
 )
 from tradewind.client.notifications import Notification, NotificationKind, Severity
@@ -77,12 +81,18 @@ __all__ = [
     "DEFAULT_ADDRESS",
     "Aborted",
     "Addresses",
+    "BackfillRecord",
+    "BackfillStatus",
     "BatchFailed",
     "BatchHandle",
     "BatchProgress",
     "BatchRecord",
     "BatchStatus",
     "BindingLimit",
+    "BulkAction",
+    "BulkItem",
+    "BulkJob",
+    "BulkJobStatus",
     "CacheSettings",
     "CacheStatistics",
     "ChangeKind",
@@ -126,6 +136,7 @@ __all__ = [
     "NodeFailure",
     "NodeTaskRecord",
     "NodeTaskStatus",
+    "NodeTaskWait",
     "NodeType",
     "NotFound",
     "Notification",
@@ -139,6 +150,7 @@ __all__ = [
     "QueueStatistics",
     "RegisteredFlow",
     "Rerun",
+    "Resumption",
     "RevisedFlow",
     "RevisionDefinition",
     "RevisionDiff",

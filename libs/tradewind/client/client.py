@@ -9,7 +9,9 @@ import grpc
 from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
+from tradewind.client.backfill_calls import BackfillCalls
 from tradewind.client.batches import batch_from
+from tradewind.client.bulk_job_calls import BulkJobCalls
 from tradewind.client.cache_calls import CacheCalls
 from tradewind.client.connection import Connection
 from tradewind.client.cycle_calls import CycleCalls
@@ -27,6 +29,7 @@ from tradewind.client.registry_calls import RegistryCalls
 from tradewind.client.rerun_calls import RerunCalls
 from tradewind.client.revision_calls import RevisionCalls
 from tradewind.client.schedule_calls import ScheduleCalls
+from tradewind.client.signal_calls import SignalCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
@@ -38,9 +41,12 @@ class Client(
     RevisionCalls,
     ScheduleCalls,
     MemoryCalls,
+    BackfillCalls,
     CycleCalls,
     RerunCalls,
+    BulkJobCalls,
     NodeTaskCalls,
+    SignalCalls,
     AdHocCalls,
     DeadLetterCalls,
     NotificationCalls,

@@ -33,6 +33,7 @@ class CycleOrigin(StrEnum):
 
     SCHEDULE = "schedule"
     RUN_FLOW = "run_flow"
+    BACKFILL = "backfill"
     UNKNOWN = "unknown"
 
 
@@ -64,6 +65,7 @@ class CycleRecord:
     """Of a flow with nodes for its outcome: main, on_failure, finally or over; else empty."""
     error_code: str = ""
     result_json: str = ""
+    backfill_id: int = 0
 
     @property
     def ended(self) -> bool:
@@ -120,6 +122,7 @@ class CycleStatistics:
     pending_nodes: int
     terminated_nodes: int
     skipped_nodes: int
+    suspended_nodes: int = 0
 
 
 class SignalStatus(StrEnum):
@@ -203,6 +206,7 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         phase=cycle_pb2.CyclePhase.Name(message.phase).removeprefix("CYCLE_PHASE_").lower() if message.phase else "",
         error_code=message.error_code,
         result_json=message.result_json,
+        backfill_id=message.backfill_id,
     )
 
 
@@ -217,6 +221,7 @@ def statistics_from(message: cycle_pb2.CycleStatistics) -> CycleStatistics:
         pending_nodes=message.pending_nodes,
         terminated_nodes=message.terminated_nodes,
         skipped_nodes=message.skipped_nodes,
+        suspended_nodes=message.suspended_nodes,
     )
 
 

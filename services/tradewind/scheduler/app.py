@@ -7,6 +7,7 @@ import grpc
 from redis.exceptions import RedisError
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.scheduler.loops.bulk_jobs import BulkJobsLoop
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
 from tradewind.scheduler.loops.schedule import OutboxLoop, QueuedLoop, due_loop
@@ -21,10 +22,13 @@ from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
+from tradewind.scheduler.use_cases.bulk_jobs import CarryOutJobs, KeepBulkJobs
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
@@ -145,6 +149,9 @@ class Scheduler:
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
+        begin_backfilled = BeginBackfilled(begin, stores.backfills)
+        waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
+        backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
         ask_peers = AskPeers(
             triggers,
             node_tasks,
@@ -157,6 +164,20 @@ class Scheduler:
             clock,
         )
         self._doctor = doctor_of(ExaminePartitions(stores.doctor, ask_peers, self._own), settings)
+        rerun = RerunCycle(
+            read,
+            stores.cycles,
+            stores.states,
+            node_tasks,
+            definitions,
+            self._hand_over,
+            self._await_ends,
+            open_states,
+            alarm,
+            int(settings.scheduler_check_in_seconds * 1000),
+        )
+        stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, alarm, clock)
+        jobs_alarm = Alarm()
         self._handlers = SchedulerHandlers(
             register=register,
             plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
@@ -170,30 +191,27 @@ class Scheduler:
             describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
             logs=logs,
             watch=self._watch,
+            backfills=backfills,
             doctor=self._doctor,
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,
-            rerun=RerunCycle(
-                read,
-                stores.cycles,
-                stores.states,
-                node_tasks,
-                definitions,
-                self._hand_over,
-                self._await_ends,
-                open_states,
-                alarm,
-                int(settings.scheduler_check_in_seconds * 1000),
-            ),
-            stop_cycle=StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, alarm, clock),
+            rerun=rerun,
+            stop_cycle=stop_cycle,
+            jobs=KeepBulkJobs(stores.jobs, jobs_alarm, clock),
         )
         self._loops = (
+            BulkJobsLoop(
+                stores.jobs,
+                CarryOutJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
+                self._own,
+                jobs_alarm,
+            ),
             OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),
             event_loop(node_tasks, fold, outputs, self._own, self._background),
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
             OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
-            QueuedLoop(BeginQueued(begin, stores.firings), self._hand_over, self._own, self._background, queued_alarm),
+            QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )

@@ -42,6 +42,11 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
         for step in range(STEPS):
             await world.act()
             await world.compare()
+            if step == STEPS // 2 and seed % 3 == 0:
+                await world.end_all()
+                for _ in range(3):
+                    await world.rerun()
+                    await world.compare()
             if step % 10 == 9:
                 await world.compare_the_rest()
             if seed % 5 == 0:
@@ -55,6 +60,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
         for _ in range(2):
             await expire_all(server)
             await world.sweep()
+            clock.advance(24 * 3600 * 1000)
         await nothing_is_left(server)
     finally:
         await server.close_clients()

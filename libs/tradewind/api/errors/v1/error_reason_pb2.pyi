@@ -72,6 +72,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """CANCELLED or DEADLINE_EXCEEDED: the call was ended before an answer was there."""
     ERROR_REASON_METHOD_UNKNOWN: _ErrorReason.ValueType  # 24
     """UNIMPLEMENTED: the server does not know this method."""
+    ERROR_REASON_BACKFILL_NOT_FOUND: _ErrorReason.ValueType  # 31
+    """NOT_FOUND: the flow has no such backfill, or its record has passed its retention."""
     ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
     ERROR_REASON_RESULTS_EXPIRED: _ErrorReason.ValueType  # 70
@@ -84,8 +86,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: every node of the cycle has a good result; name the node to begin at."""
     ERROR_REASON_CYCLE_ENDED: _ErrorReason.ValueType  # 74
     """FAILED_PRECONDITION: the cycle has ended."""
+    ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 75
+    """NOT_FOUND: no bulk job has this id, or its record has passed its retention."""
     ERROR_REASON_REVISION_NOT_FOUND: _ErrorReason.ValueType  # 45
     """NOT_FOUND: the flow has no such revision, or it is on record no more."""
+    ERROR_REASON_SIGNAL_NOT_AWAITED: _ErrorReason.ValueType  # 60
+    """FAILED_PRECONDITION: the node task does not wait for this signal."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
@@ -143,6 +149,8 @@ ERROR_REASON_CALL_ENDED: ErrorReason.ValueType  # 23
 """CANCELLED or DEADLINE_EXCEEDED: the call was ended before an answer was there."""
 ERROR_REASON_METHOD_UNKNOWN: ErrorReason.ValueType  # 24
 """UNIMPLEMENTED: the server does not know this method."""
+ERROR_REASON_BACKFILL_NOT_FOUND: ErrorReason.ValueType  # 31
+"""NOT_FOUND: the flow has no such backfill, or its record has passed its retention."""
 ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
 ERROR_REASON_RESULTS_EXPIRED: ErrorReason.ValueType  # 70
@@ -155,6 +163,10 @@ ERROR_REASON_NOTHING_TO_RERUN: ErrorReason.ValueType  # 73
 """FAILED_PRECONDITION: every node of the cycle has a good result; name the node to begin at."""
 ERROR_REASON_CYCLE_ENDED: ErrorReason.ValueType  # 74
 """FAILED_PRECONDITION: the cycle has ended."""
+ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 75
+"""NOT_FOUND: no bulk job has this id, or its record has passed its retention."""
 ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
 """NOT_FOUND: the flow has no such revision, or it is on record no more."""
+ERROR_REASON_SIGNAL_NOT_AWAITED: ErrorReason.ValueType  # 60
+"""FAILED_PRECONDITION: the node task does not wait for this signal."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

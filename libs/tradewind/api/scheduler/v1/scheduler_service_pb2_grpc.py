@@ -3,7 +3,9 @@
 import grpc
 import warnings
 
+from tradewind.api.scheduler.v1 import backfill_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2
 from tradewind.api.scheduler.v1 import doctor_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2
+from tradewind.api.scheduler.v1 import job_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2
@@ -109,6 +111,26 @@ class SchedulerServiceStub:
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsResponse.FromString,
                 _registered_method=True)
+        self.BackfillFlow = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/BackfillFlow',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowResponse.FromString,
+                _registered_method=True)
+        self.ListBackfills = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ListBackfills',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsResponse.FromString,
+                _registered_method=True)
+        self.GetBackfill = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/GetBackfill',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillResponse.FromString,
+                _registered_method=True)
+        self.CancelBackfill = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/CancelBackfill',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillResponse.FromString,
+                _registered_method=True)
         self.ListNextExecutions = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/ListNextExecutions',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsRequest.SerializeToString,
@@ -153,6 +175,26 @@ class SchedulerServiceStub:
                 '/tradewind.api.scheduler.v1.SchedulerService/StopNode',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeResponse.FromString,
+                _registered_method=True)
+        self.StartBulkJob = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/StartBulkJob',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.StartBulkJobRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.StartBulkJobResponse.FromString,
+                _registered_method=True)
+        self.GetBulkJob = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/GetBulkJob',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.GetBulkJobRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.GetBulkJobResponse.FromString,
+                _registered_method=True)
+        self.ListBulkJobs = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ListBulkJobs',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.ListBulkJobsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.ListBulkJobsResponse.FromString,
+                _registered_method=True)
+        self.CancelBulkJob = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/CancelBulkJob',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.CancelBulkJobRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.CancelBulkJobResponse.FromString,
                 _registered_method=True)
         self.GetCycle = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/GetCycle',
@@ -311,6 +353,39 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BackfillFlow(self, request, context):
+        """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
+        which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
+        FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBackfills(self, request, context):
+        """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBackfill(self, request, context):
+        """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelBackfill(self, request, context):
+        """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
+        FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListNextExecutions(self, request, context):
         """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
         INVALID_ARGUMENT INVALID_INPUT.
@@ -380,6 +455,35 @@ class SchedulerServiceServicer:
     def StopNode(self, request, context):
         """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
         NODE_TASK_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartBulkJob(self, request, context):
+        """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
+        INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBulkJob(self, request, context):
+        """A job. Errors: NOT_FOUND JOB_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBulkJobs(self, request, context):
+        """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelBulkJob(self, request, context):
+        """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -520,6 +624,26 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsResponse.SerializeToString,
             ),
+            'BackfillFlow': grpc.unary_unary_rpc_method_handler(
+                    servicer.BackfillFlow,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowResponse.SerializeToString,
+            ),
+            'ListBackfills': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBackfills,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsResponse.SerializeToString,
+            ),
+            'GetBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBackfill,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillResponse.SerializeToString,
+            ),
+            'CancelBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelBackfill,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillResponse.SerializeToString,
+            ),
             'ListNextExecutions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNextExecutions,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsRequest.FromString,
@@ -564,6 +688,26 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.StopNode,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeResponse.SerializeToString,
+            ),
+            'StartBulkJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartBulkJob,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.StartBulkJobRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.StartBulkJobResponse.SerializeToString,
+            ),
+            'GetBulkJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBulkJob,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.GetBulkJobRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.GetBulkJobResponse.SerializeToString,
+            ),
+            'ListBulkJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBulkJobs,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.ListBulkJobsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.ListBulkJobsResponse.SerializeToString,
+            ),
+            'CancelBulkJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelBulkJob,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.CancelBulkJobRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.CancelBulkJobResponse.SerializeToString,
             ),
             'GetCycle': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCycle,
@@ -996,6 +1140,114 @@ class SchedulerService:
             _registered_method=True)
 
     @staticmethod
+    def BackfillFlow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/BackfillFlow',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBackfills(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ListBackfills',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/GetBackfill',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/CancelBackfill',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListNextExecutions(request,
             target,
             options=(),
@@ -1228,6 +1480,114 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/StopNode',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartBulkJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/StartBulkJob',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.StartBulkJobRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.StartBulkJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBulkJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/GetBulkJob',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.GetBulkJobRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.GetBulkJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBulkJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ListBulkJobs',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.ListBulkJobsRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.ListBulkJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelBulkJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/CancelBulkJob',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.CancelBulkJobRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_job__pb2.CancelBulkJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,9 @@ What runs, and what became of it."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from tradewind.api.scheduler.v1 import backfill_pb2 as _backfill_pb2
 from tradewind.api.scheduler.v1 import doctor_pb2 as _doctor_pb2
+from tradewind.api.scheduler.v1 import job_pb2 as _job_pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as _memory_pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as _revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
@@ -70,6 +72,22 @@ class SchedulerServiceStub:
     """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
     INVALID_ARGUMENT INVALID_INPUT.
     """
+    BackfillFlow: _aio.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]
+    """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
+    which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
+    FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    ListBackfills: _aio.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]
+    """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
+    GetBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]
+    """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+    CancelBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]
+    """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
+    FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    """
     ListNextExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]
     """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
     INVALID_ARGUMENT INVALID_INPUT.
@@ -107,6 +125,16 @@ class SchedulerServiceStub:
     """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
     NODE_TASK_NOT_FOUND.
     """
+    StartBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.StartBulkJobRequest, _job_pb2.StartBulkJobResponse]
+    """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    GetBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.GetBulkJobRequest, _job_pb2.GetBulkJobResponse]
+    """A job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+    ListBulkJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListBulkJobsRequest, _job_pb2.ListBulkJobsResponse]
+    """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest."""
+    CancelBulkJob: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelBulkJobRequest, _job_pb2.CancelBulkJobResponse]
+    """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
     GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
     """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
     ListCycles: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]
@@ -273,6 +301,46 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def BackfillFlow(
+        self,
+        request: _backfill_pb2.BackfillFlowRequest,
+        context: _aio.ServicerContext[_backfill_pb2.BackfillFlowRequest, _abc.Awaitable[_backfill_pb2.BackfillFlowResponse]],
+    ) -> _abc.Awaitable[_backfill_pb2.BackfillFlowResponse]:
+        """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
+        which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
+        FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def ListBackfills(
+        self,
+        request: _backfill_pb2.ListBackfillsRequest,
+        context: _aio.ServicerContext[_backfill_pb2.ListBackfillsRequest, _abc.Awaitable[_backfill_pb2.ListBackfillsResponse]],
+    ) -> _abc.Awaitable[_backfill_pb2.ListBackfillsResponse]:
+        """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def GetBackfill(
+        self,
+        request: _backfill_pb2.GetBackfillRequest,
+        context: _aio.ServicerContext[_backfill_pb2.GetBackfillRequest, _abc.Awaitable[_backfill_pb2.GetBackfillResponse]],
+    ) -> _abc.Awaitable[_backfill_pb2.GetBackfillResponse]:
+        """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def CancelBackfill(
+        self,
+        request: _backfill_pb2.CancelBackfillRequest,
+        context: _aio.ServicerContext[_backfill_pb2.CancelBackfillRequest, _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]],
+    ) -> _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]:
+        """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
+        FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
     def ListNextExecutions(
         self,
         request: _scheduler_service_pb2.ListNextExecutionsRequest,
@@ -362,6 +430,40 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
         NODE_TASK_NOT_FOUND.
         """
+
+    @_abc_1.abstractmethod
+    def StartBulkJob(
+        self,
+        request: _job_pb2.StartBulkJobRequest,
+        context: _aio.ServicerContext[_job_pb2.StartBulkJobRequest, _abc.Awaitable[_job_pb2.StartBulkJobResponse]],
+    ) -> _abc.Awaitable[_job_pb2.StartBulkJobResponse]:
+        """Reruns or stops the cycles that a filter meets, as a job that goes on by itself, whatever dies. Errors: INVALID_ARGUMENT
+        INVALID_INPUT, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def GetBulkJob(
+        self,
+        request: _job_pb2.GetBulkJobRequest,
+        context: _aio.ServicerContext[_job_pb2.GetBulkJobRequest, _abc.Awaitable[_job_pb2.GetBulkJobResponse]],
+    ) -> _abc.Awaitable[_job_pb2.GetBulkJobResponse]:
+        """A job. Errors: NOT_FOUND JOB_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListBulkJobs(
+        self,
+        request: _job_pb2.ListBulkJobsRequest,
+        context: _aio.ServicerContext[_job_pb2.ListBulkJobsRequest, _abc.Awaitable[_job_pb2.ListBulkJobsResponse]],
+    ) -> _abc.Awaitable[_job_pb2.ListBulkJobsResponse]:
+        """Jobs, newest first, paged; ended ones stay for 7 days, of many the newest."""
+
+    @_abc_1.abstractmethod
+    def CancelBulkJob(
+        self,
+        request: _job_pb2.CancelBulkJobRequest,
+        context: _aio.ServicerContext[_job_pb2.CancelBulkJobRequest, _abc.Awaitable[_job_pb2.CancelBulkJobResponse]],
+    ) -> _abc.Awaitable[_job_pb2.CancelBulkJobResponse]:
+        """Ends a job; what it did stays done. Cancelling an ended one changes nothing. Errors: NOT_FOUND JOB_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def GetCycle(

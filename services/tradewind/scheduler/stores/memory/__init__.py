@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from tradewind.scheduler.domain.revision import KEPT_REVISIONS
+from tradewind.scheduler.stores.memory.backfills import MemoryBackfills
+from tradewind.scheduler.stores.memory.bulk_jobs import MemoryBulkJobs
 from tradewind.scheduler.stores.memory.changes import MemoryChanges
 from tradewind.scheduler.stores.memory.cycles import MemoryCycles
 from tradewind.scheduler.stores.memory.data import Data
@@ -38,6 +40,8 @@ class MemoryStores:
         self.outbox = MemoryOutbox(self.data)
         self.firings = MemoryFirings(self.data)
         self.logs = MemoryLogs(self.data)
+        self.backfills = MemoryBackfills(self.data)
         self.memories = MemoryFlowMemories(self.data)
+        self.jobs = MemoryBulkJobs(self.data)
         self.changes = MemoryChanges(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)

@@ -181,6 +181,7 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         keep_cycles=known.keep_cycles,
         keep_for_ms=known.keep_for_ms,
         handlers=Handlers(*known.handlers) if known.handlers else None,
+        backfill_id=int(text.get("backfill", 0)),
         rerun=_rerun(text["rerun"]) if "rerun" in text else None,
     )
     return _with_progress(ChainState(run, facts, int(text["version"])), text)

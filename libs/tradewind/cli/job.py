@@ -1,0 +1,154 @@
+"""`tradewind job ...`: the same done to many cycles, on record."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli.failures import FAILED
+from tradewind.cli.parameters import Output, RequestId, chosen_statuses, first
+from tradewind.cli.screen import Format, Screen
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import BulkJob
+
+app = typer.Typer(no_args_is_help=True, help="Rerun or stop many cycles.", rich_markup_mode=None)
+
+Flows = Annotated[list[str], typer.Argument(metavar="FLOW...", help="Names of flows, or patterns with * and ?.")]
+Statuses = Annotated[list[str] | None, typer.Option("--status", help="Only cycles in this status; may be repeated.")]
+After = Annotated[datetime | None, typer.Option("--started-after", help="Only cycles that began then or later, UTC.")]
+Before = Annotated[datetime | None, typer.Option("--started-before", help="Only cycles that began before, UTC.")]
+Limit = Annotated[int, typer.Option(min=0, help="At most this many; 1000 when 0.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which cycles it would be.")]
+Reason = Annotated[str, typer.Option(help="Why; it is on record.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for its end.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+
+
+@app.command()
+@asynchronous
+async def rerun(
+    session: Session,
+    flows: Flows,
+    status: Statuses = None,
+    started_after: After = None,
+    started_before: Before = None,
+    limit: Limit = 0,
+    dry_run: DryRun = False,
+    reason: Reason = "",
+    wait: Wait = False,
+    request_id: RequestId = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Run cycles again that failed, were partial or timed out, or are in the statuses given."""
+    asked = (status, started_after, started_before, limit, dry_run, reason, request_id)
+    await _start(session, "rerun", flows, asked, wait, output)
+
+
+@app.command()
+@asynchronous
+async def stop(
+    session: Session,
+    flows: Flows,
+    status: Statuses = None,
+    started_after: After = None,
+    started_before: Before = None,
+    limit: Limit = 0,
+    dry_run: DryRun = False,
+    reason: Reason = "",
+    wait: Wait = False,
+    request_id: RequestId = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Stop cycles that run."""
+    asked = (status, started_after, started_before, limit, dry_run, reason, request_id)
+    await _start(session, "stop", flows, asked, wait, output)
+
+
+_Asked = tuple[list[str] | None, datetime | None, datetime | None, int, bool, str, str | None]
+
+
+async def _start(session: Session, action: str, flows: list[str], asked: _Asked, wait: bool, output: Format) -> None:
+    from tradewind.client import CycleStatus
+
+    status, after, before, limit, dry_run, reason, request_id = asked
+    async with session.client() as client:
+        job = await client.start_bulk_job(
+            action,
+            flows,
+            statuses=chosen_statuses(status, CycleStatus),
+            started_after=_utc(after),
+            started_before=_utc(before),
+            limit=limit,
+            dry_run=dry_run,
+            reason=reason,
+            request_id=request_id,
+        )
+        if wait or dry_run:
+            client.patience = session.patience
+            job = await client.wait_bulk_job(job.job_id)
+    session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
+    if job.failed:
+        raise typer.Exit(FAILED)
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    from datetime import UTC
+
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+@app.command()
+@asynchronous
+async def show(session: Session, job_id: JobId, output: Output = Format.TEXT) -> None:
+    """Show a job."""
+    async with session.client() as client:
+        job = await client.get_bulk_job(job_id)
+    session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
+
+
+@app.command()
+@asynchronous
+async def cancel(session: Session, job_id: JobId, output: Output = Format.TEXT) -> None:
+    """End a job; what it did stays done."""
+    async with session.client() as client:
+        job = await client.cancel_bulk_job(job_id)
+    session.screen.json(job) if output is Format.JSON else _show(session.screen, job)
+
+
+@app.command("list")
+@asynchronous
+async def list_(
+    session: Session,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """List jobs, newest first."""
+    async with session.client() as client:
+        jobs = await first(limit, client.list_bulk_jobs())
+    if output is Format.JSON:
+        session.screen.json(jobs)
+        return
+    rows = [
+        (
+            each.job_id,
+            f"{each.action}{' (dry run)' if each.dry_run else ''}",
+            each.status,
+            str(each.matched),
+            str(each.done),
+            str(each.failed),
+            session.screen.when(each.created_at),
+            each.by,
+            " ".join(each.flow_ids[:3]),
+        )
+        for each in jobs
+    ]
+    session.screen.table(["JOB", "ACTION", "STATUS", "MATCHED", "DONE", "FAILED", "CREATED", "BY", "FLOWS"], rows)
+
+
+def _show(screen: Screen, job: "BulkJob") -> None:
+    would = " (dry run)" if job.dry_run else f", {job.done} done, {job.failed} failed"
+    screen.line(f"{job.job_id} {job.action} {job.status}: {job.matched} cycles matched{would}")
+    for item in job.items:
+        screen.line(f"  {item.flow_id} cycle {item.cycle}" + (f": {item.error_message}" if item.error_message else ""))

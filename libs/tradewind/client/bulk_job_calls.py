@@ -1,0 +1,94 @@
+"""What a client asks the scheduler about bulk jobs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+
+from tradewind.api.scheduler.v1 import cycle_pb2, job_pb2
+from tradewind.client.bulk_jobs import BulkAction, BulkJob, job_from
+from tradewind.client.calls import new_request_id
+from tradewind.client.connection import Connection
+from tradewind.client.cycles import CycleStatus
+from tradewind.client.errors import TimedOut
+from tradewind.client.wire import Seconds, seconds_of, timestamp
+
+_PAGE = 100
+_LOOK_S = 0.2
+
+
+class BulkJobCalls:
+    """Starting, following and cancelling jobs."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def start_bulk_job(
+        self,
+        action: BulkAction | str,
+        flow_ids: Iterable[str],
+        *,
+        statuses: Iterable[CycleStatus | str] = (),
+        started_after: datetime | None = None,
+        started_before: datetime | None = None,
+        limit: int = 0,
+        dry_run: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> BulkJob:
+        """Rerun or stop the cycles that match, of flows by id or pattern (`*`, `?`), as a job that goes on by itself.
+
+        Without statuses a rerun means failed, partial and timeout, a stop running. Raises InvalidInput, Conflict.
+        """
+        wanted = [cycle_pb2.CycleStatus.Value(f"CYCLE_STATUS_{CycleStatus(each).upper()}") for each in statuses]
+        request = job_pb2.StartBulkJobRequest(
+            action=job_pb2.BulkAction.Value(f"BULK_ACTION_{BulkAction(action).upper()}"),
+            filter=job_pb2.BulkFilter(
+                flow_ids=flow_ids,
+                statuses=wanted,
+                started_after=timestamp(started_after),
+                started_before=timestamp(started_before),
+                limit=limit,
+            ),
+            dry_run=dry_run,
+            request_id=request_id or new_request_id(),
+            by=self._user_id,
+            reason=reason,
+        )
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StartBulkJob, request)
+        return job_from(answer.job)
+
+    async def get_bulk_job(self, job_id: str) -> BulkJob:
+        """Return a job. Raises NotFound."""
+        request = job_pb2.GetBulkJobRequest(job_id=job_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetBulkJob, request)
+        return job_from(answer.job)
+
+    async def wait_bulk_job(self, job_id: str, timeout: Seconds | None = None) -> BulkJob:
+        """Return a job once it has ended. Raises NotFound, TimedOut when it has not after `timeout`."""
+        try:
+            async with asyncio.timeout(None if timeout is None else seconds_of(timeout)):
+                while True:
+                    job = await self.get_bulk_job(job_id)
+                    if job.ended:
+                        return job
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise TimedOut(f"{job_id} still runs after {timeout} s; it goes on") from None
+
+    async def list_bulk_jobs(self) -> AsyncIterator[BulkJob]:
+        """Yield the jobs on record, the newest first."""
+        token = ""
+        while True:
+            request = job_pb2.ListBulkJobsRequest(page_size=_PAGE, page_token=token)
+            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListBulkJobs, request)
+            for job in page.jobs:
+                yield job_from(job)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def cancel_bulk_job(self, job_id: str) -> BulkJob:
+        """End a job; what it did stays done. Raises NotFound."""
+        request = job_pb2.CancelBulkJobRequest(job_id=job_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBulkJob, request)
+        return job_from(answer.job)

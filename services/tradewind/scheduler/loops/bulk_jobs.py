@@ -1,0 +1,47 @@
+"""Carries out the bulk jobs of the partitions that this replica owns."""
+
+import asyncio
+
+import structlog
+
+from tradewind.scheduler.ports.bulk_jobs import BulkJobs
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.bulk_jobs import CarryOutJobs
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+
+_LOOK_S = 5.0
+_REST_S = 0.02
+"""So long others have their turn after each step."""
+
+_log = structlog.get_logger(__name__)
+
+
+class BulkJobsLoop:
+    """One step of each open job in turn; those that other replicas took are found within 5 s."""
+
+    def __init__(self, jobs: BulkJobs, carry_out: CarryOutJobs, own: OwnPartitions, alarm: Alarm) -> None:
+        self._jobs = jobs
+        self._carry_out = carry_out
+        self._own = own
+        self._alarm = alarm
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        while True:
+            more = False
+            try:
+                for job_id in await self._jobs.open(list(self._own.epochs)):
+                    more = await self._step(job_id) or more
+            except Exception as error:
+                _log.warning("jobs_not_read", error=repr(error))
+            if more:
+                await asyncio.sleep(_REST_S)
+            else:
+                await self._alarm.sleep(_LOOK_S)
+
+    async def _step(self, job_id: str) -> bool:
+        try:
+            return await self._carry_out.step(job_id)
+        except Exception as error:
+            _log.warning("job_step_failed", job_id=job_id, error=repr(error))
+            return False

@@ -1,0 +1,123 @@
+"""SchedulerService, bulk jobs."""
+
+from typing import Any
+
+import grpc
+
+from tradewind.api.scheduler.v1 import job_pb2 as pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.scheduler.domain.bulk_job import DEFAULT_STATUSES, BulkAction, BulkFilter, BulkJob, BulkStatus
+from tradewind.scheduler.rpc import cycle_mapping
+from tradewind.scheduler.rpc.checks import chosen, identifiers, text
+from tradewind.scheduler.rpc.times import ms_of, set_ms
+from tradewind.scheduler.use_cases.bulk_jobs import KeepBulkJobs
+from tradewind.scheduler.use_cases.put_on_record import request_faults
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.paging import page_position, page_size_of, page_token
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+MOST_PATTERNS = 1000
+LIMIT, MOST_CYCLES = 1000, 100_000
+_ACTION = {BulkAction.RERUN: pb2.BULK_ACTION_RERUN, BulkAction.STOP: pb2.BULK_ACTION_STOP}
+_ACTION_OF = {number: action for action, number in _ACTION.items()}
+_STATUS = {
+    BulkStatus.RUNNING: pb2.BULK_JOB_STATUS_RUNNING,
+    BulkStatus.COMPLETED: pb2.BULK_JOB_STATUS_COMPLETED,
+    BulkStatus.CANCELLED: pb2.BULK_JOB_STATUS_CANCELLED,
+}
+
+
+class JobHandlers(pb2_grpc.SchedulerServiceServicer):
+    """Any replica answers any call; the owner of a job's partition carries it out."""
+
+    _jobs: KeepBulkJobs
+
+    async def StartBulkJob(self, request: pb2.StartBulkJobRequest, context: Context) -> pb2.StartBulkJobResponse:
+        action, wanted = _wanted(request)
+        job = await self._jobs.start(
+            action,
+            wanted,
+            dry_run=request.dry_run,
+            by=text("by", request.by, 128) or "user",
+            reason=text("reason", request.reason, 1024),
+            request_id=request.request_id,
+        )
+        return pb2.StartBulkJobResponse(job=_job(job))
+
+    async def GetBulkJob(self, request: pb2.GetBulkJobRequest, context: Context) -> pb2.GetBulkJobResponse:
+        identifiers(job_id=request.job_id)
+        return pb2.GetBulkJobResponse(job=_job(await self._jobs.find(request.job_id)))
+
+    async def ListBulkJobs(self, request: pb2.ListBulkJobsRequest, context: Context) -> pb2.ListBulkJobsResponse:
+        limit = page_size_of(request.page_size)
+        found = await self._jobs.newest(page_position(request.page_token, tuple[int, str]), limit)
+        following = (found[-1].created_ms, found[-1].job_id) if len(found) == limit else None
+        return pb2.ListBulkJobsResponse(jobs=[_job(job) for job in found], next_page_token=page_token(following))
+
+    async def CancelBulkJob(self, request: pb2.CancelBulkJobRequest, context: Context) -> pb2.CancelBulkJobResponse:
+        identifiers(job_id=request.job_id)
+        return pb2.CancelBulkJobResponse(job=_job(await self._jobs.cancel(request.job_id)))
+
+
+def _wanted(request: pb2.StartBulkJobRequest) -> tuple[BulkAction, BulkFilter]:
+    """Read what is asked for. Raises InvalidInput with every fault."""
+    given, faults = request.filter, request_faults(request.request_id)
+    action = _ACTION_OF.get(request.action)
+    if action is None:
+        faults.append(Violation("action", "is required; take BULK_ACTION_RERUN or BULK_ACTION_STOP"))
+    if not 1 <= len(given.flow_ids) <= MOST_PATTERNS:
+        faults.append(Violation("filter.flow_ids", f"must hold 1 to {MOST_PATTERNS}, holds {len(given.flow_ids)}"))
+    faults += [
+        Violation(f"filter.flow_ids[{place}]", "must have 1 to 128 characters")
+        for place, each in enumerate(given.flow_ids)
+        if not 1 <= len(each) <= 128
+    ]
+    if not 0 <= given.limit <= MOST_CYCLES:
+        faults.append(Violation("filter.limit", f"must be 0 to {MOST_CYCLES}, is {given.limit}"))
+    if faults or action is None:
+        raise InvalidInput(faults[:100])
+    statuses = chosen("filter.statuses", given.statuses, cycle_mapping.STATUS_OF_CYCLE)
+    return action, BulkFilter(
+        tuple(given.flow_ids),
+        tuple(sorted(statuses)) or DEFAULT_STATUSES[action],
+        ms_of(given, "started_after"),
+        ms_of(given, "started_before"),
+        given.limit or LIMIT,
+    )
+
+
+def _job(job: BulkJob) -> pb2.BulkJob:
+    message = pb2.BulkJob(
+        job_id=job.job_id,
+        action=_ACTION[job.action],
+        filter=pb2.BulkFilter(
+            flow_ids=job.filter.flow_ids,
+            statuses=[cycle_mapping.CYCLE_STATUS[status] for status in job.filter.statuses],
+            limit=job.filter.limit,
+        ),
+        dry_run=job.dry_run,
+        status=_STATUS[job.status],
+        matched=job.matched,
+        done=job.done,
+        failed=job.failed,
+        items=[
+            pb2.BulkItem(
+                flow_id=item.flow_id,
+                cycle=item.cycle,
+                run=item.run,
+                error_reason=item.reason,
+                error_message=item.message,
+            )
+            for item in job.items
+        ],
+        by=job.by,
+        reason=job.reason,
+    )
+    set_ms(message.created_at, job.created_ms)
+    set_ms(message.filter.started_before, job.filter.started_before_ms)
+    if job.filter.started_after_ms:
+        set_ms(message.filter.started_after, job.filter.started_after_ms)
+    if job.ended_ms:
+        set_ms(message.ended_at, job.ended_ms)
+    return message

@@ -1,0 +1,81 @@
+"""Bulk jobs in Redis."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import msgspec
+
+from tradewind.scheduler.domain.bulk_job import BulkJob, BulkStatus
+from tradewind.scheduler.stores.redis.scripts import RETENTION_MS, Scripted, script
+from tradewind.server.partitions import PARTITIONS, partition_of
+
+_MOST_OPEN = 100
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(BulkJob).decode
+
+
+class _Saved(msgspec.Struct, array_like=True):
+    written: bool
+    job: str
+
+
+_SAVE = script("save_job", _Saved)
+
+
+class RedisBulkJobs:
+    """Implements BulkJobs."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    async def create(self, job: BulkJob, payload: str) -> tuple[bool, BulkJob | None]:
+        saved = await self._write(job, 0, payload)
+        return saved.written, _decode(saved.job) if saved.job else None
+
+    async def save(self, job: BulkJob) -> bool:
+        return (await self._write(replace(job, version=job.version + 1), job.version, "")).written
+
+    async def _write(self, job: BulkJob, version: int, payload: str) -> _Saved:
+        partition, keys = partition_of(job.job_id), self._keys
+        named = (keys.owner(partition), keys.job(job.job_id), keys.jobs(partition), keys.open_jobs(partition))
+        args = self._scripted.args(
+            partition,
+            job_id=job.job_id,
+            version=version,
+            job=_encode(job).decode(),
+            payload=payload,
+            created=job.created_ms,
+            open=job.status is BulkStatus.RUNNING,
+            retention=RETENTION_MS,
+        )
+        return await _SAVE(self._client, named, args)
+
+    async def find(self, job_id: str) -> BulkJob | None:
+        text = await self._client.hget(self._keys.job(job_id), "job")
+        return None if text is None else _decode(text)
+
+    async def open(self, partitions: Collection[int]) -> list[str]:
+        pipeline = self._client.pipeline(transaction=False)
+        for partition in partitions:
+            pipeline.execute_command("ZRANGE", self._keys.open_jobs(partition), 0, _MOST_OPEN - 1)
+        return [name.decode() for names in await pipeline.execute() for name in names] if partitions else []
+
+    async def newest(self, before: tuple[int, str] | None, limit: int) -> list[BulkJob]:
+        pipeline = self._client.pipeline(transaction=False)
+        highest = "+inf" if before is None else before[0]
+        for partition in range(PARTITIONS):
+            # Those of the same moment as the last page's last one may stand on either side of it.
+            pipeline.execute_command(
+                "ZREVRANGEBYSCORE", self._keys.jobs(partition), highest, "-inf", "LIMIT", 0, limit + 100
+            )
+        names = [name.decode() for found in await pipeline.execute() for name in found]
+        jobs = [job for job in await self._load(names) if before is None or (job.created_ms, job.job_id) < before]
+        return sorted(jobs, key=lambda job: (job.created_ms, job.job_id), reverse=True)[:limit]
+
+    async def _load(self, names: list[str]) -> list[BulkJob]:
+        pipeline = self._client.pipeline(transaction=False)
+        for name in names:
+            pipeline.hget(self._keys.job(name), "job")
+        return [_decode(text) for text in await pipeline.execute() if text is not None] if names else []

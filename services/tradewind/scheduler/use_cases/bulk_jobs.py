@@ -1,0 +1,160 @@
+"""Bulk jobs: asked for, looked at, cancelled, and carried out bit by bit."""
+
+import hashlib
+from dataclasses import replace
+
+import structlog
+
+from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob, BulkStatus
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import CycleRecords, FlowRecords
+from tradewind.scheduler.ports.bulk_jobs import BulkJobs
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.faults import request_id_reused
+from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish
+from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.server.clock import Clock
+from tradewind.server.faults import Fault, NotFound, Unavailable
+from tradewind.server.identifiers import new_run_id
+
+_PAGE = 20
+"""So many runs are looked at in one step: what a crash in the middle makes be looked at again."""
+_FLOWS = 500
+_TRIES = 20
+
+_log = structlog.get_logger(__name__)
+
+
+class KeepBulkJobs:
+    """Any replica answers; `alarm` wakes whoever carries jobs out here."""
+
+    def __init__(self, jobs: BulkJobs, alarm: Alarm, clock: Clock) -> None:
+        self._jobs = jobs
+        self._alarm = alarm
+        self._clock = clock
+
+    async def start(
+        self, action: BulkAction, wanted: BulkFilter, *, dry_run: bool, by: str, reason: str, request_id: str
+    ) -> BulkJob:
+        """Put a job on record and return it; the same request_id gives the same job. Raises Conflict."""
+        now_ms = self._clock.now_ms()
+        asked = f"{action} {wanted} {dry_run} {by} {reason}"
+        payload = hashlib.sha256(asked.encode()).hexdigest()[:32]
+        job_id = f"job-{hashlib.sha256(request_id.encode()).hexdigest()[:16] if request_id else new_run_id()}"
+        wanted = replace(wanted, started_before_ms=wanted.started_before_ms or now_ms + 1)
+        _, job = await self._jobs.create(BulkJob(job_id, action, wanted, dry_run, by, reason, now_ms), payload)
+        if job is None:
+            raise request_id_reused(request_id)
+        self._alarm.ring_in(0)
+        return job
+
+    async def find(self, job_id: str) -> BulkJob:
+        """Return a job. Raises NotFound."""
+        job = await self._jobs.find(job_id)
+        if job is None:
+            raise NotFound("job", job_id, "JOB_NOT_FOUND")
+        return job
+
+    async def newest(self, before: tuple[int, str] | None, limit: int) -> list[BulkJob]:
+        """Return jobs, the newest first."""
+        return await self._jobs.newest(before, limit)
+
+    async def cancel(self, job_id: str) -> BulkJob:
+        """End a job, what it did stays done; an ended one is left as it is. Raises NotFound."""
+        for _ in range(_TRIES):
+            job = await self.find(job_id)
+            if job.status is not BulkStatus.RUNNING:
+                return job
+            if await self._jobs.save(job.ended(BulkStatus.CANCELLED, self._clock.now_ms())):
+                break
+        return await self.find(job_id)
+
+
+class CarryOutJobs:
+    """Goes by the record of a job: a step that a crash interrupted is repeated, and finds what it had done."""
+
+    def __init__(
+        self,
+        jobs: BulkJobs,
+        flows: FlowRecords,
+        cycles: CycleRecords,
+        rerun: RerunCycle,
+        stop: StopCycle,
+        clock: Clock,
+    ) -> None:
+        self._jobs = jobs
+        self._flows = flows
+        self._cycles = cycles
+        self._rerun = rerun
+        self._stop = stop
+        self._clock = clock
+
+    async def step(self, job_id: str) -> bool:
+        """Carry out a bounded part of a job; return whether something is left.
+
+        Raises Unavailable, and errors of the store: then this step is to be repeated.
+        """
+        job = await self._jobs.find(job_id)
+        if job is None or job.status is not BulkStatus.RUNNING:
+            return False
+        after = await self._next(job)
+        if after is None:
+            after = job.ended(BulkStatus.COMPLETED, self._clock.now_ms())
+        # Whoever cancelled it meanwhile has the last word.
+        await self._jobs.save(after)
+        return after.status is BulkStatus.RUNNING
+
+    async def _next(self, job: BulkJob) -> BulkJob | None:
+        """Return the job after its next step, None when it is through."""
+        if job.full:
+            return None
+        if job.through:
+            flow_id = await self._flow_after(job)
+            return None if flow_id is None else replace(job, flow_id=flow_id, cycle=-1, run=0, through=False)
+        below = RunName(job.flow_id, job.cycle, job.run) if job.cycle >= 0 else None
+        states = await self._cycles.newest(job.flow_id, below, _PAGE)
+        for state in states:
+            # Of the runs of a cycle the latest comes first, and is the one that counts.
+            if state.name.cycle != job.cycle and not job.full:
+                job = await self._look(job, state)
+            job = job.at(state.name)
+        return replace(job, through=True) if len(states) < _PAGE else job
+
+    async def _flow_after(self, job: BulkJob) -> str | None:
+        named = job.filter.named
+        if named is not None:
+            return next((flow_id for flow_id in named if flow_id > job.flow_id), None)
+        after = job.flow_id
+        while ids := await self._flows.list_ids(after, _FLOWS):
+            for flow_id in ids:
+                if job.filter.takes_flow(flow_id):
+                    return flow_id
+            after = ids[-1]
+        return None
+
+    async def _look(self, job: BulkJob, state: ChainState) -> BulkJob:
+        began = state.facts.rerun is not None and state.facts.rerun.by == job.signature
+        stopped = state.stop is not None and state.stop.by == job.signature
+        if began or stopped:
+            return job.met(state, None)
+        if not job.filter.takes(state):
+            return job
+        return job.met(state, None if job.dry_run else await self._act(job, state))
+
+    async def _act(self, job: BulkJob, state: ChainState) -> tuple[str, str] | None:
+        """Do to a cycle what is to be done; return why it could not be."""
+        flow_id, cycle, run = state.name
+        try:
+            if job.action is BulkAction.STOP:
+                await self._stop(flow_id, cycle, run, job.signature, job.reason or "stopped by a job")
+            else:
+                request = RememberedRequest(DEFAULT_USER, f"{job.job_id}/{cycle}", flow_id)
+                wish = RerunWish(flow_id, cycle, run, by=job.signature, reason=job.reason, request=request)
+                await self._rerun(wish)
+        except Unavailable:
+            raise
+        except Fault as fault:
+            return fault.reason, fault.message
+        return None

@@ -1,0 +1,69 @@
+"""Bulk jobs over a whole stack: the client and the commands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.system.processes import Shell
+from tests.waiting import until
+from tradewind.client import BulkJobStatus, Client, Conflict, CycleStatus, NotFound
+from tradewind.flow import Flow
+
+
+def needy(flow_id: str, folder: Path) -> Flow:
+    """a -> b, which fails until `there` is in the folder."""
+    flow = Flow(flow_id, "1h", overlap="allow")
+    ledger = {"ledger": str(folder / "ledger")}
+    a = flow.node("a", "counted", ledger)
+    a["value"] >> flow.node("b", "counted", {**ledger, "needs": str(folder / "there")})["value"]
+    return flow
+
+
+async def test_what_failed_is_run_again_by_filter(client: Client, shell: Shell, tmp_path: Path) -> None:
+    for flow_id in ("eu.a", "eu.b", "us.a"):
+        await client.register_flow(flow_id, needy(flow_id, tmp_path))
+        for _ in range(25):
+            await client.run_flow(flow_id, wait=30)
+    (tmp_path / "there").touch()
+    await client.run_flow("eu.a", wait=30)
+    looked = await shell.json("job", "rerun", "eu.*", "--dry-run")
+    assert (looked["matched"], looked["done"], looked["failed"], len(looked["items"])) == (50, 0, 0, 50)
+    assert (await client.get_cycle("eu.a", 0)).run == 0
+    shown = await shell("job", "rerun", "eu.*", "--wait", "--reason", "the feed was late", "--request-id", "once")
+    job_id = re.findall(r"^(job-\w+) rerun completed: 50 cycles matched, 50 done, 0 failed", shown, re.MULTILINE)[0]
+    again = await client.start_bulk_job("rerun", ["eu.*"], reason="the feed was late", request_id="once")
+    assert (again.job_id, again.done) == (job_id, 50)
+    with pytest.raises(Conflict):
+        await client.start_bulk_job("rerun", ["us.*"], request_id="once")
+    for flow_id in ("eu.a", "eu.b"):
+        for cycle in range(25):
+            record = await client.cycle(flow_id, cycle, 1).wait(30)
+            assert record.status is CycleStatus.COMPLETED
+            assert record.rerun is not None
+            assert (record.rerun.by, record.rerun.reason) == (f"default ({job_id})", "the feed was late")
+    assert (await client.get_cycle("us.a", 0)).status is CycleStatus.FAILED
+    assert job_id in await shell("job", "list")
+    with pytest.raises(NotFound):
+        await client.get_bulk_job("job-none")
+
+
+async def test_what_runs_is_stopped_and_what_cannot_be_done_is_told(
+    client: Client, shell: Shell, tmp_path: Path
+) -> None:
+    flow = Flow("held", "1h", overlap="allow")
+    flow.node("gate", "gate", {"file": str(tmp_path / "gate")})
+    await client.register_flow("held", flow)
+    handles = [await client.run_flow("held") for _ in range(3)]
+    await until(Path(f"{tmp_path}/gate.begun").exists, "one has begun")
+    limited = await client.start_bulk_job("stop", ["held"], limit=2)
+    assert (await client.wait_bulk_job(limited.job_id, 30)).done == 2
+    assert [(await handle.wait(30)).status.value for handle in handles[1:]] == ["cancelled", "cancelled"]
+    assert (await client.get_cycle("held", 0)).status is CycleStatus.RUNNING
+    refused = await client.start_bulk_job("rerun", ["held", "nothing"], statuses=["running"])
+    ended = await client.wait_bulk_job(refused.job_id, 30)
+    assert (ended.status, ended.matched, ended.failed) == (BulkJobStatus.COMPLETED, 1, 1)
+    assert [(item.cycle, item.error_reason) for item in ended.items] == [(0, "CYCLE_RUNNING")]
+    assert "has not ended" in await shell("job", "show", refused.job_id)
+    assert (await client.cancel_bulk_job(refused.job_id)).status is BulkJobStatus.COMPLETED
+    assert "3 done" in await shell("job", "stop", "held", "--status", "running", "--status", "cancelled", "--wait")
