@@ -380,12 +380,12 @@ async def test_the_index_of_a_flow_lasts_while_something_of_it_waits(
     waiting = Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.SUSPENDED, wait=Wait("paid"))
     await redis_bench.shard.complete([waiting])
     for _ in range(2):
-        await admin.pexpire(index, 600_000)
+        await admin.execute_command("PEXPIRE", index, 600_000)
         redis_bench.clock.advance(LIMITS.tombstone_ms)
         await clean(redis_bench)
         assert await admin.pttl(index) > LIMITS.plan_retention_ms - 600_000
     await redis_bench.shard.terminate(given.task_id, "0", 0, "no more", "ann")
-    await admin.pexpire(index, 600_000)
+    await admin.execute_command("PEXPIRE", index, 600_000)
     redis_bench.clock.advance(LIMITS.tombstone_ms)
     await clean(redis_bench)
     assert await admin.pttl(index) <= 600_000
