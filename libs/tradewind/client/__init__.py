@@ -50,12 +50,15 @@ from tradewind.client.node_tasks import (
     NodeError,
     NodeTaskRecord,
     NodeTaskStatus,
+    NodeTaskWait,
     PastAttempt,
+    Resumption,
     StatusCounts,
 )
 from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.reruns import Rerun, StopRecord
 from tradewind.client.revisions import (
     ChangeKind,
     EdgeChange,
@@ -125,6 +128,7 @@ __all__ = [
     "NodeFailure",
     "NodeTaskRecord",
     "NodeTaskStatus",
+    "NodeTaskWait",
     "NodeType",
     "NotFound",
     "Notification",
@@ -137,6 +141,8 @@ __all__ = [
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
+    "Rerun",
+    "Resumption",
     "RevisedFlow",
     "RevisionDefinition",
     "RevisionDiff",
@@ -147,6 +153,7 @@ __all__ = [
     "Signal",
     "SignalStatus",
     "StatusCounts",
+    "StopRecord",
     "SyncBatchHandle",
     "SyncClient",
     "SyncCycleHandle",

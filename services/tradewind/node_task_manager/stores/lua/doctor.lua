@@ -32,12 +32,16 @@ do
     return idle
   end
 
-  -- Whether records of a run are on their way out.
+  -- Whether records of a run are on their way out, or stay for a later run of its cycle.
   local walking
   local function walks_over(run)
     if not walking then
       walking = {}
       for _, text in ipairs(call('LRANGE', base .. 'walks', 0, 999)) do walking[cmsgpack.unpack(text)[2]] = true end
+    end
+    if walking[run] == nil then
+      local cycle, number = string.match(run, '^([^:]+:%d+:)(%d+)$')
+      walking[run] = cycle ~= nil and call('EXISTS', base .. 'run:' .. cycle .. number + 1) == 1
     end
     return walking[run]
   end
@@ -337,7 +341,7 @@ do
   function doctor.delay(id, at)
     if string.sub(id, 1, 1) == '|' then return end
     local record = task(id)
-    local waits = record and (record.status == 'pending' or record.status == 'running' and not record.worker_id)
+    local waits = record and not TERMINAL[record.status] and (record.status ~= 'running' or not record.worker_id)
     if not waits or tonumber(more(record).retry_at) ~= tonumber(at) then
       found('delayed-without-task', id, 'no node task of this name is to be tried again then', leaves('delayed', id))
     end
