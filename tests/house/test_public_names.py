@@ -71,6 +71,7 @@ PUBLIC: dict[str, list[str]] = {
         "PublishedEvent",
         "QueueDepth",
         "QueueStatistics",
+        "Reason",
         "RegisteredFlow",
         "RevisedFlow",
         "RevisionDefinition",

@@ -56,6 +56,7 @@ from tradewind.client.node_tasks import (
 from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.reasons import Reason
 from tradewind.client.revisions import (
     ChangeKind,
     EdgeChange,
@@ -136,6 +137,7 @@ __all__ = [
     "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
+    "Reason",
     "RegisteredFlow",
     "RevisedFlow",
     "RevisionDefinition",
