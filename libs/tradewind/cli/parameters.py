@@ -15,6 +15,10 @@ Record = TypeVar("Record")
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
 Output = Annotated[Format, typer.Option("-o", "--format", help="json prints for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
+Note = Annotated[str, typer.Option(help="Why, for whoever looks later.")]
+Etag = Annotated[
+    str, typer.Option(help="Only the flow that has this etag, as flow plan and flow status show it with -o json.")
+]
 Inputs = Annotated[
     list[str] | None,
     typer.Option("--input", metavar="KEY=VALUE", help="An input for entry nodes, JSON or else text; may be repeated."),

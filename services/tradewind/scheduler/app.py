@@ -104,7 +104,7 @@ class Scheduler:
             outbox_alarm.ring_in(0)
 
         self._background = Background()
-        self._own = OwnPartitions(stores.partitions)
+        self._own = OwnPartitions(stores.partitions, replica)
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         begin = BeginCycles(

@@ -121,6 +121,11 @@ async def test_placement_names_the_workers_that_are_there(scheduler: Client, pee
         ("max_running", "", "2", "4"),
         ("worker_slots", "model", "2", "3"),
     ]
+    peers.registry.workers = [worker_pb2.Worker(worker_id="w1", node_types=["feed"], capacity=2, status=draining)]
+    leaving = (await planned(scheduler)).warnings
+    assert [warning.message for warning in leaving if warning.path == "nodes"] == [
+        'every live worker that offers node type "feed" is draining: its nodes wait for another'
+    ]
 
 
 async def test_what_nobody_offers_is_warned_of(scheduler: Client, peers: Peers) -> None:

@@ -263,6 +263,14 @@ class Partitions(Protocol):
         """End the leases of these partitions as far as they still are the caller's."""
         ...
 
+    async def meet(self) -> Sequence[str]:
+        """Say that this replica is here for as long as a lease lasts; return the names of all that are."""
+        ...
+
+    async def leave(self) -> None:
+        """Say that this replica is not here any more."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RunChange:

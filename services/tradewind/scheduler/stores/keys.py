@@ -21,6 +21,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     tombstone:<id>                      string    schedule epoch of a deleted flow; 1 h
     owner                               hash      replica and epoch that own the partition
     lease                               string    epoch of the owner, until its lease lapses
+    replicas                            zset      who is here, by when that lapses; in partition 0 only
 
 and `changes` is the partition's pub/sub channel.
 """
@@ -112,6 +113,10 @@ class Keys:
     def lease(self, partition: int) -> str:
         """Return the key whose presence says that the owner is alive."""
         return f"{self._bases[partition]}lease"
+
+    def replicas(self) -> str:
+        """Return the key of the replicas that are here."""
+        return f"{self._bases[0]}replicas"
 
     def channel(self, partition: int) -> str:
         """Return the channel on which changes to the partition's runs are told."""

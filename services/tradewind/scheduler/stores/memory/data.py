@@ -98,6 +98,7 @@ class Data:
         self.tombstones: dict[str, tuple[int, int]] = {}
         self.epochs: dict[int, int] = {}
         self.leases: dict[int, tuple[int, int]] = {}
+        self.replicas: dict[str, int] = {}
         self.listeners: dict[int, list[Callable[[Sequence[RunChange]], None]]] = {}
 
     def now(self) -> int:
