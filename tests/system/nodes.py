@@ -61,3 +61,13 @@ async def shared(ctx: Context, number: int, label: int) -> str:
 async def listed(values: list[Any], errors: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Emit what it gets."""
     return {"values": values, "errors": errors}
+
+
+@node("counted", outputs=["value"])
+def counted(ctx: Context, ledger: str, value: int = 0, step: int = 1, needs: str = "") -> int:
+    """Add `step` to `value`, note in the ledger that it ran, and fail unless the file that it needs is there."""
+    with Path(ledger).open("a", encoding="utf-8") as file:
+        file.write(f"{ctx.node_id}:{ctx.run}\n")
+    if needs and not Path(needs).exists():
+        raise ValueError(f"{needs} is not there")
+    return value + step

@@ -14,6 +14,7 @@ from tradewind.client import (
     LogLine,
     NodeTaskRecord,
     Pause,
+    Rerun,
     StatusCounts,
     WatchedTask,
 )
@@ -52,7 +53,7 @@ def components_words(count: int) -> str:
 
 def cycle_words(cycle: CycleRecord, statistics: CycleStatistics | None = None) -> str:
     """Return `3 completed in 0.4 s (9 completed)`."""
-    words = f"{cycle.cycle} {cycle.status}"
+    words = f"{cycle.cycle}{f' run {cycle.run}' if cycle.run else ''} {cycle.status}"
     if cycle.seconds is not None:
         words += f" in {length(cycle.seconds)}"
     counts = _statistics_words(statistics) if statistics is not None and not cycle.ended else counts_words(cycle.counts)
@@ -85,6 +86,10 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
     screen.line(f"{cycle.flow_id} cycle {cycle_words(cycle, described.statistics)}")
     if cycle.start_time is not None:
         screen.line(f"started {screen.when(cycle.start_time)} by {cycle.origin}, revision {cycle.revision}", "dim")
+    if cycle.rerun is not None:
+        screen.line(_rerun_words(cycle, cycle.rerun), "dim")
+    if cycle.stop is not None:
+        screen.line(f"stopped {screen.when(cycle.stop.at)} by {cycle.stop.by}: {cycle.stop.reason}", "yellow")
     if cycle.inputs_json:
         screen.line(f"inputs {cycle.inputs_json}")
     screen.line()
@@ -105,6 +110,13 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
     )
 
 
+def _rerun_words(cycle: CycleRecord, rerun: Rerun) -> str:
+    kept = f"{rerun.kept_nodes} of {cycle.node_count} results"
+    words = f"run {cycle.run} by {rerun.by}, keeps {kept} of run {rerun.source_run}"
+    words += f", from {', '.join(rerun.from_nodes)}" if rerun.from_nodes else ""
+    return words + (f": {rerun.reason}" if rerun.reason else "")
+
+
 def note(node: NodeTaskRecord) -> str:
     """Return why a node task failed, waits or was skipped, or what it says, in one line."""
     if node.error is not None:
@@ -115,6 +127,8 @@ def note(node: NodeTaskRecord) -> str:
         return items_words(node.items)
     if node.cached_in:
         return f"cached in {node.cached_in}"
+    if node.kept_from:
+        return f"kept from run {node.kept_from.split(':')[2]}"
     if not node.status.ended and (node.progress or node.message or node.current_step):
         return _progress(node)
     return ""

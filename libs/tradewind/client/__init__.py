@@ -57,6 +57,7 @@ from tradewind.client.notifications import Notification, NotificationKind, Sever
 from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
 from tradewind.client.reasons import Reason
+from tradewind.client.reruns import Rerun, StopRecord
 from tradewind.client.revisions import (
     ChangeKind,
     EdgeChange,
@@ -139,6 +140,7 @@ __all__ = [
     "QueueStatistics",
     "Reason",
     "RegisteredFlow",
+    "Rerun",
     "RevisedFlow",
     "RevisionDefinition",
     "RevisionDiff",
@@ -149,6 +151,7 @@ __all__ = [
     "Signal",
     "SignalStatus",
     "StatusCounts",
+    "StopRecord",
     "SyncBatchHandle",
     "SyncClient",
     "SyncCycleHandle",

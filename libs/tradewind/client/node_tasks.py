@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.client import json_text
+from tradewind.client.reruns import StopRecord, stop_from
 from tradewind.client.wire import moment, words
 
 
@@ -154,6 +155,10 @@ class NodeTaskRecord:
     """What the node said it is doing."""
     cached_in: str = ""
     """The cache that its outputs came from, empty when it ran."""
+    kept_from: str = ""
+    """The node task of an earlier run whose result this one of a rerun took over, empty when it ran."""
+    stop: StopRecord | None = None
+    """Who asked it to stop, why and when; None when nobody did."""
 
     @property
     def config(self) -> Any:
@@ -203,6 +208,8 @@ def node_task_from(message: node_task_pb2.NodeTask) -> NodeTaskRecord:
         item=message.item if message.HasField("item") else None,
         current_step=message.current_step,
         cached_in=message.cached_in,
+        kept_from=message.kept_from,
+        stop=stop_from(message),
     )
 
 

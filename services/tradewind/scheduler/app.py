@@ -46,10 +46,12 @@ from tradewind.scheduler.use_cases.read_logs import ReadLogs
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime, SystemClock
@@ -175,6 +177,19 @@ class Scheduler:
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,
+            rerun=RerunCycle(
+                read,
+                stores.cycles,
+                stores.states,
+                node_tasks,
+                definitions,
+                self._hand_over,
+                self._await_ends,
+                open_states,
+                alarm,
+                int(settings.scheduler_check_in_seconds * 1000),
+            ),
+            stop_cycle=StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, alarm, clock),
         )
         self._loops = (
             OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.stores.node_task_manager.fan_outs import Offered, join, public, random_fan_out, random_split, with_list
+from tests.stores.node_task_manager.reruns import random_rerun
 from tests.stores.node_task_manager.shards import RedisShard, Whole
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
@@ -166,7 +167,7 @@ class World:
 
     async def submit(self) -> None:
         runs = [
-            self._again() if self.runs and self.rng.random() < 0.15 else self._run()
+            self._again() if self.runs and self.rng.random() < 0.15 else await self._run()
             for _ in range(self.rng.randint(1, 3))
         ]
         if self.rng.random() < 0.1:
@@ -177,10 +178,14 @@ class World:
             if result.outcome is SubmitOutcome.ACCEPTED:
                 self.runs[str(run.run)] = run
 
-    def _run(self) -> RunSubmission:
+    async def _run(self) -> RunSubmission:
         self.cycle += 1
         if self.rng.random() < 0.2:
             return self._ad_hoc()
+        if self.rng.random() < 0.7:
+            rerun = await random_rerun(self.rng, self.memory, self.runs, self.plans, self.clock())
+            if rerun is not None:
+                return rerun
         chosen = self.rng.sample([each for each in self.plans if each not in AD_HOC], self.rng.choice((1, 1, 1, 2, 3)))
         if self.rng.random() < 0.03:
             chosen[-1] = "unknown"

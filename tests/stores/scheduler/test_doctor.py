@@ -68,7 +68,7 @@ class Ward(Bench):
         ask = AskPeers(
             asked, asked, stores.flows, stores.states, stores.outbox, stores.open_runs, Alarm(), Alarm(), self.clock
         )
-        own = OwnPartitions(stores.partitions)
+        own = OwnPartitions(stores.partitions, "here")
         examiners = ExaminePartitions(stores.doctor, ask, own)
         if not everything:
             assert await examiners(False) == []

@@ -23,7 +23,7 @@ from tests.stores.scheduler.bench import (
     request_of,
     shape,
 )
-from tradewind.scheduler.domain.beginning import BeginRequest
+from tradewind.scheduler.domain.beginning import BeginRequest, RerunRequest
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
@@ -47,6 +47,7 @@ from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange
 from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.memory import Memory, MemoryChange
+from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
@@ -274,12 +275,33 @@ class Twins(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 1), least=st.sampled_from([0, 9]), scheduled=st.booleans())
     def begin_again(self, pick: int, least: int, scheduled: bool) -> None:
         state = self.picked(pick)
-        if state.status is not CycleStatus.RUNNING:
+        if state.status is not CycleStatus.RUNNING or state.name.run:
             return
         changes: dict[str, Any] = {"run_id": state.facts.run_id, "replaces": state.name.cycle, "at_least": least}
         if scheduled and state.facts.origin is CycleOrigin.SCHEDULE:
             changes |= {"origin": CycleOrigin.SCHEDULE, "planned_ms": state.facts.planned_ms}
         self.begin(self.wish(state.name.flow_id, **changes))
+
+    @precondition(lambda self: self.seen)
+    @rule(
+        pick=picks,
+        request=requests,
+        kept=st.sampled_from([(), (0, 1, 2, 5)]),
+        stale=seldom,
+        inputs=st.sampled_from(["", "{}"]),
+    )
+    def begin_rerun(
+        self, pick: int, request: tuple[str, str] | None, kept: tuple[int, ...], stale: int, inputs: str
+    ) -> None:
+        source = self.picked(pick)
+        source_id = "other" if stale else source.facts.run_id
+        rerun = Rerun(source.name.run, source_id, (("0", kept),) if kept else (), ("a",), "me", 'why "ü"')
+        remembered = request_of(*request) if request else None
+        wish = RerunRequest(source, f"run{next(self.numbers)}", rerun, CHECK_IN, 9000, inputs, "", remembered)
+        self.both(lambda store: store.cycles.begin_rerun(wish))
+        if remembered is not None:
+            self.both(lambda store: store.cycles.first_answer(source.name.flow_id, remembered))
+        self.refresh()
 
     def write(self, *updates: RunUpdate) -> None:
         epochs = self.epochs

@@ -25,7 +25,16 @@ class NodeTaskStatus(StrEnum):
 
 TRANSITIONS: dict[NodeTaskStatus, frozenset[NodeTaskStatus]] = {
     NodeTaskStatus.REGISTERED: frozenset({NodeTaskStatus.PENDING, NodeTaskStatus.SKIPPED}),
-    NodeTaskStatus.PENDING: frozenset({NodeTaskStatus.RUNNING, NodeTaskStatus.FAILED, NodeTaskStatus.SKIPPED}),
+    # Straight to an end: nobody takes it in time, or a worker names the end of an attempt that the store has lost.
+    NodeTaskStatus.PENDING: frozenset(
+        {
+            NodeTaskStatus.RUNNING,
+            NodeTaskStatus.COMPLETED,
+            NodeTaskStatus.FAILED,
+            NodeTaskStatus.TERMINATED,
+            NodeTaskStatus.SKIPPED,
+        }
+    ),
     NodeTaskStatus.RUNNING: frozenset(
         {NodeTaskStatus.PENDING, NodeTaskStatus.COMPLETED, NodeTaskStatus.FAILED, NodeTaskStatus.TERMINATED}
     ),
@@ -90,6 +99,7 @@ class NodeTask:
     `outputs` the emitted values by handle. Both are filled only where asked for; `emitted` names the handles.
     `cached` is the cache that its outputs came from, "" when it ran. While `postponed` equals `retry_at` it waits for
     another node task to finish the same work, whose outputs will be cached.
+    `kept` names the node task of an earlier run whose result this one of a rerun took over, "" for none.
     `items` counts the items of a node that runs once for each item of a list, from when the list is split on.
     `slots` are the limits of which it holds a slot, `blocked` is the one that keeps it from running though it is ready.
     """
@@ -126,6 +136,7 @@ class NodeTask:
     cached: str = ""
     postponed: int = 0
     items: ItemCounts | None = None
+    kept: str = ""
 
     @property
     def updated_at(self) -> int:

@@ -133,9 +133,23 @@ def submission(request: pb2.SubmitComponentsRequest) -> None:
         faults.append(_instant_fault(f"{path}.planned_time", run.planned_time))
         faults.append(_instant_fault(f"{path}.begun_at", run.begun_at))
         faults += _keeping_faults(path, run)
+        faults += _rerun_faults(path, run)
     for at, plan in enumerate(request.plans):
         faults += _plan_faults(f"plans[{at}]", plan)
     _require(faults)
+
+
+def _rerun_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
+    if run.HasField("keep_from"):
+        yield check_identifier(f"{path}.keep_from.run_id", run.keep_from.run_id)
+        if not 0 <= run.keep_from.run < run.run:
+            yield Violation(f"{path}.keep_from.run", f"must be an earlier run, 0 to {run.run - 1}")
+    for at, part in enumerate(run.components):
+        kept = f"{path}.components[{at}].kept_nodes"
+        if part.kept_nodes and not run.HasField("keep_from"):
+            yield Violation(kept, "needs keep_from, the run that has their results")
+        elif part.kept_nodes and min(part.kept_nodes) < 0:
+            yield Violation(kept, "must hold places of nodes, from 0")
 
 
 def _keeping_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Violation]:

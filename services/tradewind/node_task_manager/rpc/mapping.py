@@ -56,6 +56,7 @@ _OUTCOME = {
     SubmitOutcome.EVENTS_FULL: component_pb2.SUBMIT_OUTCOME_REFUSED,
     SubmitOutcome.FLOW_PURGED: component_pb2.SUBMIT_OUTCOME_REFUSED,
     SubmitOutcome.QUEUE_FULL: component_pb2.SUBMIT_OUTCOME_REFUSED,
+    SubmitOutcome.RESULTS_EXPIRED: component_pb2.SUBMIT_OUTCOME_REFUSED,
 }
 _LAST_SECOND = 253_402_300_799
 _LONGEST_S = 100 * 366 * 24 * 3600
@@ -63,6 +64,7 @@ _REFUSED = {
     SubmitOutcome.EVENTS_FULL: ("QUEUE_FULL", 1),
     SubmitOutcome.QUEUE_FULL: ("QUEUE_FULL", 5),
     SubmitOutcome.FLOW_PURGED: ("FLOW_DELETING", 0),
+    SubmitOutcome.RESULTS_EXPIRED: ("RESULTS_EXPIRED", 0),
 }
 
 
@@ -140,6 +142,9 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
         begun_ms=milliseconds(message.begun_at),
         keep_cycles=message.keep_cycles,
         keep_for_ms=milliseconds(message.keep_for),
+        source=message.keep_from.run if message.HasField("keep_from") else -1,
+        source_id=message.keep_from.run_id,
+        kept=tuple((part.component_id, tuple(part.kept_nodes)) for part in message.components if part.kept_nodes),
     )
 
 
@@ -246,6 +251,7 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         message=_items_words(items) if items else task.message,
         current_step=task.step,
         cached_in=task.cached,
+        kept_from=task.kept,
         registered_at=timestamp(task.registered_at),
         ready_at=timestamp(task.ready_at),
         started_at=timestamp(task.started_at),

@@ -1,6 +1,7 @@
 """Looking at node tasks of one shard in Redis, and its events."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ _stop = msgspec.msgpack.Decoder(StopMark).decode
 _history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
 _error = msgspec.msgpack.Decoder(TaskError).decode
 _PIECE = 500
+ELSEWHERE = "@"
 _WHOLE_PIECE = 64
 _COUNTS = ("total", "need", "begun", "completed", "failed", "cancelled")
 _FIELDS = (
@@ -28,6 +30,7 @@ _FIELDS = (
         "message",
         "step",
         "cached",
+        "kept",
         "postponed",
         "registered_at",
         "ready_at",
@@ -65,7 +68,13 @@ class RedisNodeTaskReader:
             records = values if whole else map(_without_values, values[::2], values[1::2])
             for task_id, record, deadline in zip(piece, records, deadlines, strict=True):
                 found.append(_task(task_id, record, deadline, inputs, outputs) if b"status" in record else None)
-        return found
+        return await self._with_kept(found) if outputs else found
+
+    async def _with_kept(self, found: list[NodeTask | None]) -> list[NodeTask | None]:
+        """Put in the outputs of node tasks of reruns that refer to results of an earlier run."""
+        kept = [task.kept for task in found if task is not None and task.kept]
+        emitted = dict(zip(kept, await self.emitted(kept), strict=True)) if kept else {}
+        return [replace(task, outputs=emitted[task.kept]) if task is not None and task.kept else task for task in found]
 
     async def components(self, wanted: Sequence[tuple[RunName, str]]) -> list[Component | None]:
         found: list[Component | None] = []
@@ -92,7 +101,12 @@ class RedisNodeTaskReader:
             pipeline = self._client.pipeline(transaction=False)
             for task_id in ids[first : first + _WHOLE_PIECE]:
                 pipeline.hgetall(self._keys.node_task(task_id))
-            found += [tuple(sorted(_prefixed(record, b"out:"))) for record in await pipeline.execute()]
+            records = await pipeline.execute()
+            kept = [_text(record, "kept") for record in records if b"kept" in record]
+            results = iter(await self.emitted(kept) if kept else ())
+            found += [
+                next(results) if b"kept" in record else tuple(sorted(_prefixed(record, b"out:"))) for record in records
+            ]
         return found
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
@@ -102,6 +116,15 @@ class RedisNodeTaskReader:
             for task_id, handle in wanted[first : first + _WHOLE_PIECE]:
                 pipeline.hget(self._keys.node_task(task_id), f"out:{handle}")
             values += [None if value is None else value.decode() for value in await pipeline.execute()]
+        elsewhere = [at for at, value in enumerate(values) if value == ELSEWHERE]
+        if elsewhere:
+            pipeline = self._client.pipeline(transaction=False)
+            for at in elsewhere:
+                pipeline.hget(self._keys.node_task(wanted[at][0]), "kept")
+            sources = [source.decode() for source in await pipeline.execute()]
+            handles = [wanted[at][1] for at in elsewhere]
+            for at, value in zip(elsewhere, await self.outputs(list(zip(sources, handles, strict=True))), strict=True):
+                values[at] = value
         return values
 
     async def runs_of(
@@ -243,6 +266,7 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         outputs=tuple(sorted(_prefixed(record, b"out:"))) if outputs else (),
         emitted=tuple(sorted(handle for handle, _ in _prefixed(record, b"out:"))),
         cached=_text(record, "cached"),
+        kept=_text(record, "kept"),
         postponed=_number(record, "postponed"),
         items=_items(record),
     )

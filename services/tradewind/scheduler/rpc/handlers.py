@@ -10,6 +10,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
 from tradewind.scheduler.rpc.checks import chosen, identifiers, text
+from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
@@ -24,9 +25,11 @@ from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, Rea
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
@@ -43,7 +46,7 @@ MOST_WATCHED = 1000
 _UPCOMING = 10
 
 
-class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
+class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
     """Any replica answers any call."""
 
     def __init__(
@@ -67,7 +70,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         memory: KeepMemory,
         streams: OpenStreams,
         errors: ErrorTable,
+        rerun: RerunCycle,
+        stop_cycle: StopCycle,
     ) -> None:
+        self._rerun = rerun
+        self._stop_cycle = stop_cycle
+        self._outputs = outputs
         self._register = register
         self._plan = plan
         self._revise = revise
@@ -76,7 +84,6 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         self._schedules = schedules
         self._change = change
         self._run = run
-        self._outputs = outputs
         self._describe = describe
         self._logs = logs
         self._watch = watch
@@ -197,7 +204,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         return response
 
     async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:
-        state = await self._read.cycle(*_cycle_of(request))
+        state = await self._read.cycle(*cycle_of(request))
         return pb2.GetCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:
@@ -215,7 +222,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
 
     async def DescribeCycle(self, request: pb2.DescribeCycleRequest, context: Context) -> pb2.DescribeCycleResponse:
         found = await self._describe(
-            *_cycle_of(request),
+            *cycle_of(request),
             outputs=request.include_outputs,
             lines=not request.omit_logs,
             page_size=page_size_of(request.page_size or MAX_PAGE_SIZE),

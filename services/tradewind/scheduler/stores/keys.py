@@ -90,6 +90,10 @@ class Keys:
         """Return the key of the scheduler's lines of a cycle."""
         return f"{self.flow(flow_id)}:logs:{cycle}"
 
+    def request(self, flow_id: str, name: str) -> str:
+        """Return the key of what a request about a flow was answered first."""
+        return f"{self._bases[partition_of(flow_id)]}request:{name}"
+
     def flows(self, partition: int) -> str:
         """Return the key of a partition's index of flows."""
         return f"{self._bases[partition]}flows"

@@ -387,6 +387,7 @@ class NodeTask(_message.Message):
     CACHED_IN_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
     ITEM_FIELD_NUMBER: _builtins.int
+    KEPT_FROM_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
     """`<flow_id>:<cycle>:<run>:<node_id>`, with `:<item>` for an item of a mapped node; `task:<id>` of an ad-hoc task,
     `batch:<batch_id>:<index>` of an item of a batch.
@@ -431,6 +432,8 @@ class NodeTask(_message.Message):
     """The cache that its outputs came from; empty when it ran."""
     item: _builtins.int
     """Place of the item, from 0, that it is of such a node; unset for any other."""
+    kept_from: _builtins.str
+    """Id of the node task of an earlier run whose result this one took over; empty when it ran, or is to run, itself."""
     @_builtins.property
     def error(self) -> Global___NodeTaskError:
         """Why it failed; unset otherwise."""
@@ -529,10 +532,11 @@ class NodeTask(_message.Message):
         cached_in: _builtins.str = ...,
         items: Global___ItemCounts | None = ...,
         item: _builtins.int | None = ...,
+        kept_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "ended_at", b"ended_at", "error", b"error", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "ready_at", b"ready_at", "registered_at", b"registered_at", "retry_at", b"retry_at", "started_at", b"started_at", "stop", b"stop", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "cached_in", b"cached_in", "component_id", b"component_id", "config_json", b"config_json", "current_step", b"current_step", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "cached_in", b"cached_in", "component_id", b"component_id", "config_json", b"config_json", "current_step", b"current_step", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "item", b"item", "items", b"items", "kept_from", b"kept_from", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
     _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015

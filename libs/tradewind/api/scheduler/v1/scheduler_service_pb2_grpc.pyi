@@ -10,6 +10,7 @@ from tradewind.api.scheduler.v1 import explanation_pb2 as _explanation_pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as _memory_pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as _revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
+from tradewind.api.scheduler.v1 import stop_pb2 as _stop_pb2
 import abc as _abc_1
 
 
@@ -88,6 +89,24 @@ class SchedulerServiceStub:
     """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
     is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
     answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
+    """
+    RerunCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RerunCycleRequest, _scheduler_service_pb2.RerunCycleResponse]
+    """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
+    the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
+    RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    StopCycle: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]
+    """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
+    NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+    """
+    StopComponent: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]
+    """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+    component that the flow does not have.
+    """
+    StopNode: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]
+    """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+    NODE_TASK_NOT_FOUND.
     """
     GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
     """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
@@ -307,6 +326,48 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Runs cycles as RunFlow does, over one stream and as they come: for programs that run many, each when it will. An answer
         is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
         answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
+        """
+
+    @_abc_1.abstractmethod
+    def RerunCycle(
+        self,
+        request: _scheduler_service_pb2.RerunCycleRequest,
+        context: _aio.ServicerContext[_scheduler_service_pb2.RerunCycleRequest, _abc.Awaitable[_scheduler_service_pb2.RerunCycleResponse]],
+    ) -> _abc.Awaitable[_scheduler_service_pb2.RerunCycleResponse]:
+        """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
+        the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
+        RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def StopCycle(
+        self,
+        request: _stop_pb2.StopCycleRequest,
+        context: _aio.ServicerContext[_stop_pb2.StopCycleRequest, _abc.Awaitable[_stop_pb2.StopCycleResponse]],
+    ) -> _abc.Awaitable[_stop_pb2.StopCycleResponse]:
+        """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
+        NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+        """
+
+    @_abc_1.abstractmethod
+    def StopComponent(
+        self,
+        request: _stop_pb2.StopComponentRequest,
+        context: _aio.ServicerContext[_stop_pb2.StopComponentRequest, _abc.Awaitable[_stop_pb2.StopComponentResponse]],
+    ) -> _abc.Awaitable[_stop_pb2.StopComponentResponse]:
+        """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+        component that the flow does not have.
+        """
+
+    @_abc_1.abstractmethod
+    def StopNode(
+        self,
+        request: _stop_pb2.StopNodeRequest,
+        context: _aio.ServicerContext[_stop_pb2.StopNodeRequest, _abc.Awaitable[_stop_pb2.StopNodeResponse]],
+    ) -> _abc.Awaitable[_stop_pb2.StopNodeResponse]:
+        """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+        NODE_TASK_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -32,12 +32,16 @@ do
     return idle
   end
 
-  -- Whether records of a run are on their way out.
+  -- Whether records of a run are on their way out, or stay for a later run of its cycle.
   local walking
   local function walks_over(run)
     if not walking then
       walking = {}
       for _, text in ipairs(call('LRANGE', base .. 'walks', 0, 999)) do walking[cmsgpack.unpack(text)[2]] = true end
+    end
+    if walking[run] == nil then
+      local cycle, number = string.match(run, '^([^:]+:%d+:)(%d+)$')
+      walking[run] = cycle ~= nil and call('EXISTS', base .. 'run:' .. cycle .. number + 1) == 1
     end
     return walking[run]
   end

@@ -1,4 +1,5 @@
 --!include release
+--!include keep
 -- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most` at
 -- once. Its own node task is carried out by the node task manager, by offers that stand in `delayed` until they are, or are
 -- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait

@@ -86,7 +86,7 @@ local function drop_component(run, id)
     drop_run(base .. 'run:' .. run, v[4])
     removed = removed + 1
   end
-  call('UNLINK', key, base .. 'stop:' .. run, base .. 'stop:' .. run .. ':' .. id)
+  call('UNLINK', key, base .. 'stop:' .. run, base .. 'stop:' .. run .. ':' .. id, base .. 'kept:' .. run .. ':' .. id)
   return true
 end
 

@@ -45,7 +45,8 @@ local function more(record)
 end
 
 -- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal,
--- `parts` the components of its run when there are several; it is `early` when a node ended before its signals came.
+-- `parts` the components of its run when there are several; it is `early` when nodes may have ended before their
+-- signals came: 1, or of a rerun 'keep' while results are being taken over, and 'kept' then.
 local function component(run, id)
   local key = base .. 'component:' .. run .. ':' .. id
   local comp = components[key]

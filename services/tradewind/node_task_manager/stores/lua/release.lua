@@ -200,7 +200,7 @@ local function stop_component(comp, mark)
   if comp.stop or comp.status == 'finished' then return end
   set(comp, 'stop', mark)
   changed(comp, 0)
-  later('stop', comp, 0, 0)
+  if comp.early ~= 'keep' then later('stop', comp, 0, 0) end
 end
 
 -- A run that has ended gets its time to live, with all that belongs to it.

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
@@ -52,14 +53,22 @@ class MemoryCleaning(MemoryConsequences):
             self._ends[name] = now + self._limits.settle_ms
             return
         del self._ends[name]
+        if str(replace(submission.run, run=submission.run.run + 1)) in self._runs:
+            return
         if submission.keep_for_ms and ended_at + submission.keep_for_ms <= now:
-            self._drop(submission.run)
+            self._drop_cycle(submission.run)
         else:
             self._kept.setdefault(submission.run.flow_id, set()).add(submission.run)
         of_flow = sorted(self._kept.get(submission.run.flow_id, ()), key=lambda run: (run.cycle, run.run))
         for run in of_flow[: -(submission.keep_cycles or self._limits.keep_cycles)]:
             self._kept[run.flow_id].discard(run)
-            self._drop(run)
+            self._drop_cycle(run)
+
+    def _drop_cycle(self, run: RunName) -> None:
+        """Remove a run and those of its cycle before it."""
+        for number in range(run.run, -1, -1):
+            if str(replace(run, run=number)) in self._runs:
+                self._drop(replace(run, run=number))
 
     def _drop(self, run: RunName) -> None:
         name = str(run)

@@ -281,7 +281,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         target = replace(target, waiting=target.waiting - 1, live=target.live + live)
         private = self._private[target.task_id]
         if value is not None:
-            kept = value if len(value.encode()) <= self._limits.signal_bytes else "@"
+            small = not source.kept and len(value.encode()) <= self._limits.signal_bytes
+            kept = value if small else "@"
             target = replace(target, inputs=(*target.inputs, (at, kept)))
         elif not live:
             private.dead = private.dead or _why_dead(source, self._node(source).node_id, edge.source_handle)
@@ -355,7 +356,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         node_id = plan.nodes[plan.only_sink].node_id
         sink = self._tasks[component.run.task_id(node_id)]
         small = sum(len(value.encode()) for _, value in sink.outputs) <= self._limits.answer_bytes
-        if sink.status is not NodeTaskStatus.COMPLETED or not small:
+        if sink.status is not NodeTaskStatus.COMPLETED or sink.kept or not small:
             return {}
         return {"sink": node_id, "outputs": sink.outputs}
 

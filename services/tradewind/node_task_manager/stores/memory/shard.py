@@ -16,14 +16,14 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
-from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
 from tradewind.node_task_manager.stores.memory.records import Run
+from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
 
 
-class MemoryShard(MemoryFanOut, MemoryCleaning):
+class MemoryShard(MemoryFanOut, MemoryReruns):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
@@ -48,6 +48,8 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
                 return SubmitResult(SubmitOutcome.FLOW_PURGED)
             if self.waiting(run.partition) >= self._limits.events_per_partition:
                 return SubmitResult(SubmitOutcome.EVENTS_FULL)
+            if self._has_lost_its_source(run):
+                return SubmitResult(SubmitOutcome.RESULTS_EXPIRED)
         unknown = tuple(digest for _, digest in run.components if digest not in self._plans)
         if unknown:
             return SubmitResult(SubmitOutcome.PLAN_UNKNOWN, unknown)
@@ -75,11 +77,13 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
             )
             stops = [self._stops.get((name, stopped)) for stopped in ("", component_id)]
             marks = [stop[1] for stop in stops if stop is not None and stop[0] == run.run_id]
+            self._keep_results(run, (name, component_id), turn)
             if marks:
                 self._stop_component((name, component_id), marks[0], turn)
             else:
                 for place in plan.entries:
-                    self._enqueue(self._create((name, component_id), place))
+                    if run.run.task_id(plan.nodes[place].node_id) not in self._tasks:
+                        self._enqueue(self._create((name, component_id), place))
         return SubmitResult(SubmitOutcome.ACCEPTED)
 
     async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
