@@ -1,13 +1,16 @@
 """`tradewind cycle ...`: what became of the cycles of a flow."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
-from tradewind.cli.parameters import Inputs, InputsJson, Output, chosen_statuses, first, inputs_of
+from tradewind.cli.parameters import Inputs, InputsJson, Output, RequestId, chosen_statuses, first, inputs_of
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import CycleDescription
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at the cycles of flows, stop them, run them again.", rich_markup_mode=None
@@ -51,11 +54,7 @@ async def show(
         return
     found = described.node(node)
     if found is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(node, [each.node_id for each in described.nodes], n=1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
-        raise fail(f'cycle {described.cycle.cycle} of {flow} has no node "{node}"{hint}', WRONG_INPUT)
+        raise fail(f"cycle {described.cycle.cycle} of {flow} {_no_node(node, described)}", WRONG_INPUT)
     if found.status != "completed":
         from tradewind.cli.descriptions import note
 
@@ -73,6 +72,51 @@ async def _show_items(
         found = await client.get_cycle(flow, cycle, run)
         items = [item async for item in client.list_node_tasks(flow, found.cycle, found.run, items_of=node)]
     session.screen.json(items) if output is Format.JSON else show_items(session.screen, items)
+
+
+@app.command()
+@asynchronous
+async def approve(
+    session: Session,
+    flow: Flow,
+    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Its number.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that asks.")],
+    reject: Annotated[bool, typer.Option("--reject", help="Reject it instead.")] = False,
+    value: Annotated[
+        list[str] | None,
+        typer.Option("--value", metavar="NAME=VALUE", help="A field of its form, JSON or else text; may be repeated."),
+    ] = None,
+    request_id: RequestId = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Answer the form of a node that waits for it.
+
+    `tradewind cycle show` shows what it asks.
+    """
+    values = inputs_of(value, None, "--value")
+    async with session.client() as client:
+        described = await client.describe_cycle(flow, cycle, include_logs=False)
+        found = described.node(node)
+        if found is None:
+            raise fail(f"cycle {cycle} of {flow} {_no_node(node, described)}", WRONG_INPUT)
+        task = await client.answer_node(
+            found.node_task_id,
+            approved=not reject,
+            values=values,
+            request_id=request_id or "",
+            owner=found.user_id,
+        )
+    if output is Format.JSON:
+        session.screen.json(task)
+    else:
+        session.screen.line(f"{node} is {'rejected' if reject else 'approved'}; it is {task.status}")
+
+
+def _no_node(node: str, described: "CycleDescription") -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(node, [each.node_id for each in described.nodes], n=1)
+    return f'has no node "{node}"' + (f'; did you mean "{near[0]}"?' if near else "")
 
 
 @app.command("list")

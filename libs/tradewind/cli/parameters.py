@@ -109,6 +109,16 @@ def inputs_of(
     return inputs
 
 
+def json_of(text: str | None, option: str) -> Any:
+    """Read JSON, - for stdin; None for nothing. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    try:
+        return json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError as error:
+        raise typer.BadParameter(f"this is no JSON: {error}", param_hint=option) from None
+
+
 def chosen_statuses(given: Iterable[str] | None, kind: type[StrEnum]) -> list[str]:
     """Return the statuses given, "unknown" is none of them. Raises BadParameter for one that `kind` does not have."""
     known = [each.value for each in kind if each.value != "unknown"]

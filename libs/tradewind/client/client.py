@@ -28,6 +28,7 @@ from tradewind.client.registry_calls import RegistryCalls
 from tradewind.client.rerun_calls import RerunCalls
 from tradewind.client.revision_calls import RevisionCalls
 from tradewind.client.schedule_calls import ScheduleCalls
+from tradewind.client.signal_calls import SignalCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
@@ -42,6 +43,7 @@ class Client(
     CycleCalls,
     RerunCalls,
     NodeTaskCalls,
+    SignalCalls,
     AdHocCalls,
     DeadLetterCalls,
     NotificationCalls,

@@ -118,6 +118,7 @@ class CycleStatistics:
     pending_nodes: int
     terminated_nodes: int
     skipped_nodes: int
+    suspended_nodes: int = 0
 
 
 class SignalStatus(StrEnum):
@@ -214,6 +215,7 @@ def statistics_from(message: cycle_pb2.CycleStatistics) -> CycleStatistics:
         pending_nodes=message.pending_nodes,
         terminated_nodes=message.terminated_nodes,
         skipped_nodes=message.skipped_nodes,
+        suspended_nodes=message.suspended_nodes,
     )
 
 

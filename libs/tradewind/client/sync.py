@@ -251,6 +251,8 @@ class SyncClient(_Sync[Client]):
 
     get_node_task = _waits(Client.get_node_task)
     terminate_node_task = _waits(Client.terminate_node_task)
+    signal_node = _waits(Client.signal_node)
+    answer_node = _waits(Client.answer_node)
     list_node_tasks = _iterates(Client.list_node_tasks)
     list_worker_tasks = _waits(Client.list_worker_tasks)
     list_dead_letters = _iterates(Client.list_dead_letters)

@@ -238,3 +238,12 @@ async def test_a_node_over_a_list_tells_of_its_items(ntm: Ntm) -> None:
         return code == "items_open" and facts == {"total": 3, "begun": 3, "ended": 0}
 
     await until(split, "its list is split")
+
+
+async def test_what_is_suspended_tells_for_what_it_waits(ntm: Ntm) -> None:
+    waiting = plan(nodes="a", digest="waiting")
+    waiting.nodes[0].node_type, waiting.nodes[0].config_json = "delay", '{"seconds": 3600}'
+    await ntm.submit(waiting)
+    ((code, words, facts),) = await explained(ntm)
+    assert code == "suspended"
+    assert words == f"is suspended since {facts['since']} and waits until {facts['until']}"

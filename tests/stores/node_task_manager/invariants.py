@@ -79,6 +79,7 @@ async def check_invariants(server: RedisServer) -> None:
     _check_retries(keys)
     _check_counts(keys)
     check_items(keys)
+    _check_kept_signals(keys)
     _check_times_to_live(keys)
     _check_kept(keys)
 
@@ -169,7 +170,7 @@ def _check_indexes(keys: Keys) -> None:
         elif task["status"] == "running":
             slots = [f"slots:{limit}" for limit in task.get("slots", "").split()]
             expected = sorted(["inflight", f"worker_tasks:{task['worker_id']}", *slots])
-        elif task["status"] == "pending" and int(task.get("retry_at", 0)):
+        elif task["status"] in ("pending", "suspended") and int(task.get("retry_at", 0)):
             expected = ["delayed"]
         elif task["status"] == "pending":
             node, user = keys.node(task, run), keys.components[f"{run}:{task['component_id']}"]["user_id"]
@@ -177,6 +178,14 @@ def _check_indexes(keys: Keys) -> None:
             expected = [place, *(["start_deadlines"] if node["start"] or "total" in node else [])]
         assert found == expected, (task_id, task, found)
     assert not places, f"indexes name what has no record: {dict(places)}"
+
+
+def _check_kept_signals(keys: Keys) -> None:
+    """A run counts the signals that are kept of it."""
+    for name, run in keys.runs.items():
+        lists = [value for field, value in run.items() if field.startswith("signals:")]
+        kept = sum(len(msgspec.msgpack.decode(each.encode(errors="surrogateescape"))) for each in lists)
+        assert int(run.get("kept", 0)) == kept, (name, run)
 
 
 def _check_retries(keys: Keys) -> None:

@@ -17,6 +17,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.client import Client
@@ -209,6 +210,16 @@ async def test_what_is_to_be_tried_again_is(ward: Ward) -> None:
     (taken,) = await ward.take()
     failed = Outcome(taken.task_id, taken.attempt, taken.nonce, OutcomeKind.FAILED, error=TaskError("NODE_ERROR", "no"))
     await ward.shard.complete([failed])
+    await ward.do("ZREM", "delayed", TASK)
+    await cured(ward, "waiting-not-delayed", TASK)
+
+
+async def test_what_waits_for_a_time_goes_on_then(ward: Ward) -> None:
+    await ward.submit(plan_of("a c"))
+    for taken, wait in zip(await ward.take(), (Wait("paid", after_ms=1_000), Wait("paid")), strict=True):
+        waiting = Outcome(taken.task_id, taken.attempt, taken.nonce, OutcomeKind.SUSPENDED, wait=wait)
+        await ward.shard.complete([waiting])
+    assert await ward.found() == []
     await ward.do("ZREM", "delayed", TASK)
     await cured(ward, "waiting-not-delayed", TASK)
 

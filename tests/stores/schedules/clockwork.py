@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.stores.scheduler.bench import Stores
 from tests.stores.trigger.bench import BothPorts, token
+from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
@@ -282,6 +283,11 @@ class Clockwork:
         made = registration_of(flow_id, definition, definition.structure(), {}, self.clock, Author())
         await replica.stores.flows.register(made)
         await replica.change.start(flow_id)
+
+        async def told() -> bool:
+            return await self.triggers.find(partition_of(flow_id), flow_id) is not None
+
+        await until(told, "the trigger service knows when it is due")
 
     async def run(self, replica: Replica, seconds: float) -> None:
         """Let time pass up to so many seconds from the beginning, stopping whenever there is something to do."""

@@ -6,6 +6,7 @@ from tests.stores.schedules.clockwork import Clockwork, Replica
 from tests.stores.schedules.conftest import Make
 from tests.waiting import until
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.server.partitions import partition_of
 
 HOUR = 3600
 
@@ -16,6 +17,11 @@ async def stopped(works: Clockwork, scheduler: Replica) -> None:
     flow = await scheduler.change.stop("f", "ada", "enough")
     assert flow.status is FlowStatus.STOPPED
     await until(lambda: not works.nodes.running, f"{running} running cycles are told to stop")
+
+    async def told() -> bool:
+        return await works.triggers.find(partition_of("f"), "f") is None
+
+    await until(told, "the trigger service knows that it is due no more")
     await scheduler.step()
 
 

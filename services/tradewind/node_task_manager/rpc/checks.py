@@ -14,8 +14,9 @@ from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from tradewind.node_task_manager.rpc.cache_mapping import cache_faults, offer_faults
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out_faults
-from tradewind.node_task_manager.rpc.mapping import is_duration, is_instant, milliseconds
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
+from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milliseconds
+from tradewind.node_task_manager.rpc.waiting_mapping import built_in_faults
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.rates import Rate, cost_fault
@@ -191,6 +192,7 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
             yield Violation(f"{path}.nodes[{at}].heartbeat_timeout", "must be 0 for none, or at least 1 s")
         if node.HasField("retry"):
             yield from retry_faults(f"{path}.nodes[{at}].retry", node.retry)
+        yield from built_in_faults(f"{path}.nodes[{at}]", node)
         if node.HasField("fan_out"):
             yield from fan_out_faults(f"{path}.nodes[{at}]", plan, at)
     yield from _repeated(f"{path}.nodes", "node_id", [node.node_id for node in plan.nodes])

@@ -15,6 +15,8 @@ from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers
 from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
+from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
+from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -26,6 +28,7 @@ from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
+from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
@@ -49,7 +52,7 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers):
+class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers, SignalHandlers):
     """The gRPC face of the node task manager."""
 
     def __init__(
@@ -72,6 +75,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         watch_task: WatchTask,
         notifications: UserNotifications,
         caches: ResultCaches,
+        signal_node: SignalNode,
         doctor: Doctor,
         explain: ExplainNodeTask,
         shards: Collection[int],
@@ -81,6 +85,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         super().__init__(submit_ad_hoc, ad_hoc, watch, streams, config)
         self._caches = caches
         self._dead_letters = dead_letters
+        self._signal_node = signal_node
         self._watch_task = watch_task
         self._notifications = notifications
         self._submit = submit
@@ -115,7 +120,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
             request.component_id,
             reason=request.reason[:_MAX_REASON] or "stopped",
             by=request.by[:_MAX_BY] or "system",
-            deadline_ms=mapping.milliseconds(request.deadline),
+            deadline_ms=milliseconds(request.deadline),
         )
         return pb2.StopComponentResponse(skipped=skipped, terminating=terminating)
 
@@ -253,7 +258,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         return pb2.RenewLeasesResponse(
             losses=_losses(lost),
             terminations=[work_mapping.termination(shard, each, self._stop_grace_ms) for shard, each in terminations],
-            lease_deadline=mapping.timestamp(deadline),
+            lease_deadline=timestamp(deadline),
         )
 
     async def CompleteNodeTasks(
@@ -293,7 +298,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         return pb2.ReportNodeTasksResponse(
             losses=_losses([*lost, *unrenewed]),
             terminations=[work_mapping.termination(shard, each, self._stop_grace_ms) for shard, each in terminations],
-            lease_deadline=mapping.timestamp(deadline) if held else None,
+            lease_deadline=timestamp(deadline) if held else None,
         )
 
     async def _ended(

@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.component import Component, ComponentSta
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
+from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
@@ -18,6 +19,8 @@ from tradewind.server.redis.script import Script
 _stop = msgspec.msgpack.Decoder(StopMark).decode
 _history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
 _error = msgspec.msgpack.Decoder(TaskError).decode
+_wait = msgspec.msgpack.Decoder(Wait).decode
+_resumption = msgspec.msgpack.Decoder(Resumption).decode
 _PIECE = 500
 ELSEWHERE = "@"
 _WHOLE_PIECE = 64
@@ -37,6 +40,8 @@ _FIELDS = (
         "started_at",
         "ended_at",
         "stop",
+        "wait",
+        "resumed",
     ),
     *(f"items_{name}" for name in _COUNTS),
 )
@@ -269,6 +274,8 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         kept=_text(record, "kept"),
         postponed=_number(record, "postponed"),
         items=_items(record),
+        wait=_wait(record[b"wait"]) if record[b"status"] == b"suspended" else None,
+        resumed=_resumption(record[b"resumed"]) if b"resumed" in record else None,
     )
 
 

@@ -80,6 +80,8 @@ class ExplainNodeTask:
                 reasons += await self._undecided(seen, user_id)
             case NodeTaskStatus.PENDING:
                 reasons += await self._pending(seen, user_id)
+            case NodeTaskStatus.SUSPENDED:
+                reasons.append(_suspended(seen.task))
             case NodeTaskStatus.RUNNING:
                 reasons += self._running(seen)
             case _:
@@ -175,6 +177,18 @@ def _stops(seen: Seen) -> list[Reason]:
         return []
     facts = {"by": stop.by, "why": stop.reason, "since": iso(stop.at)}
     return [Reason("stopping", f"{stop.by} asked it to stop at {iso(stop.at)}: {stop.reason}", facts)]
+
+
+def _suspended(task: NodeTask) -> Reason:
+    wait, until = task.wait, iso(task.retry_at)
+    signal, title, since = (wait.signal, wait.title, wait.since) if wait else ("", "", 0)
+    ways = [f'for the signal "{signal}"'] if signal else []
+    if title:
+        ways.append(f'for an answer to "{title}"')
+    if until:
+        ways.append(f"until {until}")
+    words = f"is suspended since {iso(since)} and waits {' or '.join(ways)}"
+    return Reason("suspended", words, {"since": iso(since), "signal": signal, "title": title, "until": until})
 
 
 def _retry(task: NodeTask, node: PlanNode) -> Reason:

@@ -9,6 +9,7 @@ from tradewind.api.registry.v1 import doctor_pb2
 from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 from tradewind.api.registry.v1 import registry_service_pb2_grpc as pb2_grpc
 from tradewind.registry import use_cases
+from tradewind.registry.domain.built_in import with_built_in
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.ports import NodeTypeStore, WorkerStore
 from tradewind.registry.rpc import mapping
@@ -81,9 +82,10 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
             return pb2.ListNodeTypesResponse(node_types=[mapping.node_type_message(record) for record in found])
         size, after = page_size_of(request.page_size), page_position(request.page_token, str)
         page = await self._node_types.list(after or "", size)
+        records, next_after = with_built_in(page.records, after or "", size, page.next_after)
         return pb2.ListNodeTypesResponse(
-            node_types=[mapping.node_type_message(record) for record in page.records],
-            next_page_token=page_token(page.next_after or None),
+            node_types=[mapping.node_type_message(record) for record in records],
+            next_page_token=page_token(next_after or None),
         )
 
     async def GetNodeType(self, request: pb2.GetNodeTypeRequest, context: Context) -> pb2.GetNodeTypeResponse:

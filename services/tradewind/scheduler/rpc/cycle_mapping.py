@@ -100,6 +100,7 @@ def statistics(counts: NodeCounts) -> cycle_pb2.CycleStatistics:
         pending_nodes=counts.pending,
         terminated_nodes=counts.terminated,
         skipped_nodes=counts.skipped,
+        suspended_nodes=counts.suspended,
     )
 
 

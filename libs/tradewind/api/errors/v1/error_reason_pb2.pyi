@@ -86,6 +86,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the cycle has ended."""
     ERROR_REASON_REVISION_NOT_FOUND: _ErrorReason.ValueType  # 45
     """NOT_FOUND: the flow has no such revision, or it is on record no more."""
+    ERROR_REASON_SIGNAL_NOT_AWAITED: _ErrorReason.ValueType  # 60
+    """FAILED_PRECONDITION: the node task does not wait for this signal."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
@@ -157,4 +159,6 @@ ERROR_REASON_CYCLE_ENDED: ErrorReason.ValueType  # 74
 """FAILED_PRECONDITION: the cycle has ended."""
 ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
 """NOT_FOUND: the flow has no such revision, or it is on record no more."""
+ERROR_REASON_SIGNAL_NOT_AWAITED: ErrorReason.ValueType  # 60
+"""FAILED_PRECONDITION: the node task does not wait for this signal."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -317,6 +317,7 @@ class CycleStatistics(_message.Message):
     PENDING_NODES_FIELD_NUMBER: _builtins.int
     TERMINATED_NODES_FIELD_NUMBER: _builtins.int
     SKIPPED_NODES_FIELD_NUMBER: _builtins.int
+    SUSPENDED_NODES_FIELD_NUMBER: _builtins.int
     total_nodes: _builtins.int
     """All nodes."""
     running_nodes: _builtins.int
@@ -333,6 +334,8 @@ class CycleStatistics(_message.Message):
     """terminated"""
     skipped_nodes: _builtins.int
     """skipped"""
+    suspended_nodes: _builtins.int
+    """suspended"""
     def __init__(
         self,
         *,
@@ -344,10 +347,11 @@ class CycleStatistics(_message.Message):
         pending_nodes: _builtins.int = ...,
         terminated_nodes: _builtins.int = ...,
         skipped_nodes: _builtins.int = ...,
+        suspended_nodes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed_nodes", b"completed_nodes", "error_nodes", b"error_nodes", "pending_nodes", b"pending_nodes", "registered_nodes", b"registered_nodes", "running_nodes", b"running_nodes", "skipped_nodes", b"skipped_nodes", "terminated_nodes", b"terminated_nodes", "total_nodes", b"total_nodes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed_nodes", b"completed_nodes", "error_nodes", b"error_nodes", "pending_nodes", b"pending_nodes", "registered_nodes", b"registered_nodes", "running_nodes", b"running_nodes", "skipped_nodes", b"skipped_nodes", "suspended_nodes", b"suspended_nodes", "terminated_nodes", b"terminated_nodes", "total_nodes", b"total_nodes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

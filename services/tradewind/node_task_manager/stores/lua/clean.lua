@@ -89,6 +89,14 @@ function LOOK.run(run)
   trim(flow, tonumber(keep) > 0 and tonumber(keep) or limits.keep_cycles, run)
 end
 
+-- What is open of a flow, such as a run that waits for an approval, may stay so for longer than the index of it would.
+function LOOK.flow(flow)
+  local index = base .. 'flow_runs:' .. flow
+  if #call('ZRANGEBYSCORE', index, 'inf', 'inf', 'LIMIT', 0, 1) == 0 then return end
+  call('PEXPIRE', index, limits.plan_retention)
+  call('ZADD', base .. 'to_clean', time + limits.tombstone, 'flow:' .. flow)
+end
+
 -- A worker that is silent has nothing in its list but leases that stand.
 function LOOK.worker(worker)
   local list = 'worker_tasks:' .. worker

@@ -341,7 +341,7 @@ do
   function doctor.delay(id, at)
     if string.sub(id, 1, 1) == '|' then return end
     local record = task(id)
-    local waits = record and (record.status == 'pending' or record.status == 'running' and not record.worker_id)
+    local waits = record and not TERMINAL[record.status] and (record.status ~= 'running' or not record.worker_id)
     if not waits or tonumber(more(record).retry_at) ~= tonumber(at) then
       found('delayed-without-task', id, 'no node task of this name is to be tried again then', leaves('delayed', id))
     end

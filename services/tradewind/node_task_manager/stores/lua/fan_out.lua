@@ -227,9 +227,8 @@ fan_out = function()
       local item = task(record.id .. ':' .. string.format('%.0f', place))
       if item and item.status == 'running' then
         request_stop(item, mark)
-      elseif item and item.status == 'pending' then
-        dequeue(item, comp)
-        finish(item, comp, 'skipped', reason)
+      elseif item and not TERMINAL[item.status] then
+        end_idle(item, comp, reason)
       end
     end
   end

@@ -1,4 +1,4 @@
--- Stops one node task: skipped when it has not begun, asked to stop when it runs.
+-- Stops one node task: skipped when it has not begun, asked to stop when it runs, terminated when it is suspended.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, task_id, component (where its node is), index,
 -- reason, by. Returns Effects; results: "" or "unknown".
 --!include claim
@@ -22,8 +22,7 @@ effects.results[1] = ''
 if record.status == 'running' then
   request_stop(record, mark)
 elseif not TERMINAL[record.status] then
-  if record.status == 'pending' then dequeue(record, comp) end
   set(record, 'stop', mark)
-  finish(record, comp, 'skipped', args.reason)
+  end_idle(record, comp, args.reason)
 end
 return cmsgpack.pack(conclude())

@@ -77,6 +77,7 @@ class MemoryCleaning(MemoryConsequences):
             self._dead.pop(task_id, None)
             del self._tasks[task_id], self._private[task_id]
         del self._runs[name]
+        self._forget_signals(lambda other: other == run)
         self._components = {key: each for key, each in self._components.items() if key[0] != name}
         self._stops = {key: mark for key, mark in self._stops.items() if key[0] != name}
         if not any(other.cycle == run.cycle for other in self._kept.get(run.flow_id, ())):
