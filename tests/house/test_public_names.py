@@ -10,6 +10,8 @@ PUBLIC: dict[str, list[str]] = {
     "tradewind.client": [
         "Aborted",
         "Addresses",
+        "BackfillRecord",
+        "BackfillStatus",
         "BatchFailed",
         "BatchHandle",
         "BatchProgress",

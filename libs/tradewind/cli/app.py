@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tradewind.cli import (
+    backfill,
     batch,
     cache,
     config,
@@ -63,6 +64,7 @@ def root(
 app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
 flow.app.add_typer(schedule.app)
+flow.app.add_typer(backfill.app)
 flow.app.add_typer(revision.app)
 flow.app.add_typer(memory.app)
 app.add_typer(flow.app, name="flow")

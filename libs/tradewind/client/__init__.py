@@ -6,6 +6,7 @@
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
+from tradewind.client.backfills import BackfillRecord, BackfillStatus
 from tradewind.client.batches import BatchProgress, BatchRecord, BatchStatus
 from tradewind.client.caches import CacheSettings, CacheStatistics
 from tradewind.client.client import Client
@@ -80,6 +81,8 @@ __all__ = [
     "DEFAULT_ADDRESS",
     "Aborted",
     "Addresses",
+    "BackfillRecord",
+    "BackfillStatus",
     "BatchFailed",
     "BatchHandle",
     "BatchProgress",

@@ -9,6 +9,7 @@ import grpc
 from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
+from tradewind.client.backfill_calls import BackfillCalls
 from tradewind.client.batches import batch_from
 from tradewind.client.cache_calls import CacheCalls
 from tradewind.client.connection import Connection
@@ -40,6 +41,7 @@ class Client(
     RevisionCalls,
     ScheduleCalls,
     MemoryCalls,
+    BackfillCalls,
     CycleCalls,
     RerunCalls,
     NodeTaskCalls,

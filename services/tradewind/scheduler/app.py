@@ -21,7 +21,9 @@ from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
@@ -146,6 +148,9 @@ class Scheduler:
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
+        begin_backfilled = BeginBackfilled(begin, stores.backfills)
+        waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
+        backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
         ask_peers = AskPeers(
             triggers,
             node_tasks,
@@ -171,6 +176,7 @@ class Scheduler:
             describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
             logs=logs,
             watch=self._watch,
+            backfills=backfills,
             doctor=self._doctor,
             explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, node_tasks, clock),
             explain_node=ExplainNode(read, stores.cycles, node_tasks, node_tasks, node_types),
@@ -196,7 +202,7 @@ class Scheduler:
             event_loop(node_tasks, fold, outputs, self._own, self._background),
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
             OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
-            QueuedLoop(BeginQueued(begin, stores.firings), self._hand_over, self._own, self._background, queued_alarm),
+            QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )

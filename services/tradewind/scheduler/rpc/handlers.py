@@ -9,12 +9,14 @@ from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2, explanation_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
+from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
 from tradewind.scheduler.rpc.checks import chosen, identifiers, text
 from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
+from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
@@ -46,7 +48,7 @@ MOST_WATCHED = 1000
 _UPCOMING = 10
 
 
-class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
+class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, CycleHandlers):
     """Any replica answers any call."""
 
     def __init__(
@@ -68,6 +70,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
         explain_flow: ExplainFlow,
         explain_node: ExplainNode,
         memory: KeepMemory,
+        backfills: BackfillFlows,
         streams: OpenStreams,
         errors: ErrorTable,
         rerun: RerunCycle,
@@ -91,6 +94,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
         self._explain_flow = explain_flow
         self._explain_node = explain_node
         self._memory = memory
+        self._backfills = backfills
         self._streams = streams
         self._errors = errors
 
@@ -140,7 +144,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
         identifiers(flow_id=request.flow_id)
         before_ms = page_position(request.page_token, int) or 0
         limit = page_size_of(request.page_size)
-        firings, following = await self._schedules.firings(request.flow_id, before_ms, limit)
+        firings, following = await self._schedules.firings(request.flow_id, before_ms, limit, request.backfill_id)
         return pb2.ListFiringsResponse(
             firings=[flow_mapping.firing(line) for line in firings], next_page_token=page_token(following or None)
         )
