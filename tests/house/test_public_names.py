@@ -78,6 +78,7 @@ PUBLIC: dict[str, list[str]] = {
         "PublishedEvent",
         "QueueDepth",
         "QueueStatistics",
+        "Reason",
         "RegisteredFlow",
         "Rerun",
         "Resumption",
