@@ -74,6 +74,7 @@ PUBLIC: dict[str, list[str]] = {
         "PublishedEvent",
         "QueueDepth",
         "QueueStatistics",
+        "Reason",
         "RegisteredFlow",
         "Rerun",
         "Resumption",

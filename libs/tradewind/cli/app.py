@@ -13,6 +13,7 @@ from tradewind.cli import (
     dead_letters,
     doctor,
     event,
+    explain,
     flow,
     measure,
     memory,
@@ -77,5 +78,6 @@ app.add_typer(event.app, name="event")
 app.add_typer(config.app, name="config")
 app.add_typer(cache.app, name="cache")
 app.command("queue")(queue.queue)
+app.command("explain")(explain.explain)
 app.command("doctor")(doctor.doctor)
 app.command("bench")(measure.bench)

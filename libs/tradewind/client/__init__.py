@@ -59,6 +59,7 @@ from tradewind.client.node_tasks import (
 from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.reasons import Reason
 from tradewind.client.reruns import Rerun, StopRecord
 from tradewind.client.revisions import (
     ChangeKind,
@@ -143,6 +144,7 @@ __all__ = [
     "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
+    "Reason",
     "RegisteredFlow",
     "Rerun",
     "Resumption",

@@ -17,6 +17,7 @@ from tradewind.client.cycle_calls import CycleCalls
 from tradewind.client.dead_letter_calls import DeadLetterCalls
 from tradewind.client.doctor_calls import DoctorCalls
 from tradewind.client.errors import TradewindError
+from tradewind.client.explain_calls import ExplainCalls
 from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.memory_calls import MemoryCalls
@@ -53,6 +54,7 @@ class Client(
     RegistryCalls,
     TriggerCalls,
     DoctorCalls,
+    ExplainCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 

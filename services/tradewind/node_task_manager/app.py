@@ -27,6 +27,7 @@ from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
 from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
+from tradewind.node_task_manager.stores.redis_waits import RedisWaits
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -37,6 +38,7 @@ from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
+from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
@@ -55,7 +57,7 @@ from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import open_channel
-from tradewind.server.clock import ScriptTime
+from tradewind.server.clock import ScriptTime, SystemClock
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.identifiers import new_run_id
@@ -169,6 +171,14 @@ class NodeTaskManager:
             watch_task=WatchTask(ad_hoc, notifications.of, self._stream_watch),
             notifications=notifications,
             doctor=doctor,
+            explain=ExplainNodeTask(
+                look,
+                {at: RedisWaits(client, keys) for at, keys in self._keys.items()},
+                self._config.share,
+                SystemClock(),
+                limits.lease_ms,
+                limits.unnamed_ms,
+            ),
             shards=shards.keys(),
             lease_ms=limits.lease_ms,
             stop_grace_ms=limits.stop_grace_ms,

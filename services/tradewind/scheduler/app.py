@@ -34,6 +34,7 @@ from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
@@ -183,6 +184,8 @@ class Scheduler:
             watch=self._watch,
             backfills=backfills,
             doctor=self._doctor,
+            explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, node_tasks, clock),
+            explain_node=ExplainNode(read, stores.cycles, node_tasks, node_tasks, node_types),
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,

@@ -9,9 +9,10 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, plan
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start, plan
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, notification_pb2, waiting_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as service_pb2
 from tradewind.client.refusals import error_from
 
 CHAIN = plan(("a", "out", "b", "price"))
@@ -22,6 +23,7 @@ FORM = {
         {"name": "venue", "type": "text", "choices": ["NYSE", "LSE"]},
     ],
 }
+WAITS = work_pb2.WaitOrder(signal="paid")
 SUSPENDED = node_task_pb2.NODE_TASK_STATUS_SUSPENDED
 
 MakeWorker = Callable[..., RawWorker]
@@ -193,3 +195,48 @@ async def test_a_config_that_does_not_fit_a_built_in_type_is_refused(ntm: Ntm) -
         await ntm.submit(built_in("delay", {"second": 1}))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "plans[0].nodes[0].config_json" in str(caught.value.details())
+
+
+async def test_a_worker_without_a_stream_reports_a_wait_as_well(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    for at, report in enumerate(("CompleteNodeTasks", "ReportNodeTasks")):
+        request = service_pb2.ClaimNodeTasksRequest(worker_id="w1", node_types=["noop"], limit=1)
+        (given,) = (await ntm.stub.ClaimNodeTasks(request)).assignments
+        assert given.attempt == at + 1
+        completion = work_pb2.NodeTaskCompletion(token=given.token, wait=work_pb2.WaitOrder(signal="paid"))
+        kind = getattr(service_pb2, f"{report}Request")
+        answer = await getattr(ntm.stub, report)(kind(worker_id="w1", completions=[completion]))
+        assert list(answer.losses) == []
+        assert (await ntm.node("a")).status == SUSPENDED
+        await send(ntm, signal="paid")
+    assert (await ntm.node("a")).resumed.signal == "paid"
+
+
+async def test_the_run_of_a_node_that_waits_may_be_stopped(ntm: Ntm) -> None:
+    await ntm.submit(built_in("approval", {"form": FORM}))
+    request = service_pb2.StopComponentRequest(
+        flow_id="flow", run_id="r0", user_id="default", reason="no more", by="ann"
+    )
+    await ntm.stub.StopComponent(request)
+    task = await ntm.node("ask")
+    assert (task.status, task.reason) == (node_task_pb2.NODE_TASK_STATUS_TERMINATED, "no more")
+    assert (await refused(ntm, "ask"))[:2] == ("FAILED_PRECONDITION", "flow:0:0:ask is terminated")
+
+
+async def test_a_wait_outlives_the_replica_that_it_began_at(start: Start, worker: MakeWorker, ntm: Ntm) -> None:
+    """Another one's worker gets the node task when a time ends the wait, or a signal that a third one hears."""
+    first, other = await start(), await start()
+    gone = worker("w1", at=first)
+    await gone.open()
+    await first.submit(plan(nodes="a b"))
+    tokens = {each.node_id: each.token for each in await gone.assigned(2)}
+    for name, wait in (("a", work_pb2.WaitOrder(delay=Duration(nanos=200_000_000))), ("b", WAITS)):
+        said = [work_pb2.NodeTaskCompletion(token=tokens[name], wait=wait)]
+        await gone.acknowledged(await gone.say(completions=said))
+    await gone.close()
+    await first.server.stop()
+    w = worker("w2", at=other)
+    await w.open()
+    await send(ntm, "b", signal="paid")
+    again = await w.assigned(2)
+    assert {each.node_id: each.resumed.signal for each in again} == {"a": "", "b": "paid"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2, explanation_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
@@ -19,6 +19,7 @@ from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
 from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
+from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory
 from tradewind.scheduler.use_cases.plan_flow import PlanFlow
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter, ReadFlows
@@ -37,6 +38,7 @@ from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
+from tradewind.server.reason_answers import reason_messages
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import current_traceparent
 
@@ -65,6 +67,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         logs: ReadLogs,
         watch: WatchFlows,
         doctor: Doctor,
+        explain_flow: ExplainFlow,
+        explain_node: ExplainNode,
         memory: KeepMemory,
         backfills: BackfillFlows,
         streams: OpenStreams,
@@ -87,6 +91,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         self._logs = logs
         self._watch = watch
         self._doctor = doctor
+        self._explain_flow = explain_flow
+        self._explain_node = explain_node
         self._memory = memory
         self._backfills = backfills
         self._streams = streams
@@ -247,6 +253,26 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         async for states in self._watch(list(request.flow_ids), cycle):
             yield pb2.WatchFlowResponse(events=[cycle_mapping.event(state) for state in states])
 
+    async def ExplainFlow(
+        self, request: explanation_pb2.ExplainFlowRequest, context: Context
+    ) -> explanation_pb2.ExplainFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        flow, reasons = await self._explain_flow(request.flow_id)
+        return explanation_pb2.ExplainFlowResponse(
+            status=flow_mapping.FLOW_STATUS[flow.status], reasons=reason_messages(reasons)
+        )
+
+    async def ExplainNode(
+        self, request: explanation_pb2.ExplainNodeRequest, context: Context
+    ) -> explanation_pb2.ExplainNodeResponse:
+        identifiers(node_id=request.node_id)
+        found = await self._explain_node(*_cycle_of(request), request.node_id)
+        return explanation_pb2.ExplainNodeResponse(
+            cycle=cycle_mapping.cycle(found.state),
+            node_task=found.node_task,
+            reasons=reason_messages(found.reasons),
+        )
+
     async def RunDoctor(
         self, request: doctor_pb2.RunDoctorRequest, context: Context
     ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
@@ -268,3 +294,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         return pb2.ListLogsResponse(
             lines=[cycle_mapping.log_line(line) for line in lines], next_page_token=page_token(following)
         )
+
+
+def _cycle_of(
+    request: pb2.GetCycleRequest | pb2.DescribeCycleRequest | explanation_pb2.ExplainNodeRequest,
+) -> tuple[str, int | None, int | None]:
+    identifiers(flow_id=request.flow_id)
+    cycle = request.cycle if request.HasField("cycle") else None
+    run = request.run if request.HasField("run") else None
+    return request.flow_id, cycle, run

@@ -5,6 +5,7 @@ import warnings
 
 from tradewind.api.scheduler.v1 import backfill_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2
 from tradewind.api.scheduler.v1 import doctor_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2
+from tradewind.api.scheduler.v1 import explanation_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2
@@ -214,6 +215,16 @@ class SchedulerServiceStub:
                 '/tradewind.api.scheduler.v1.SchedulerService/UpdateMemory',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.FromString,
+                _registered_method=True)
+        self.ExplainFlow = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ExplainFlow',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowResponse.FromString,
+                _registered_method=True)
+        self.ExplainNode = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ExplainNode',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeResponse.FromString,
                 _registered_method=True)
 
 
@@ -501,6 +512,21 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainFlow(self, request, context):
+        """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainNode(self, request, context):
+        """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+        NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -678,6 +704,16 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.UpdateMemory,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.SerializeToString,
+            ),
+            'ExplainFlow': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainFlow,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowResponse.SerializeToString,
+            ),
+            'ExplainNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainNode,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1626,6 +1662,60 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/UpdateMemory',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainFlow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ExplainFlow',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ExplainNode',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from tradewind.api.scheduler.v1 import backfill_pb2 as _backfill_pb2
 from tradewind.api.scheduler.v1 import doctor_pb2 as _doctor_pb2
+from tradewind.api.scheduler.v1 import explanation_pb2 as _explanation_pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as _memory_pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as _revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
@@ -150,6 +151,12 @@ class SchedulerServiceStub:
     """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
     WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
+    """
+    ExplainFlow: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]
+    """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    ExplainNode: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]
+    """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+    NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
 
 class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -493,6 +500,24 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
         INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
         WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainFlow(
+        self,
+        request: _explanation_pb2.ExplainFlowRequest,
+        context: _aio.ServicerContext[_explanation_pb2.ExplainFlowRequest, _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]],
+    ) -> _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]:
+        """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ExplainNode(
+        self,
+        request: _explanation_pb2.ExplainNodeRequest,
+        context: _aio.ServicerContext[_explanation_pb2.ExplainNodeRequest, _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]],
+    ) -> _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]:
+        """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+        NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
 
 def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _aio.Server) -> None: ...
