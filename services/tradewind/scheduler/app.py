@@ -11,6 +11,7 @@ from tradewind.scheduler.loops.bulk_jobs import BulkJobsLoop
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
 from tradewind.scheduler.loops.schedule import OutboxLoop, QueuedLoop, due_loop
+from tradewind.scheduler.loops.telling import TellEndsLoop
 from tradewind.scheduler.loops.tidying import TidyLoop
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
@@ -56,6 +57,7 @@ from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.scheduler.use_cases.tell_ends import TellEnds
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import open_channel
 from tradewind.server.clock import ScriptTime, SystemClock
@@ -93,6 +95,7 @@ class Scheduler:
             self._subscriber,
             replica=replica,
             lease_ms=int(lease_s * 1000),
+            tells_ends=lambda: tell_ends.listened,
         )
         self._channels = [
             open_channel(address, traced=self._tracing.recording)
@@ -105,9 +108,12 @@ class Scheduler:
         clock = SystemClock()
         alarm, outbox_alarm, queued_alarm = Alarm(), Alarm(), Alarm()
 
+        tell_ends = TellEnds(stores.ends, stores.states, triggers)
+        ends_alarm = Alarm()
+
         def follow_up() -> None:
-            queued_alarm.ring_in(0)
-            outbox_alarm.ring_in(0)
+            for each in (queued_alarm, outbox_alarm, ends_alarm):
+                each.ring_in(0)
 
         self._background = Background()
         self._own = OwnPartitions(stores.partitions, replica)
@@ -215,6 +221,7 @@ class Scheduler:
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
             OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
             QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm),
+            TellEndsLoop(tell_ends, self._own, ends_alarm, settings.scheduler_listeners_seconds),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )

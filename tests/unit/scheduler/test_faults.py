@@ -446,7 +446,7 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
             (
                 "x",
                 'unknown field; there are "interval", "schedule", "nodes", "edges", "overlap", "failure_policy", '
-                '"timeout", "keep_cycles", "keep_for", "max_running" and 3 more',
+                '"timeout", "keep_cycles", "keep_for", "max_running" and 5 more',
             )
         ],
     ),
