@@ -15,6 +15,7 @@ from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
 from tradewind.scheduler.peers.trigger import TriggerPeer
 from tradewind.scheduler.ports import PeerRefused
+from tradewind.scheduler.ports.stores import Stores
 from tradewind.scheduler.rpc.handlers import SchedulerHandlers
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import Keys
@@ -49,13 +50,13 @@ from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
-from tradewind.server.channels import open_channel
+from tradewind.server.channels import OpenChannel, open_channel
 from tradewind.server.clock import ScriptTime, SystemClock
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
-from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
-from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.redis.link import RedisLink
+from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import open_tracing
 
@@ -69,22 +70,20 @@ class Scheduler:
 
     errors = ErrorTable({PeerRefused: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")})
 
-    def __init__(self, settings: SchedulerSettings) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel = open_channel
+    ) -> None:
+        """Take `stores` to use in place of those in Redis that the settings name."""
         replica = f"scheduler-{new_run_id()}"
         lease_s = settings.scheduler_lease_seconds
-        user = settings.store_user
-        password = settings.store_password.get_secret_value() if settings.store_password else None
-        self._client = connect(settings.store_url, user=user, password=password)
-        self._subscriber = Subscriber(settings.store_url, user=user, password=password)
         self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
-        stores = RedisStores(
-            self._client,
-            Keys(settings.key_prefix),
-            ScriptTime(),
-            self._subscriber,
-            replica=replica,
-            lease_ms=int(lease_s * 1000),
-        )
+        self._link: StoreLink = NoLink()
+        if stores is None:
+            self._link = link = RedisLink(settings)
+            keys = Keys(settings.key_prefix)
+            stores = RedisStores(
+                link.client, keys, ScriptTime(), link.subscriber, replica=replica, lease_ms=int(lease_s * 1000)
+            )
         self._channels = [
             open_channel(address, traced=self._tracing.recording)
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
@@ -175,9 +174,7 @@ class Scheduler:
 
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
-        await require_reachable(self._client)
-        await require_safe_policy(self._client)
-        self._subscriber.start()
+        await self._link.open()
         self._tasks = [asyncio.get_running_loop().create_task(loop.run()) for loop in self._loops]
 
     async def drain(self) -> None:
@@ -198,19 +195,14 @@ class Scheduler:
         await self._await_ends.stop()
         await self._background.stop()
         await self._hub.stop()
-        await self._subscriber.stop()
         for channel in self._channels:
             await channel.close()
-        await self._client.aclose()
+        await self._link.close()
         await asyncio.to_thread(self._tracing.shutdown)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""
-        try:
-            await self._client.ping()
-        except (RedisError, OSError) as error:
-            return f"the store does not answer: {error}"
-        return None
+        return await self._link.not_ready()
 
     async def _end_loops(self) -> None:
         await end_tasks(self._tasks)

@@ -1,0 +1,47 @@
+"""The node task manager's stores in memory, all of them; nothing outlives the process."""
+
+from collections.abc import Callable
+
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
+from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
+from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.store_link import NoLink
+
+
+class MemoryConfigStore:
+    """A ConfigStore."""
+
+    def __init__(self) -> None:
+        self._config = SystemConfig()
+
+    async def load(self) -> SystemConfig:
+        return self._config
+
+    async def save(self, config: SystemConfig, expected: int) -> bool:
+        if self._config.version != expected:
+            return False
+        self._config = config
+        return True
+
+
+class MemoryStores(NoLink):
+    """Implements Stores, for a single shard and a single replica; `clock` returns epoch ms."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        shard = MemoryShard(limits, clock)
+        self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
+        self.caches = MemoryCacheStore(clock)
+        self.cache_statistics = MemoryCacheStatistics()
+        self.config = MemoryConfigStore()
+        self.replicas = MemoryReplicas(clock)
+        self._listeners: list[Callable[[str], None]] = []
+
+    async def publish(self, shard: int, message: str) -> None:
+        for hear in self._listeners:
+            hear(message)
+
+    async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
+        self._listeners.append(hear)

@@ -1,0 +1,61 @@
+"""The services over stores in this process's own memory, for tests: nothing is listened on, nothing outlives it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.node_task_manager.stores.memory.all_stores import MemoryStores as NodeTaskManagerStores
+from tradewind.registry.app import Registry, lifetimes_of
+from tradewind.registry.settings import RegistrySettings
+from tradewind.registry.stores.memory import MemoryRegistry
+from tradewind.scheduler.app import Scheduler
+from tradewind.scheduler.settings import SchedulerSettings
+from tradewind.scheduler.stores.memory import MemoryStores as SchedulerStores
+from tradewind.server.bootstrap import Service
+from tradewind.server.channels import OpenChannel
+from tradewind.server.clock import SystemClock
+from tradewind.trigger.app import TriggerService
+from tradewind.trigger.settings import TriggerSettings
+from tradewind.trigger.stores.memory import MemoryTriggerStore
+from tradewind.trigger.stores.memory_queues import MemoryQueueStore
+
+
+@dataclass(frozen=True, slots=True)
+class _TriggerStores:
+    wakes: MemoryTriggerStore
+    queues: MemoryQueueStore
+
+    def of_queue(self, queue: str) -> MemoryTriggerStore:
+        return self.wakes.of_queue(queue)
+
+
+def services_in_memory(open_channel: OpenChannel, **settings: object) -> Sequence[Service]:
+    """Return all services, in the order in which they start; each reaches its peers by `open_channel`.
+
+    `settings` are those of any service, by name; the environment is not read for what they leave out... 
+    """
+    clock = SystemClock()
+    registry = RegistrySettings(**_of(RegistrySettings, settings))
+    trigger = TriggerSettings(**_of(TriggerSettings, settings))
+    node_task_manager = NodeTaskManagerSettings(**_of(NodeTaskManagerSettings, settings))
+    scheduler = SchedulerSettings(**_of(SchedulerSettings, settings), scheduler_sole=True)
+    triggers = MemoryTriggerStore(clock, trigger.policy())
+    return [
+        Registry(registry, stores=MemoryRegistry(clock, lifetimes_of(registry))),
+        TriggerService(trigger, stores=_TriggerStores(triggers, MemoryQueueStore(triggers))),
+        NodeTaskManager(
+            node_task_manager,
+            stores=NodeTaskManagerStores(node_task_manager.limits(), clock),
+            open_channel=open_channel,
+        ),
+        Scheduler(
+            scheduler,
+            stores=SchedulerStores(clock, lease_ms=round(scheduler.scheduler_lease_seconds * 1000)),
+            open_channel=open_channel,
+        ),
+    ]
+
+
+def _of(settings: type, given):
+    return {name: value for name, value in given.items() if name in settings.model_fields}
