@@ -30,31 +30,32 @@ class _TriggerStores:
         return self.wakes.of_queue(queue)
 
 
-def services_in_memory(open_channel: OpenChannel, **settings: object) -> Sequence[Service]:
-    """Return all services, in the order in which they start; each reaches its peers by `open_channel`.
+class InMemory:
+    """All services; each reaches its peers by `open_channel`. `settings` are those of any service, by name."""
 
-    `settings` are those of any service, by name; the environment is not read for what they leave out... 
-    """
-    clock = SystemClock()
-    registry = RegistrySettings(**_of(RegistrySettings, settings))
-    trigger = TriggerSettings(**_of(TriggerSettings, settings))
-    node_task_manager = NodeTaskManagerSettings(**_of(NodeTaskManagerSettings, settings))
-    scheduler = SchedulerSettings(**_of(SchedulerSettings, settings), scheduler_sole=True)
-    triggers = MemoryTriggerStore(clock, trigger.policy())
-    return [
-        Registry(registry, stores=MemoryRegistry(clock, lifetimes_of(registry))),
-        TriggerService(trigger, stores=_TriggerStores(triggers, MemoryQueueStore(triggers))),
-        NodeTaskManager(
-            node_task_manager,
-            stores=NodeTaskManagerStores(node_task_manager.limits(), clock),
-            open_channel=open_channel,
-        ),
-        Scheduler(
-            scheduler,
-            stores=SchedulerStores(clock, lease_ms=round(scheduler.scheduler_lease_seconds * 1000)),
-            open_channel=open_channel,
-        ),
-    ]
+    def __init__(self, open_channel: OpenChannel, **settings: object) -> None:
+        clock = SystemClock()
+        registry = RegistrySettings(**_of(RegistrySettings, settings))
+        trigger = TriggerSettings(**_of(TriggerSettings, settings))
+        node_task_manager = NodeTaskManagerSettings(**_of(NodeTaskManagerSettings, settings))
+        scheduler = SchedulerSettings(**_of(SchedulerSettings, settings), scheduler_sole=True)
+        self._triggers = MemoryTriggerStore(clock, trigger.policy())
+        self._node_tasks = NodeTaskManagerStores(node_task_manager.limits(), clock)
+        self._flows = SchedulerStores(clock, lease_ms=round(scheduler.scheduler_lease_seconds * 1000))
+        self.services: Sequence[Service] = [
+            Registry(registry, stores=MemoryRegistry(clock, lifetimes_of(registry))),
+            TriggerService(trigger, stores=_TriggerStores(self._triggers, MemoryQueueStore(self._triggers))),
+            NodeTaskManager(node_task_manager, stores=self._node_tasks, open_channel=open_channel),
+            Scheduler(scheduler, stores=self._flows, open_channel=open_channel),
+        ]
+        """In the order in which they start."""
+
+    def next_deadline_ns(self) -> int | None:
+        """Return when there is next anything to do, in nanoseconds since the epoch: 0 for now, None for never."""
+        if self._flows.busy or self._node_tasks.busy:
+            return 0
+        next_ms = self._triggers.next_ms()
+        return None if next_ms is None else next_ms * 1_000_000
 
 
 def _of(settings: type, given):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator
+from contextvars import Context
 from typing import Any
 
 import grpc
@@ -16,7 +17,8 @@ Tap = Callable[[str, bool, bytes], None]
 class LocalChannel:
     """Calls `server`. Messages are copied as bytes, as between processes; a shut gate holds them back."""
 
-    def __init__(self, server: LocalServer, tap: Tap | None = None) -> None:
+    def __init__(self, server: LocalServer, context: Context, tap: Tap | None = None) -> None:
+        self.context = context
         self._server = server
         self._tap = tap
         self._calls: set["LocalCall"] = set()
@@ -125,7 +127,8 @@ class LocalCall:
         elif request is not None:
             self._feeding = loop.create_task(self._feed(request))
         self._task = loop.create_task(
-            channel.serve(method, raw, self._up, self._down, tuple(metadata) if metadata else ())
+            channel.serve(method, raw, self._up, self._down, tuple(metadata) if metadata else ()),
+            context=channel.context.copy(),
         )
         channel.begin(self)
         self._task.add_done_callback(self._served)

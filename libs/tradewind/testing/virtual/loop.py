@@ -1,6 +1,9 @@
 """An event loop whose time is not the machine's: when nothing is left to do, it is at once the next timer's turn."""
 
 import asyncio
+import contextvars
+import heapq
+import itertools
 import math
 import selectors
 import threading
@@ -10,6 +13,11 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+
+LONGEST_LEAP_NS = 6 * 3600 * 10**9
+"""Leases that the engine renews by itself must last longer."""
+
+_of_engine: contextvars.ContextVar[bool] = contextvars.ContextVar("of_engine", default=False)
 
 
 class _Leaping(selectors.DefaultSelector):
@@ -25,7 +33,7 @@ class _Leaping(selectors.DefaultSelector):
             self.loop.called_from_outside = False
             return super().select(0)
         if timeout > 0:
-            self.loop.now_ns += math.ceil(timeout * 1e9)
+            self.loop.leap(math.ceil(timeout * 1e9))
         return []
 
 
@@ -42,6 +50,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.start_ns = start_ns
         self.now_ns = 0
         """Nanoseconds since the start."""
+        self.engine = contextvars.copy_context()
+        """The context of the engine itself; timers of any other are of those who use it."""
+        self.engine.run(_of_engine.set, True)
+        self.next_deadline_ns: Callable[[], int | None] = lambda: 0
+        """Tells when, in nanoseconds since the epoch, the engine next has anything to do; None for never."""
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count()
         self._own_thread = threading.get_ident()
         super().__init__(selector)
         # Of a float that counts the seconds of years, the last digits are no more exact than this.
@@ -49,6 +64,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.now_ns / 1e9
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *args, context=context)
+        if not _of_engine.get():
+            heapq.heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def leap(self, least_ns: int) -> None:
+        """Move time to the next timer, `least_ns` ahead; while the engine has nothing to do, past all of its own."""
+        target_ns = self.now_ns + least_ns
+        deadline_ns = self.next_deadline_ns()
+        if deadline_ns is None or deadline_ns > self.start_ns + target_ns:
+            furthest_ns = self.now_ns + LONGEST_LEAP_NS
+            if deadline_ns is not None:
+                furthest_ns = min(furthest_ns, deadline_ns - self.start_ns)
+            while self._timers and self._timers[0][2].cancelled():
+                heapq.heappop(self._timers)
+            if self._timers:
+                furthest_ns = min(furthest_ns, math.ceil(self._timers[0][0] * 1e9))
+            target_ns = max(target_ns, furthest_ns)
+        self.now_ns = target_ns
+        while self._timers and self._timers[0][0] * 1e9 <= target_ns:
+            heapq.heappop(self._timers)
 
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

@@ -27,14 +27,17 @@ class Status:
 class LocalServer:
     """Stands in for `grpc.aio.Server` where services are bound."""
 
-    def __init__(self, services: Sequence[Service]) -> None:
+    def __init__(self) -> None:
+        self._interceptor: CallInterceptor | None = None
+        self._handlers: dict[str, Any] = {}
+
+    def bind(self, services: Sequence[Service]) -> None:
+        """Serve these."""
         table = ErrorTable()
         for service in services:
             table = table.joined(service.errors)
-        self._interceptor = CallInterceptor([ErrorAnswers(table)], lambda behavior: behavior)
-        self._handlers: dict[str, Any] = {}
-        for service in services:
             service.bind(self)  # type: ignore[arg-type]
+        self._interceptor = CallInterceptor([ErrorAnswers(table)], lambda behavior: behavior)
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
         """Nothing: the same methods come registered."""
@@ -49,6 +52,7 @@ class LocalServer:
         async def find(_details: Any) -> Any:
             return self._handlers.get(method)
 
+        assert self._interceptor is not None, "no services are bound"
         handler = await self._interceptor.intercept_service(find, _Details(method, metadata))
         decode = handler.request_deserializer or _same
         encode = handler.response_serializer or _same

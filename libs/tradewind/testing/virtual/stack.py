@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from tradewind.client import Client
-from tradewind.standalone.in_memory import services_in_memory
+from tradewind.standalone.in_memory import InMemory
 from tradewind.testing.virtual.channel import LocalChannel
 from tradewind.testing.virtual.loop import VirtualLoop
 from tradewind.testing.virtual.people import VirtualClient, VirtualWorker
@@ -18,6 +18,15 @@ from tradewind.worker import Node
 Result = TypeVar("Result")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+SETTINGS = {
+    "registry_heartbeat_seconds": 3600,
+    "registry_time_to_live_seconds": 86400,
+    "registry_retention_seconds": 86400,
+    "registry_sweep_seconds": 3600,
+    "scheduler_lease_seconds": 86400,
+}
 
 
 class VirtualStack:
@@ -57,24 +66,20 @@ def simulate(
 
 @asynccontextmanager
 async def _stack(loop: VirtualLoop, nodes: list[Node[..., Any]]) -> AsyncIterator[VirtualStack]:
-    server: LocalServer | None = None
-    channels: list[LocalChannel] = []
-
-    class Late:
-        async def serve(self, *a):
-            return await server.serve(*a)
-
-    late = Late()
-
-    def open_channel(address: str, *, traced: bool = True):
-        return LocalChannel(late)
-
-    services = services_in_memory(open_channel)
-    server = LocalServer(services)
+    server = LocalServer()
+    engine = InMemory(lambda address, *, traced=True: LocalChannel(server, loop.engine), **SETTINGS)
+    server.bind(engine.services)
+    loop.next_deadline_ns = engine.next_deadline_ns
     async with AsyncExitStack() as last_to_first:
-        for service in services:
-            last_to_first.push_async_callback(service.stop)
-            await service.start()
-        worker = await last_to_first.enter_async_context(VirtualWorker(nodes, LocalChannel(late)))
-        client = await last_to_first.enter_async_context(VirtualClient(LocalChannel(late)))
+        worker = VirtualWorker(nodes, LocalChannel(server, loop.engine))
+
+        async def start() -> None:
+            for service in engine.services:
+                last_to_first.push_async_callback(service.stop)
+                await service.start()
+            await worker.__aenter__()
+
+        await loop.create_task(start(), context=loop.engine.copy())
+        last_to_first.push_async_exit(worker)
+        client = await last_to_first.enter_async_context(VirtualClient(LocalChannel(server, loop.engine)))
         yield VirtualStack(loop, client)

@@ -37,6 +37,7 @@ class MemoryStores(NoLink):
         self.cache_statistics = MemoryCacheStatistics()
         self.config = MemoryConfigStore()
         self.replicas = MemoryReplicas(clock)
+        self._shard = shard
         self._listeners: list[Callable[[str], None]] = []
 
     async def publish(self, shard: int, message: str) -> None:
@@ -45,3 +46,8 @@ class MemoryStores(NoLink):
 
     async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
         self._listeners.append(hear)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any node task has not ended."""
+        return self._shard.busy

@@ -28,6 +28,11 @@ class MemoryQueues:
         self.waits: dict[str, int] = {}
         """When the wait of a node task is over, by its id."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether no node task waits here."""
+        return not any(queue for queues in self._queues.values() for queue in queues.values())
+
     def put(self, node_type: str, user: str, task_id: str, wait_ms: int, priority: int) -> None:
         """Queue a node task; 0 for one that may wait for ever. One step of priority is worth a minute of waiting."""
         now = self._clock()

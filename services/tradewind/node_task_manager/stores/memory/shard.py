@@ -30,6 +30,12 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
         super().__init__(limits, clock)
         self._incarnations: dict[str, str] = {}
 
+    @property
+    def busy(self) -> bool:
+        """Whether a node task runs or waits, or an event is not acknowledged."""
+        waiting = self._leases or self._delayed or self._slots.held_back() or any(self._events.values())
+        return bool(waiting or not self._queues.empty)
+
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
         turn = Turn()
         coming = {run.user_id: self._queues.queued(run.user_id) + self._slots.blocked(run.user_id) for run in runs}

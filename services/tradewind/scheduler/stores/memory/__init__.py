@@ -41,3 +41,8 @@ class MemoryStores:
         self.memories = MemoryFlowMemories(self.data)
         self.changes = MemoryChanges(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any run is open, or anything is to be told to other services."""
+        return bool(self.data.open or self.data.outbox)
