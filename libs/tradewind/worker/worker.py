@@ -166,7 +166,7 @@ class Worker:
             for address in (self._address, self._registry_address, self._scheduler_address):
                 if address not in channels:
                     channels[address] = await stack.enter_async_context(self._open_channel(address))
-            memories = SchedulerLink(channels[self._scheduler_address])
+            memories = self._memories(channels[self._scheduler_address])
             await self._serve(channels[self._address], channels[self._registry_address], memories)
         if self._failure is not None:
             raise self._failure
@@ -178,6 +178,9 @@ class Worker:
 
     def _open_channel(self, address: str) -> grpc.aio.Channel:
         return open_channel(address, self._credentials)
+
+    def _memories(self, channel: grpc.aio.Channel) -> SchedulerLink:
+        return SchedulerLink(channel)
 
     def _thread_pool(self) -> ThreadPool:
         return ThreadPool(

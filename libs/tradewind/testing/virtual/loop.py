@@ -62,6 +62,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         # Of a float that counts the seconds of years, the last digits are no more exact than this.
         self._clock_resolution = 1e-6
 
+    @property
+    def epoch_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        return self.start_ns + self.now_ns
+
     def time(self) -> float:
         return self.now_ns / 1e9
 

@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.component import (
     SubmitResult,
 )
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Postponed, Termination, Vacancy
@@ -20,7 +20,7 @@ from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
-from tradewind.node_task_manager.stores.memory.records import Run
+from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
 
 
 class MemoryShard(MemoryFanOut, MemoryCleaning):
@@ -321,14 +321,14 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
 
     def _count(self, run: str, status: NodeTaskStatus) -> int:
         tasks = self._tasks.items()
-        return sum(str(TaskName.parse(task_id).run) == run and task.status is status for task_id, task in tasks)
+        return sum(run_of(task_id) == run and task.status is status for task_id, task in tasks)
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
         turn = Turn()
-        owner = (str(TaskName.parse(task_id).run), component_id)
+        owner = (run_of(task_id), component_id)
         if owner not in self._components:
             return Effects(results=("unknown",))
-        if TaskName.parse(task_id).item >= 0 and task_id not in self._tasks:
+        if task_name(task_id).item >= 0 and task_id not in self._tasks:
             return Effects(results=("unknown",))
         turn.results.append("")
         task = self._tasks.get(task_id) or self._create(owner, index)
@@ -347,7 +347,7 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
         self._purged[flow_id] = self._clock()
         self._budgets.forget(f'flow "{flow_id}"')
         mark = StopMark("the flow was deleted", "system", self._clock())
-        gone = [task for task in self._tasks.values() if TaskName.parse(task.task_id).run.flow_id == flow_id]
+        gone = [task for task in self._tasks.values() if task_name(task.task_id).run.flow_id == flow_id]
         for task in gone:
             if task.status is NodeTaskStatus.PENDING:
                 self._dequeue(task)
@@ -413,7 +413,7 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
         return dict(self._totals)
 
     def _log(self, task: NodeTask, line: Line) -> None:
-        name = TaskName.parse(line.task_id)
+        name = task_name(line.task_id)
         flow_id, cycle = name.run.ad_hoc or name.run.flow_id, name.run.cycle
         kept = self._logs.setdefault((flow_id, cycle), [])
         log_id = f"{self._clock()}-{next(self._numbers)}"
