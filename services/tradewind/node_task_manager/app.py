@@ -103,6 +103,7 @@ class NodeTaskManager:
             self._config.load,
             caches,
             cleaners,
+            settings.node_task_manager_look_seconds,
         )
         known = settings.registry_address not in ("", "none")
         self._channel = open_channel(settings.registry_address) if known else None
@@ -110,7 +111,7 @@ class NodeTaskManager:
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
         self._called = self._calling(limits, pool)
-        self._loops.follow(self._called.look)
+        self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         look = Look(shards, plans, ExplainLimits(self._config.share))

@@ -73,6 +73,12 @@ class NodeTaskManagerSettings(CommonSettings):
         le=86_400,
         description="How long an ended run is kept in any case, however few cycles its flow keeps.",
     )
+    node_task_manager_look_seconds: float = Field(
+        5.0, ge=0.1, le=86_400, description="How often is looked for news that may have been lost on the way."
+    )
+    node_task_manager_called_seconds: float = Field(
+        1.0, ge=0.1, le=86_400, description="How often the registry is asked which workers are to be called."
+    )
     node_task_manager_stream_grace_seconds: float = Field(
         2.0, ge=0, le=60, description="How long a worker has to come back before what it held is given to others."
     )

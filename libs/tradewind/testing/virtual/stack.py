@@ -26,8 +26,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SETTINGS = {
     # What is renewed or repeated by the clock alone must outlast the longest leap of the loop.
     "scheduler_lease_seconds": 86_400,
-    "registry_heartbeat_seconds": 3600,
-    "registry_time_to_live_seconds": 86_400,
+    "registry_heartbeat_seconds": 12 * 3600,
+    "registry_time_to_live_seconds": 2 * 86_400,
+    "registry_retention_seconds": 7 * 86_400,
+    # Nothing is lost in one process, so that nets below need not be looked at often.
+    "registry_sweep_seconds": 86_400,
+    "trigger_sweep_seconds": 86_400,
+    "scheduler_tidy_seconds": 86_400,
+    "node_task_manager_clean_seconds": 600,
+    "node_task_manager_look_seconds": 86_400,
+    "node_task_manager_called_seconds": 86_400,
 }
 
 
