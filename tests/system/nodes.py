@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tradewind.worker import Context, Emit, node
+from tradewind.worker import Context, Emit, Wait, node
 
 
 @node("numbers", outputs=["numbers"])
@@ -61,3 +61,33 @@ async def shared(ctx: Context, number: int, label: int) -> str:
 async def listed(values: list[Any], errors: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Emit what it gets."""
     return {"values": values, "errors": errors}
+
+
+@node("payment", outputs=["paid"])
+async def payment(ctx: Context, sum: int) -> dict[str, Any] | Wait:
+    """Wait for the signal `paid`, then say what came and in which attempt."""
+    if ctx.resumed is None:
+        return Wait("paid")
+    return {"sum": sum, "attempt": ctx.attempt, "payload": ctx.resumed.payload, "by": ctx.resumed.by}
+
+
+@node("nap", outputs=["woken"], process=True)
+def nap(ctx: Context, seconds: float) -> bool | Wait:
+    """Wait for some time, in a process of its own."""
+    return Wait(until=seconds) if ctx.resumed is None else ctx.resumed.timed_out
+
+
+@node("keep", outputs=["kept"])
+async def keep(value: Any) -> Any:
+    """Emit what it gets."""
+    return value
+
+
+@node("counted", outputs=["value"])
+def counted(ctx: Context, ledger: str, value: int = 0, step: int = 1, needs: str = "") -> int:
+    """Add `step` to `value`, note in the ledger that it ran, and fail unless the file that it needs is there."""
+    with Path(ledger).open("a", encoding="utf-8") as file:
+        file.write(f"{ctx.node_id}:{ctx.run}\n")
+    if needs and not Path(needs).exists():
+        raise ValueError(f"{needs} is not there")
+    return value + step

@@ -25,7 +25,7 @@ async def test_plan_register_update_diff_and_roll_back(shell: Shell, tmp_path: P
     assert "next times:" in planned
     assert await shell.json("flow", "list") == []
 
-    await shell("flow", "register", "sums", str(path))
+    await shell("flow", "register", "sums", str(path), "--note", "first")
     assert (await shell("flow", "plan", str(path))).startswith("sums would stay as it is: revision 1")
     assert await shell(
         "flow", "update", "sums", "overlap=allow", "keep_cycles=7", "labels.team=a", "--note", "busy"
@@ -34,12 +34,12 @@ async def test_plan_register_update_diff_and_roll_back(shell: Shell, tmp_path: P
     listed = await shell.json("flow", "revisions", "sums")
     assert [(each["revision"], each["by"], each["note"], each["current"]) for each in listed] == [
         (2, "default", "busy", True),
-        (1, "default", "", False),
+        (1, "default", "first", False),
     ]
     assert re.search(r"^2 \* +\S+ +default +\w{12} +- +busy$", await shell("flow", "revisions", "sums"), re.MULTILINE)
 
     lines = (await shell("flow", "diff", "sums")).splitlines()
-    assert re.fullmatch(r"--- sums revision 1 \S+ by default", lines[0])
+    assert re.fullmatch(r"--- sums revision 1 \S+ by default: first", lines[0])
     assert re.fullmatch(r"\+\+\+ sums revision 2 \S+ by default: busy", lines[1])
     assert {'+  "keep_cycles": 7,', '+  "overlap": "allow"'} <= set(lines)
     diff = await shell.json("flow", "diff", "sums", "1", "2")

@@ -10,6 +10,7 @@ from tradewind.cli import (
     config,
     cycle,
     dead_letters,
+    doctor,
     event,
     flow,
     measure,
@@ -74,4 +75,5 @@ app.add_typer(event.app, name="event")
 app.add_typer(config.app, name="config")
 app.add_typer(cache.app, name="cache")
 app.command("queue")(queue.queue)
+app.command("doctor")(doctor.doctor)
 app.command("bench")(measure.bench)

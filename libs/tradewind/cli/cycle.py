@@ -1,17 +1,23 @@
 """`tradewind cycle ...`: what became of the cycles of a flow."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
-from tradewind.cli.parameters import Output, chosen_statuses, first
+from tradewind.cli.parameters import Inputs, InputsJson, Output, RequestId, chosen_statuses, first, inputs_of
 from tradewind.cli.screen import Format, length
 from tradewind.cli.session import Session, asynchronous
 
-app = typer.Typer(no_args_is_help=True, help="Look at the cycles of flows.", rich_markup_mode=None)
+if TYPE_CHECKING:
+    from tradewind.client import CycleDescription
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at the cycles of flows, stop them, run them again.", rich_markup_mode=None
+)
 
 Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of the flow.")]
+Cycle = Annotated[int | None, typer.Argument(metavar="[CYCLE]", help="Its number; the latest when left out.")]
 
 
 @app.command()
@@ -19,12 +25,11 @@ Flow = Annotated[str, typer.Argument(metavar="FLOW", help="Name of the flow.")]
 async def show(
     session: Session,
     flow: Flow,
-    cycle: Annotated[
-        int | None, typer.Argument(metavar="[CYCLE]", help="Its number; the latest when left out.")
-    ] = None,
+    cycle: Cycle = None,
     node: Annotated[
         str | None, typer.Option("--output", metavar="NODE", help="Print what this node emitted, as JSON by handle.")
     ] = None,
+    run: Annotated[int | None, typer.Option("--run", min=0, help="Which run of it; the latest when left out.")] = None,
     items_of: Annotated[
         str | None, typer.Option("--items", metavar="NODE", help="Show the items of this node, which runs over a list.")
     ] = None,
@@ -34,22 +39,22 @@ async def show(
     from tradewind.cli.descriptions import show_cycle
 
     if items_of is not None:
-        await _show_items(session, flow, cycle, items_of, output)
+        await _show_items(session, flow, cycle, run, items_of, output)
         return
     async with session.client() as client:
         described = await client.describe_cycle(
-            flow, cycle, include_outputs=node is not None or output is Format.JSON, include_logs=output is Format.JSON
+            flow,
+            cycle,
+            run,
+            include_outputs=node is not None or output is Format.JSON,
+            include_logs=output is Format.JSON,
         )
     if node is None:
         session.screen.json(described) if output is Format.JSON else show_cycle(session.screen, described)
         return
     found = described.node(node)
     if found is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(node, [each.node_id for each in described.nodes], n=1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
-        raise fail(f'cycle {described.cycle.cycle} of {flow} has no node "{node}"{hint}', WRONG_INPUT)
+        raise fail(f"cycle {described.cycle.cycle} of {flow} {_no_node(node, described)}", WRONG_INPUT)
     if found.status != "completed":
         from tradewind.cli.descriptions import note
 
@@ -58,13 +63,60 @@ async def show(
     session.screen.json(found.outputs)
 
 
-async def _show_items(session: Session, flow: str, cycle: int | None, node: str, output: Format) -> None:
+async def _show_items(
+    session: Session, flow: str, cycle: int | None, run: int | None, node: str, output: Format
+) -> None:
     from tradewind.cli.descriptions import show_items
 
     async with session.client() as client:
-        found = await client.get_cycle(flow, cycle)
+        found = await client.get_cycle(flow, cycle, run)
         items = [item async for item in client.list_node_tasks(flow, found.cycle, found.run, items_of=node)]
     session.screen.json(items) if output is Format.JSON else show_items(session.screen, items)
+
+
+@app.command()
+@asynchronous
+async def approve(
+    session: Session,
+    flow: Flow,
+    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Its number.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that asks.")],
+    reject: Annotated[bool, typer.Option("--reject", help="Reject it instead.")] = False,
+    value: Annotated[
+        list[str] | None,
+        typer.Option("--value", metavar="NAME=VALUE", help="A field of its form, JSON or else text; may be repeated."),
+    ] = None,
+    request_id: RequestId = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Answer the form of a node that waits for it.
+
+    `tradewind cycle show` shows what it asks.
+    """
+    values = inputs_of(value, None, "--value")
+    async with session.client() as client:
+        described = await client.describe_cycle(flow, cycle, include_logs=False)
+        found = described.node(node)
+        if found is None:
+            raise fail(f"cycle {cycle} of {flow} {_no_node(node, described)}", WRONG_INPUT)
+        task = await client.answer_node(
+            found.node_task_id,
+            approved=not reject,
+            values=values,
+            request_id=request_id or "",
+            owner=found.user_id,
+        )
+    if output is Format.JSON:
+        session.screen.json(task)
+    else:
+        session.screen.line(f"{node} is {'rejected' if reject else 'approved'}; it is {task.status}")
+
+
+def _no_node(node: str, described: "CycleDescription") -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(node, [each.node_id for each in described.nodes], n=1)
+    return f'has no node "{node}"' + (f'; did you mean "{near[0]}"?' if near else "")
 
 
 @app.command("list")
@@ -88,7 +140,7 @@ async def list_(
         return
     rows = [
         (
-            str(each.cycle),
+            f"{each.cycle}{f' run {each.run}' if each.run else ''}",
             each.status,
             session.screen.when(each.start_time),
             length(each.seconds) if each.seconds is not None else "",
@@ -99,3 +151,73 @@ async def list_(
         for each in cycles
     ]
     session.screen.table(["CYCLE", "STATUS", "STARTED", "TOOK", "NODES", "ORIGIN", "REASON"], rows)
+
+
+@app.command()
+@asynchronous
+async def rerun(
+    session: Session,
+    flow: Flow,
+    cycle: Cycle = None,
+    from_nodes: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="NODE", help="Also run this node and all downstream of it; may be repeated."),
+    ] = None,
+    input: Inputs = None,
+    inputs_json: InputsJson = None,
+    reason: Annotated[str, typer.Option(help="Why; it is on record.")] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print what it gave.")] = False,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to wait at most.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Run a cycle again, keeping its good results.
+
+    Nodes that failed, were terminated or were skipped because of that run again, and all that is downstream of them.
+    Inputs replace those of the run before by name. With --wait, exits with 1 when the cycle fails.
+    """
+    from tradewind.cli.outcomes import wait_for_outcome
+
+    inputs = inputs_of(input, inputs_json)
+    async with session.client() as client:
+        handle = await client.rerun_cycle(flow, cycle, from_nodes=from_nodes or (), inputs=inputs, reason=reason)
+        if wait:
+            client.patience = session.patience
+            if not await wait_for_outcome(session.screen, client, handle, timeout, output):
+                raise typer.Exit(FAILED)
+        elif output is Format.JSON:
+            session.screen.json(handle.record)
+        else:
+            record = await handle.get()
+            kept = record.rerun.kept_nodes if record.rerun is not None else 0
+            session.screen.line(
+                f"run {record.run} of cycle {record.cycle} of {flow} has begun; it keeps {kept} results"
+            )
+
+
+@app.command()
+@asynchronous
+async def stop(
+    session: Session,
+    flow: Flow,
+    cycle: Cycle = None,
+    node: Annotated[str | None, typer.Option(metavar="NODE", help="Stop this node only.")] = None,
+    component: Annotated[str | None, typer.Option(metavar="ID", help="Stop this component only.")] = None,
+    reason: Annotated[str, typer.Option(help="Why; it is on record.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Stop a cycle, or a node or component of it: what runs is asked to stop, what waits is skipped."""
+    if node is not None and component is not None:
+        raise typer.BadParameter("give --node or --component, not both", param_hint="--component")
+    async with session.client() as client:
+        if node is not None:
+            stopped = await client.stop_node(flow, node, cycle, reason=reason)
+            words = f"{node} is {stopped.status}" + ("" if stopped.status.ended else ", and asked to stop")
+            session.screen.json(stopped) if output is Format.JSON else session.screen.line(words)
+            return
+        if component is not None:
+            found = await client.stop_component(flow, component, cycle, reason=reason)
+        else:
+            found = await client.stop_cycle(flow, cycle, reason=reason)
+    what = f"component {component} of cycle" if component is not None else "cycle"
+    line = f"{what} {found.cycle} of {flow} {'is stopping' if not found.ended else f'is {found.status}'}"
+    session.screen.json(found) if output is Format.JSON else session.screen.line(line)

@@ -14,6 +14,7 @@ from tradewind.client import (
     LogLine,
     NodeTaskRecord,
     Pause,
+    Rerun,
     StatusCounts,
     WatchedTask,
 )
@@ -52,7 +53,7 @@ def components_words(count: int) -> str:
 
 def cycle_words(cycle: CycleRecord, statistics: CycleStatistics | None = None) -> str:
     """Return `3 completed in 0.4 s (9 completed)`."""
-    words = f"{cycle.cycle} {cycle.status}"
+    words = f"{cycle.cycle}{f' run {cycle.run}' if cycle.run else ''} {cycle.status}"
     if cycle.seconds is not None:
         words += f" in {length(cycle.seconds)}"
     counts = _statistics_words(statistics) if statistics is not None and not cycle.ended else counts_words(cycle.counts)
@@ -75,6 +76,7 @@ def counts_words(counts: StatusCounts) -> str:
         "skipped": counts.skipped,
         "running": counts.running,
         "pending": counts.pending,
+        "suspended": counts.suspended,
     }
     return ", ".join(f"{number} {status}" for status, number in numbers.items() if number)
 
@@ -85,6 +87,10 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
     screen.line(f"{cycle.flow_id} cycle {cycle_words(cycle, described.statistics)}")
     if cycle.start_time is not None:
         screen.line(f"started {screen.when(cycle.start_time)} by {cycle.origin}, revision {cycle.revision}", "dim")
+    if cycle.rerun is not None:
+        screen.line(_rerun_words(cycle, cycle.rerun), "dim")
+    if cycle.stop is not None:
+        screen.line(f"stopped {screen.when(cycle.stop.at)} by {cycle.stop.by}: {cycle.stop.reason}", "yellow")
     if cycle.inputs_json:
         screen.line(f"inputs {cycle.inputs_json}")
     screen.line()
@@ -103,6 +109,31 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
             for node in described.nodes
         ],
     )
+    for node in described.nodes:
+        if node.wait is not None and node.wait.form is not None:
+            screen.line()
+            _show_form(screen, node, f"tradewind cycle approve {cycle.flow_id} {cycle.cycle} {node.node_id}")
+
+
+def _show_form(screen: Screen, node: NodeTaskRecord, command: str) -> None:
+    """Print what a person is asked, and how to answer."""
+    form = node.wait.form if node.wait is not None else {}
+    screen.line(f"{node.node_id} asks: {form.get('title', '')}", "yellow")
+    if form.get("description"):
+        screen.line(f"  {form['description']}")
+    for field in form.get("fields", ()):
+        words = f"  {field['name']}: {field['type']}" + (", required" if field.get("required") else "")
+        if field.get("choices"):
+            words += f", one of {', '.join(to_json(choice) for choice in field['choices'])}"
+        screen.line(words + (f" ({field['title']})" if field.get("title") else ""))
+    screen.line(f"  answer it with: {command} [--reject] [--value NAME=VALUE]", "dim")
+
+
+def _rerun_words(cycle: CycleRecord, rerun: Rerun) -> str:
+    kept = f"{rerun.kept_nodes} of {cycle.node_count} results"
+    words = f"run {cycle.run} by {rerun.by}, keeps {kept} of run {rerun.source_run}"
+    words += f", from {', '.join(rerun.from_nodes)}" if rerun.from_nodes else ""
+    return words + (f": {rerun.reason}" if rerun.reason else "")
 
 
 def note(node: NodeTaskRecord) -> str:
@@ -115,6 +146,8 @@ def note(node: NodeTaskRecord) -> str:
         return items_words(node.items)
     if node.cached_in:
         return f"cached in {node.cached_in}"
+    if node.kept_from:
+        return f"kept from run {node.kept_from.split(':')[2]}"
     if not node.status.ended and (node.progress or node.message or node.current_step):
         return _progress(node)
     return ""
@@ -149,6 +182,9 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("failed", f"{node.failures} of {node.max_attempts} attempts" if node.failures else ""),
         ("next attempt", screen.when(node.retry_at)),
         ("worker", node.worker_id),
+        ("waits for", f'signal "{node.wait.signal}"' if node.wait is not None and node.wait.signal else ""),
+        ("waits until", screen.when(node.wait.until) if node.wait is not None else ""),
+        ("resumed", _resumed(screen, node)),
         ("items", items_words(node.items) if node.items is not None else ""),
         ("cached", f"in {node.cached_in}" if node.cached_in else ""),
         ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),
@@ -178,6 +214,14 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         screen.line(f"last failed attempt: {node.last_error}", "yellow")
         if node.last_error.traceback:
             screen.line(node.last_error.traceback.rstrip(), "dim")
+
+
+def _resumed(screen: Screen, node: NodeTaskRecord) -> str:
+    resumed = node.resumed
+    if resumed is None:
+        return ""
+    what = f'signal "{resumed.signal}" of {resumed.by}' if resumed.signal else "the time"
+    return f"by {what}, {screen.when(resumed.at)}" + (f": {to_json(resumed.payload)}" if resumed.signal else "")
 
 
 def show_log_line(screen: Screen, line: LogLine) -> None:
@@ -239,6 +283,8 @@ def _statistics_words(statistics: CycleStatistics) -> str:
     words = f"{done} of {statistics.total_nodes} nodes done"
     if statistics.running_nodes:
         words += f", {statistics.running_nodes} running"
+    if statistics.suspended_nodes:
+        words += f", {statistics.suspended_nodes} suspended"
     if statistics.error_nodes:
         words += f", {statistics.error_nodes} failed"
     return words

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
-from tradewind.cli.parameters import FlowName, Inputs, InputsJson, Labels, Output, chosen_statuses, inputs_of, pairs
+from tradewind.cli.parameters import (
+    Etag,
+    FlowName,
+    Inputs,
+    InputsJson,
+    Labels,
+    Note,
+    Output,
+    chosen_statuses,
+    inputs_of,
+    pairs,
+)
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -31,7 +42,13 @@ DefinitionFile = Annotated[str, typer.Argument(metavar="FILE", help="JSON or YAM
 @app.command()
 @asynchronous
 async def register(
-    session: Session, name: FlowName, file: DefinitionFile, label: Labels = None, output: Output = Format.TEXT
+    session: Session,
+    name: FlowName,
+    file: DefinitionFile,
+    label: Labels = None,
+    note: Note = "",
+    etag: Etag = "",
+    output: Output = Format.TEXT,
 ) -> None:
     """Register a flow from a JSON or YAML file.
 
@@ -42,7 +59,7 @@ async def register(
     labels = pairs(label, "--label")
     definition = read_definition(file, name)
     async with session.client() as client:
-        registered = await client.register_flow(name, definition, labels=labels)
+        registered = await client.register_flow(name, definition, labels=labels, note=note, etag=etag)
     if output is Format.JSON:
         session.screen.json(registered)
         return

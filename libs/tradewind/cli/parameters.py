@@ -15,6 +15,10 @@ Record = TypeVar("Record")
 FlowName = Annotated[str, typer.Argument(help="Name of the flow.", metavar="NAME")]
 Output = Annotated[Format, typer.Option("-o", "--format", help="json prints for programs.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; may be repeated.")]
+Note = Annotated[str, typer.Option(help="Why, for whoever looks later.")]
+Etag = Annotated[
+    str, typer.Option(help="Only the flow that has this etag, as flow plan and flow status show it with -o json.")
+]
 Inputs = Annotated[
     list[str] | None,
     typer.Option("--input", metavar="KEY=VALUE", help="An input for entry nodes, JSON or else text; may be repeated."),
@@ -103,6 +107,16 @@ def inputs_of(
         except ValueError:
             inputs[key] = value
     return inputs
+
+
+def json_of(text: str | None, option: str) -> Any:
+    """Read JSON, - for stdin; None for nothing. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    try:
+        return json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError as error:
+        raise typer.BadParameter(f"this is no JSON: {error}", param_hint=option) from None
 
 
 def chosen_statuses(given: Iterable[str] | None, kind: type[StrEnum]) -> list[str]:

@@ -7,6 +7,7 @@ from tradewind.cli.screen import Screen, iso
 from tradewind.client import ComponentWaves, FlowDiff, FlowPlan, RevisionDefinition
 
 _NODES_SHOWN = 6
+_WAVES_SHOWN = 50
 _VALUE_SHOWN = 60
 _STYLES = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
@@ -22,7 +23,9 @@ def show_plan(screen: Screen, plan: FlowPlan) -> None:
     if plan.components:
         screen.line()
         rows = [row for component in plan.components for row in _waves(component)]
-        screen.table(["COMPONENT", "WAVE", "NODES", ""], rows)
+        screen.table(["COMPONENT", "WAVE", "NODES", ""], rows[:_WAVES_SHOWN])
+        if len(rows) > _WAVES_SHOWN:
+            screen.line(f"and {len(rows) - _WAVES_SHOWN} more waves; -o json prints them all", "dim")
     if plan.placements:
         screen.line()
         screen.table(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tradewind.cli.failures import FAILED, WRONG_INPUT, fail
-from tradewind.cli.parameters import FlowName, Labels, Output, first, pairs
+from tradewind.cli.parameters import Etag, FlowName, Labels, Note, Output, first, pairs
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from tradewind.client import RevisedFlow
 
 app = typer.Typer()
-
-Note = Annotated[str, typer.Option(help="Why, for whoever looks later.")]
-Etag = Annotated[str, typer.Option(help="Only the flow that has this etag, as flow status -o json shows it.")]
 
 
 @app.command()

@@ -15,6 +15,7 @@ STYLES = {
     "running": "cyan",
     "queued": "yellow",
     "pending": "yellow",
+    "suspended": "yellow",
     "registered": "dim",
     "completed": "green",
     "active": "green",

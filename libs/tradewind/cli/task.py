@@ -22,6 +22,7 @@ from tradewind.cli.parameters import (
     concurrency_of,
     first,
     inputs_of,
+    json_of,
     rate_of,
 )
 from tradewind.cli.screen import STYLES, Format
@@ -188,6 +189,38 @@ async def get(session: Session, task_id: TaskId, output: Output = Format.TEXT) -
     async with session.client() as client:
         task = await (client.get_task(task_id) if task_id.startswith(AD_HOC) else client.get_node_task(task_id))
     session.screen.json(task) if output is Format.JSON else show_node_task(session.screen, task)
+
+
+@app.command()
+@asynchronous
+async def signal(
+    session: Session,
+    task_id: TaskId,
+    signal: Annotated[
+        str, typer.Option("--signal", metavar="NAME", help="Its name; the awaited one when left out.")
+    ] = "",
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="JSON", help="What comes with it, - for stdin.")
+    ] = None,
+    only_if_waiting: Annotated[
+        bool, typer.Option("--only-if-waiting", help="Refuse it rather than keep it until the node waits.")
+    ] = False,
+    request_id: RequestId = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Send a signal to a node task that waits, or will.
+
+    The node task goes on with what came; one that does not wait yet gets it when it does.
+    """
+    value = json_of(payload, "--payload")
+    async with session.client() as client:
+        task = await client.signal_node(
+            task_id, signal, value, request_id=request_id or "", only_if_waiting=only_if_waiting
+        )
+    if output is Format.JSON:
+        session.screen.json(task)
+    else:
+        session.screen.line(f"{task_id} has the signal; it is {task.status}", STYLES.get(task.status))
 
 
 @app.command()

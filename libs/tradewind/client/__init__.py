@@ -38,6 +38,7 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
+from tradewind.client.findings import Diagnosis, Finding
 from tradewind.client.firings import FiringOutcome, FiringRecord
 from tradewind.client.flow_calls import FlowDescription, RunRequest
 from tradewind.client.flows import ComponentStructure, FlowAnalysis, FlowRecord, FlowStatus, Pause, RegisteredFlow
@@ -49,12 +50,15 @@ from tradewind.client.node_tasks import (
     NodeError,
     NodeTaskRecord,
     NodeTaskStatus,
+    NodeTaskWait,
     PastAttempt,
+    Resumption,
     StatusCounts,
 )
 from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.reruns import Rerun, StopRecord
 from tradewind.client.revisions import (
     ChangeKind,
     EdgeChange,
@@ -96,11 +100,13 @@ __all__ = [
     "CycleStatistics",
     "CycleStatus",
     "Definition",
+    "Diagnosis",
     "DueTrigger",
     "DueTriggers",
     "EdgeChange",
     "Exhausted",
     "FieldChange",
+    "Finding",
     "FiringOutcome",
     "FiringRecord",
     "FlowAnalysis",
@@ -122,6 +128,7 @@ __all__ = [
     "NodeFailure",
     "NodeTaskRecord",
     "NodeTaskStatus",
+    "NodeTaskWait",
     "NodeType",
     "NotFound",
     "Notification",
@@ -134,6 +141,8 @@ __all__ = [
     "QueueDepth",
     "QueueStatistics",
     "RegisteredFlow",
+    "Rerun",
+    "Resumption",
     "RevisedFlow",
     "RevisionDefinition",
     "RevisionDiff",
@@ -144,6 +153,7 @@ __all__ = [
     "Signal",
     "SignalStatus",
     "StatusCounts",
+    "StopRecord",
     "SyncBatchHandle",
     "SyncClient",
     "SyncCycleHandle",

@@ -1,6 +1,6 @@
 """The asynchronous client."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from tradewind.client.cache_calls import CacheCalls
 from tradewind.client.connection import Connection
 from tradewind.client.cycle_calls import CycleCalls
 from tradewind.client.dead_letter_calls import DeadLetterCalls
+from tradewind.client.doctor_calls import DoctorCalls
 from tradewind.client.errors import TradewindError
 from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
@@ -23,8 +24,10 @@ from tradewind.client.node_tasks import node_task_from
 from tradewind.client.notification_calls import NotificationCalls
 from tradewind.client.queue_calls import QueueCalls
 from tradewind.client.registry_calls import RegistryCalls
+from tradewind.client.rerun_calls import RerunCalls
 from tradewind.client.revision_calls import RevisionCalls
 from tradewind.client.schedule_calls import ScheduleCalls
+from tradewind.client.signal_calls import SignalCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
@@ -37,7 +40,9 @@ class Client(
     ScheduleCalls,
     MemoryCalls,
     CycleCalls,
+    RerunCalls,
     NodeTaskCalls,
+    SignalCalls,
     AdHocCalls,
     DeadLetterCalls,
     NotificationCalls,
@@ -45,6 +50,7 @@ class Client(
     CacheCalls,
     RegistryCalls,
     TriggerCalls,
+    DoctorCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
@@ -130,6 +136,28 @@ class Client(
         Aborted when the flow's overlap policy is skip and a cycle runs, WrongStatus while the flow is being deleted.
         """
         started = await self._start_cycle(flow_id, inputs, wait=wait, request_id=request_id)
+        return self._handle(started)
+
+    async def rerun_cycle(
+        self,
+        flow_id: str,
+        cycle: int | None = None,
+        *,
+        from_nodes: Iterable[str] = (),
+        inputs: Inputs | None = None,
+        reason: str = "",
+        wait: Seconds = 0.0,
+        request_id: str | None = None,
+    ) -> CycleHandle:
+        """Run a cycle again, the latest when `cycle` is None, as a new run of the same number; good results are kept.
+
+        What has no good result runs again, `from_nodes` too, and all that is downstream of these. `inputs` replace
+        those of the run before by name, for entry nodes that run again. Raises NotFound, InvalidInput, and WrongStatus
+        while the cycle runs, when there is nothing to run again, and when results have expired.
+        """
+        started = await self._start_rerun(
+            flow_id, cycle, from_nodes, inputs, reason=reason, wait=wait, request_id=request_id
+        )
         return self._handle(started)
 
     async def run_flows(

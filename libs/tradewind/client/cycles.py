@@ -12,6 +12,7 @@ from tradewind.client import json_text
 from tradewind.client.flows import FlowStatus
 from tradewind.client.logs import LogLine
 from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, StatusCounts, counts_from
+from tradewind.client.reruns import Rerun, StopRecord, rerun_from, stop_from
 from tradewind.client.wire import moment, words
 
 
@@ -55,6 +56,10 @@ class CycleRecord:
     node_count: int
     version: int
     trace_id: str
+    rerun: Rerun | None = None
+    """What makes it a rerun, None for the first run of its cycle."""
+    stop: StopRecord | None = None
+    """Who asked it to stop, why and when; None when nobody did."""
     error_code: str = ""
     result_json: str = ""
 
@@ -113,6 +118,7 @@ class CycleStatistics:
     pending_nodes: int
     terminated_nodes: int
     skipped_nodes: int
+    suspended_nodes: int = 0
 
 
 class SignalStatus(StrEnum):
@@ -191,6 +197,8 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         node_count=message.node_count,
         version=message.version,
         trace_id=message.trace_id,
+        rerun=rerun_from(message),
+        stop=stop_from(message),
         error_code=message.error_code,
         result_json=message.result_json,
     )
@@ -207,6 +215,7 @@ def statistics_from(message: cycle_pb2.CycleStatistics) -> CycleStatistics:
         pending_nodes=message.pending_nodes,
         terminated_nodes=message.terminated_nodes,
         skipped_nodes=message.skipped_nodes,
+        suspended_nodes=message.suspended_nodes,
     )
 
 

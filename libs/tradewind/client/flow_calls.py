@@ -192,7 +192,7 @@ class FlowCalls:
             answer = await calls.repeated(lambda: self._connection.runs.run(request, calls.timeout + seconds))
         else:
             answer = await calls.call(self._connection.scheduler.RunFlow, request, extra=seconds)
-        return _started(answer, with_outputs=request.include_outputs)
+        return started_from(answer, with_outputs=request.include_outputs)
 
     async def _start_cycles(
         self, requests: Sequence[RunRequest | str], *, wait: Seconds = 0.0
@@ -209,13 +209,16 @@ class FlowCalls:
             )
             for result in answer.results:
                 if result.HasField("cycle"):
-                    results.append(_started(result, with_outputs=request.include_outputs))
+                    results.append(started_from(result, with_outputs=request.include_outputs))
                 else:
                     results.append(error_of_reason(result.error_reason, result.error_message))
         return results
 
 
-def _started(answer: pb.RunFlowResponse | pb.RunFlowResult, *, with_outputs: bool) -> Started:
+def started_from(
+    answer: pb.RunFlowResponse | pb.RunFlowResult | pb.RerunCycleResponse, *, with_outputs: bool
+) -> Started:
+    """Read a cycle that was begun, and its outputs when it has ended."""
     cycle = cycle_from(answer.cycle)
     if not (cycle.ended and with_outputs):
         return Started(cycle)

@@ -125,6 +125,11 @@ class CycleHandle:
         """Yield its log, oldest first. Raises NotFound."""
         return self._client.list_logs(self.flow_id, self.cycle, min_level=min_level)
 
+    async def stop(self, *, reason: str = "") -> CycleRecord:
+        """Ask what runs of it to stop. Raises NotFound, WrongStatus when it has ended."""
+        self.record = await self._client.stop_cycle(self.flow_id, self.cycle, self.run, reason=reason)
+        return self.record
+
     async def wait(self, timeout: Seconds | None = None) -> CycleRecord:
         """Return it once it has ended, however it did. Raises TimedOut when it has not after `timeout`."""
         if self.record is not None and self.record.ended:

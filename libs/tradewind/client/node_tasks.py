@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.client import json_text
+from tradewind.client.reruns import StopRecord, stop_from
 from tradewind.client.wire import moment, words
 
 
@@ -17,6 +18,7 @@ class NodeTaskStatus(StrEnum):
     REGISTERED = "registered"
     PENDING = "pending"
     RUNNING = "running"
+    SUSPENDED = "suspended"
     COMPLETED = "completed"
     FAILED = "failed"
     TERMINATED = "terminated"
@@ -75,11 +77,37 @@ class StatusCounts:
     failed: int = 0
     terminated: int = 0
     skipped: int = 0
+    suspended: int = 0
 
     @property
     def ended(self) -> int:
         """How many are final."""
         return self.completed + self.failed + self.terminated + self.skipped
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTaskWait:
+    """What a suspended node task waits for: the signal `signal` or the time `until`, whichever comes first.
+
+    `form` is what a person is asked, None for nothing. By `completes` the signal's payload is emitted; where that is
+    empty the node runs again, unless it is an approval.
+    """
+
+    signal: str
+    until: datetime | None
+    form: Any
+    completes: str
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What ended a wait: a signal, or when that is empty the time; `payload` came with it from `by`."""
+
+    signal: str
+    payload: Any
+    by: str
+    at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +182,14 @@ class NodeTaskRecord:
     """What the node said it is doing."""
     cached_in: str = ""
     """The cache that its outputs came from, empty when it ran."""
+    wait: NodeTaskWait | None = None
+    """What it waits for, while it is suspended."""
+    resumed: Resumption | None = None
+    """What ended its latest wait."""
+    kept_from: str = ""
+    """The node task of an earlier run whose result this one of a rerun took over, empty when it ran."""
+    stop: StopRecord | None = None
+    """Who asked it to stop, why and when; None when nobody did."""
 
     @property
     def config(self) -> Any:
@@ -203,7 +239,21 @@ def node_task_from(message: node_task_pb2.NodeTask) -> NodeTaskRecord:
         item=message.item if message.HasField("item") else None,
         current_step=message.current_step,
         cached_in=message.cached_in,
+        wait=_wait(message.wait) if message.HasField("wait") else None,
+        resumed=_resumption(message.resumed) if message.HasField("resumed") else None,
+        kept_from=message.kept_from,
+        stop=stop_from(message),
     )
+
+
+def _wait(message: node_task_pb2.Wait) -> NodeTaskWait:
+    form = json_text.decode(message.form_json)
+    return NodeTaskWait(message.signal, moment(message, "until"), form, message.completes, moment(message, "since"))
+
+
+def _resumption(message: node_task_pb2.Resumption) -> Resumption:
+    payload = json_text.decode(message.payload_json)
+    return Resumption(message.signal, payload, message.by, moment(message, "at"))
 
 
 def _error(message: node_task_pb2.NodeTaskError) -> NodeError:
@@ -224,4 +274,5 @@ def counts_from(message: node_task_pb2.StatusCounts) -> StatusCounts:
         failed=message.failed,
         terminated=message.terminated,
         skipped=message.skipped,
+        suspended=message.suspended,
     )

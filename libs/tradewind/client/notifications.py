@@ -19,6 +19,7 @@ class NotificationKind(StrEnum):
     CYCLE_FAILED = "cycle_failed"
     FLOW_STOPPED = "flow_stopped"
     SYSTEM_NOTIFICATION = "system_notification"
+    ANSWER_WANTED = "answer_wanted"
     UNKNOWN = "unknown"
 
 

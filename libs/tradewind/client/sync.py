@@ -1,6 +1,6 @@
 """The client for code without an event loop: the asynchronous one, with waiting."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -80,6 +80,7 @@ class SyncCycleHandle(_Sync[CycleHandle]):
         return self._inner.record
 
     get = _waits(CycleHandle.get)
+    stop = _waits(CycleHandle.stop)
     describe = _waits(CycleHandle.describe)
     watch = _iterates(CycleHandle.watch)
     logs = _iterates(CycleHandle.logs)
@@ -236,6 +237,9 @@ class SyncClient(_Sync[Client]):
     get_memory = _waits(Client.get_memory)
     update_memory = _waits(Client.update_memory)
 
+    stop_cycle = _waits(Client.stop_cycle)
+    stop_component = _waits(Client.stop_component)
+    stop_node = _waits(Client.stop_node)
     get_cycle = _waits(Client.get_cycle)
     list_cycles = _iterates(Client.list_cycles)
     describe_cycle = _waits(Client.describe_cycle)
@@ -247,6 +251,8 @@ class SyncClient(_Sync[Client]):
 
     get_node_task = _waits(Client.get_node_task)
     terminate_node_task = _waits(Client.terminate_node_task)
+    signal_node = _waits(Client.signal_node)
+    answer_node = _waits(Client.answer_node)
     list_node_tasks = _iterates(Client.list_node_tasks)
     list_worker_tasks = _waits(Client.list_worker_tasks)
     list_dead_letters = _iterates(Client.list_dead_letters)
@@ -257,6 +263,7 @@ class SyncClient(_Sync[Client]):
     mark_notifications_read = _waits(Client.mark_notifications_read)
     send_notification = _waits(Client.send_notification)
     queue_statistics = _waits(Client.queue_statistics)
+    run_doctor = _waits(Client.run_doctor)
     get_config = _waits(Client.get_config)
     update_config = _waits(Client.update_config)
     cache_statistics = _waits(Client.cache_statistics)
@@ -374,6 +381,23 @@ class SyncClient(_Sync[Client]):
         """Run one cycle now, as Client.run_flow; `.result()` waits for its outputs."""
         handle = self._loop.wait(self._inner.run_flow(flow_id, inputs, wait=wait, request_id=request_id))
         return SyncCycleHandle(handle, self._loop)
+
+    def rerun_cycle(
+        self,
+        flow_id: str,
+        cycle: int | None = None,
+        *,
+        from_nodes: Iterable[str] = (),
+        inputs: Inputs | None = None,
+        reason: str = "",
+        wait: Seconds = 0.0,
+        request_id: str | None = None,
+    ) -> SyncCycleHandle:
+        """Run a cycle again, keeping good results, as Client.rerun_cycle."""
+        begun = self._inner.rerun_cycle(
+            flow_id, cycle, from_nodes=from_nodes, inputs=inputs, reason=reason, wait=wait, request_id=request_id
+        )
+        return SyncCycleHandle(self._loop.wait(begun), self._loop)
 
     def run_flows(
         self, requests: Sequence[RunRequest | str], *, wait: Seconds = 0.0

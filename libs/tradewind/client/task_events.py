@@ -18,6 +18,7 @@ class TaskEventKind(StrEnum):
     STOPPING = "stopping"
     RETRYING = "retrying"
     WAITING = "waiting"
+    SUSPENDED = "suspended"
     COMPLETED = "completed"
     FAILED = "failed"
     TERMINATED = "terminated"

@@ -70,6 +70,8 @@ class NodeType:
     declared_at: datetime | None
     version: str = ""
     """Results of other versions are not taken from caches."""
+    built_in: bool = False
+    """Whether it is part of Tradewind and needs no worker."""
 
 
 _STATUSES = words(worker_pb2.WorkerStatus, WorkerStatus)
@@ -108,4 +110,5 @@ def node_type_from(message: node_type_pb2.NodeType) -> NodeType:
         worker_ids=tuple(message.worker_ids),
         declared_at=moment(message, "declared_at"),
         version=message.version,
+        built_in=message.built_in,
     )

@@ -59,6 +59,13 @@ class CommonSettings(Settings):
     )
     max_message_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Largest request that is taken.")
     otlp_endpoint: str | None = Field(None, description="Where traces go, as http://host:4317; off when not set.")
+    doctor_seconds: float = Field(
+        600.0, ge=0, le=86_400, description="How long between two looks for broken invariants; 0 for never."
+    )
+    doctor_records_per_second: int = Field(
+        200, ge=1, le=100_000, description="How many records such a look examines in a second, at most."
+    )
+    doctor_mend: bool = Field(True, description="Whether such a look mends what it finds, or only tells.")
     trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
 
 

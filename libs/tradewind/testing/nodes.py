@@ -11,11 +11,12 @@ import msgspec
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.testing.memory import MemoryInTest
-from tradewind.worker import Node
+from tradewind.worker import Node, Resumed
 from tradewind.worker.executor import Executor
-from tradewind.worker.outputs import Outputs, to_builtin
+from tradewind.worker.outputs import Ending, to_builtin
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.threads import ThreadPool
+from tradewind.worker.waiting import Suspension
 
 _TOKEN = "test"
 
@@ -50,6 +51,28 @@ class NodeFailure:
         return cls(error.code, error.message, error.type, error.traceback, after, failure.non_retryable)
 
 
+@dataclass(frozen=True, slots=True)
+class NodeWait:
+    """What the node returned to wait for."""
+
+    signal: str
+    until: datetime | None
+    """A time, when it named one."""
+    delay: timedelta | None
+    """How long, when it said so."""
+    form: Any
+    """What a person is asked, as the JSON that it became; None for nothing."""
+    completes: bool
+
+    @classmethod
+    def of(cls, suspension: Suspension) -> Self:
+        """Return what the worker's report of a wait says."""
+        until = datetime.fromtimestamp(suspension.until_ms / 1000, UTC) if suspension.until_ms else None
+        delay = timedelta(milliseconds=suspension.delay_ms) if suspension.delay_ms >= 0 else None
+        form = json.loads(suspension.form_json) if suspension.form_json else None
+        return cls(suspension.signal, until, delay, form, bool(suspension.completes))
+
+
 @dataclass(slots=True)
 class NodeRun:
     """What one run of a node gave."""
@@ -62,6 +85,8 @@ class NodeRun:
     steps: list[str] = field(default_factory=list)
     """What the node said it was doing, one after the other."""
     error: NodeFailure | None = None
+    wait: NodeWait | None = None
+    """What it waits for, when it returned a Wait."""
     terminated: bool = False
     """Whether it ended because it was asked to stop."""
     cycle_memory: dict[str, Any] = field(default_factory=dict)
@@ -85,7 +110,10 @@ class _Recorder:
     def __init__(self) -> None:
         self.run = NodeRun()
 
-    def complete(self, token: str, outputs: Outputs, duration_ns: int) -> None:
+    def complete(self, token: str, outputs: Ending, duration_ns: int) -> None:
+        if isinstance(outputs, Suspension):
+            self.run.wait = NodeWait.of(outputs)
+            return
         self.run.outputs = {handle: json.loads(text) for handle, text in outputs}
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
@@ -112,6 +140,7 @@ async def run_node(
     secrets: Mapping[str, str] | None = None,
     facts: Mapping[str, Any] | None = None,
     stop: str | None = None,
+    resumed: Resumed | None = None,
     cycle_memory: Mapping[str, Any] | None = None,
     flow_memory: Mapping[str, Any] | None = None,
     **inputs: Any,
@@ -121,8 +150,9 @@ async def run_node(
     Values pass through JSON and are converted and checked as in a worker. A `Gather` handle takes a list with one value
     per edge. `secrets` are what the config's references get, by name; `facts` set what the Context tells (flow_id,
     cycle, attempt, planned_time, ...); with `stop`, the node is asked to stop for that reason as soon as it has begun:
-    an async node where it first waits, a plain function by `ctx.stop_requested`. `cycle_memory` and `flow_memory` are
-    the variables that it finds; what they are afterwards is in the result. A node with `process=True` runs in the
+    an async node where it first waits, a plain function by `ctx.stop_requested`. `resumed` is what ended its wait,
+    for a node that goes on after one. `cycle_memory` and `flow_memory` are the variables that it finds; what they are
+    afterwards is in the result. A node with `process=True` runs in the
     test's own process. Raises TypeError for an unknown fact.
     """
     recorder = _Recorder()
@@ -133,7 +163,12 @@ async def run_node(
         {node.type: node}, recorder, secrets=SecretResolver(known.get), threads=threads, memories=memories
     )
     try:
-        executor.start(_assignment(node, config or {}, facts or {}, inputs))
+        assignment = _assignment(node, config or {}, facts or {}, inputs)
+        if resumed is not None:
+            assignment.resumed.signal, assignment.resumed.by = resumed.signal, resumed.by
+            assignment.resumed.payload_json = _json(resumed.payload)
+            assignment.resumed.at.FromDatetime(resumed.at)
+        executor.start(assignment)
         if stop is not None:
             termination = work_pb2.NodeTaskTermination(
                 token=_TOKEN, stop=node_task_pb2.StopMark(reason=stop, by="test")

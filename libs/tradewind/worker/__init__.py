@@ -9,6 +9,7 @@ from tradewind.worker.nodes import Node, node
 from tradewind.worker.outputs import Emit
 from tradewind.worker.parameters import Gather
 from tradewind.worker.stopping import NodeStopExecution, NodeStopExecutionException
+from tradewind.worker.waiting import Resumed, Wait
 from tradewind.worker.worker import Worker
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
     "NodeMemory",
     "NodeStopExecution",
     "NodeStopExecutionException",
+    "Resumed",
     "RetryLater",
+    "Wait",
     "Worker",
     "WorkerError",
     "load_nodes",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker.outputs import Outputs
+from tradewind.worker.outputs import Ending
 from tradewind.worker.stopping import Stop
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Telling(Protocol):
 class Reports(Telling, Protocol):
     """Takes what is to be said of attempts, by token. Beside what nodes tell, that is the loop's thread's."""
 
-    def complete(self, token: str, outputs: Outputs, duration_ns: int) -> None:
+    def complete(self, token: str, outputs: Ending, duration_ns: int) -> None:
         """The node ran and emits `outputs`."""
         ...
 

@@ -10,6 +10,7 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.memory import NodeMemory, set_result
 from tradewind.worker.stopping import Stop
 from tradewind.worker.texts import LOG_BYTES, PROGRESS_BYTES, STEP_BYTES, clip
+from tradewind.worker.waiting import Resumed
 
 
 class _Breath:
@@ -210,6 +211,12 @@ class Context:
     def attempt(self) -> int:
         """1 for the first attempt."""
         return self._attempt.assignment.attempt
+
+    @property
+    def resumed(self) -> Resumed | None:
+        """What ended the latest wait of the node, which had returned a Wait; None when it never waited."""
+        assignment = self._attempt.assignment
+        return Resumed.of(assignment.resumed) if assignment.HasField("resumed") else None
 
     @property
     def user_id(self) -> str:

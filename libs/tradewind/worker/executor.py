@@ -14,7 +14,7 @@ from tradewind.worker.deadlines import Deadlines
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.memory import Memories
 from tradewind.worker.nodes import Node
-from tradewind.worker.outputs import Outputs
+from tradewind.worker.outputs import Ending
 from tradewind.worker.processes.pool import DEATH_PATIENCE, ProcessPool
 from tradewind.worker.running import NodeRunner
 from tradewind.worker.secrets import SecretResolver
@@ -157,7 +157,7 @@ class Executor:
         return self._settle(attempt, outputs, None)
 
     def _settle(
-        self, attempt: Attempt, outputs: Outputs | None, error: BaseException | None
+        self, attempt: Attempt, outputs: Ending | None, error: BaseException | None
     ) -> work_pb2.NodeTaskFailure | None:
         """Report how an attempt ended; returns the failure when it is one."""
         if attempt.settled:

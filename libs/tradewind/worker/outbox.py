@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.worker.outputs import Outputs
+from tradewind.worker.outputs import Ending
+from tradewind.worker.waiting import Suspension
 
 MAX_ITEMS = 500
 MAX_BYTES = 2 * 1024 * 1024
@@ -19,7 +20,7 @@ RESYNC_S = 5.0
 RESYNC_MESSAGES = 2000
 RESYNC_BYTES = 64 * 1024 * 1024
 
-_Completion = tuple[str, Outputs, int]
+_Completion = tuple[str, Ending, int]
 _Line = tuple[str, str, str, int]
 
 
@@ -77,7 +78,7 @@ class Outbox:
         self._settled: set[str] = set()
         self._settled_order: deque[str] = deque()
 
-    def complete(self, token: str, outputs: Outputs, duration_ns: int) -> None:
+    def complete(self, token: str, outputs: Ending, duration_ns: int) -> None:
         """Report that a node ran."""
         self._completions.append((token, outputs, duration_ns))
         self._end(token)
@@ -248,14 +249,19 @@ class Outbox:
         request.give_back_tokens.extend(sent.give_backs)
         while self._completions and left > 0:
             token, outputs, duration_ns = completion = self._completions[0]
-            for _, text in outputs:
-                room -= len(text) if text.isascii() else len(text.encode())
+            if isinstance(outputs, Suspension):
+                room -= len(outputs.form_json.encode())
+            else:
+                for _, text in outputs:
+                    room -= len(text) if text.isascii() else len(text.encode())
             if room < 0 and sent.completions:
                 break
             self._completions.popleft()
             sent.completions.append(completion)
             added = request.completions.add(token=token)
-            for handle, text in outputs:
+            if isinstance(outputs, Suspension):
+                added.wait.CopyFrom(outputs.to_message())
+            for handle, text in () if isinstance(outputs, Suspension) else outputs:
                 added.outputs.add(handle=handle, value_json=text)
             duration = added.duration
             duration.seconds, duration.nanos = divmod(duration_ns, 1_000_000_000)

@@ -9,11 +9,14 @@ import msgspec
 
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.texts import suggestion
+from tradewind.worker.waiting import Suspension, Wait
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 
 Outputs = list[tuple[str, str]]
 """Handle and JSON text of each output that is emitted."""
+Ending = Outputs | Suspension
+"""How a node that returned has ended: with outputs, or to wait."""
 
 
 def to_builtin(value: Any) -> Any:
@@ -51,14 +54,16 @@ class Emit:
         return f"Emit({', '.join(f'{handle}={value!r}' for handle, value in self.values.items())})"
 
 
-def encode_outputs(result: Any, handles: Sequence[str]) -> Outputs:
-    """Return `result` as what to emit on the declared `handles`.
+def encode_outputs(result: Any, handles: Sequence[str]) -> Ending:
+    """Return `result` as what to emit on the declared `handles`, a Wait as what to wait for.
 
     With one handle, what is returned is emitted on it, `None` included; with several, an Emit must be returned; with
     none, `None`. Raises NodeFault INVALID_OUTPUT for anything else, for unknown handles and for what is not JSON (NaN
     and infinities are not), and OUTPUT_TOO_LARGE above 1 MiB together.
     """
     if type(result) is not Emit:
+        if isinstance(result, Wait):
+            return result.encode(handles)
         if len(handles) != 1:
             if not handles and result is None:
                 return []

@@ -12,7 +12,7 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments
 from tradewind.worker.context import Context
 from tradewind.worker.nodes import Node
-from tradewind.worker.outputs import Outputs, encode_outputs
+from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes.pool import ProcessPool
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.threads import ThreadPool
@@ -30,7 +30,7 @@ class NodeRunner:
         """Say whether the node runs in a thread."""
         return not node.is_async and not (node.process and self._processes is not None)
 
-    async def run(self, attempt: Attempt, node: Node[..., Any]) -> Outputs:
+    async def run(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
         """Call the node and return what it emits. Raises what it raises, and NodeFault when it cannot be called."""
         assignment = attempt.assignment
         plan = node.binder.plan(assignment.config_json)
@@ -49,7 +49,7 @@ class NodeRunner:
             arguments[context_name] = Context(attempt)
         if node.is_async:
             return encode_outputs(await stoppable(node.function(**arguments), attempt), node.outputs)
-        outputs: Outputs = await self._threads.run(functools.partial(call_in_thread, attempt, node, arguments))
+        outputs: Ending = await self._threads.run(functools.partial(call_in_thread, attempt, node, arguments))
         return outputs
 
     async def close(self) -> None:
@@ -80,7 +80,7 @@ def stoppable(coroutine: Coroutine[Any, Any, Any], attempt: Attempt) -> Generato
         return done.value
 
 
-def call_in_thread(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> Outputs:
+def call_in_thread(attempt: Attempt, node: Node[..., Any], arguments: Arguments) -> Ending:
     """Run a plain function and encode what it returns, both away from the event loop."""
     if attempt.stop is not None:
         # It waited for a thread and is not wanted any more.

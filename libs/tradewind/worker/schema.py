@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -10,6 +11,7 @@ from tradewind.api.registry.v1 import node_type_pb2
 from tradewind.worker.errors import NodeDefinitionError
 from tradewind.worker.outputs import Emit, to_builtin
 from tradewind.worker.parameters import Parameter, Signature
+from tradewind.worker.waiting import Wait
 
 JsonSchema = dict[str, Any]
 
@@ -74,6 +76,10 @@ def _schema(annotation: Any) -> JsonSchema:
 def _output_schema(annotation: Any) -> JsonSchema:
     if annotation is Emit:
         return {}
+    kinds = get_args(annotation)
+    if Wait in kinds and get_origin(annotation) in (Union, UnionType):
+        # What it waits for is never emitted.
+        annotation = Union[tuple(kind for kind in kinds if kind is not Wait)]  # noqa: UP007
     try:
         return _schema(annotation)
     except TypeError:

@@ -26,6 +26,7 @@ from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
@@ -33,6 +34,7 @@ from tradewind.node_task_manager.use_cases.notifications import UserNotification
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
@@ -44,6 +46,7 @@ from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
 from tradewind.server.channels import OpenChannel, open_channel
+from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.streams import OpenStreams
@@ -93,6 +96,8 @@ class NodeTaskManager:
         replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
         pace = settings.node_task_manager_clean_keys_per_second
         cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
+        doctors = [(doctor, self._dispatchers[at]) for at, doctor in stores.doctors.items()]
+        doctor = doctor_of(ExamineShards(doctors, replica), settings)
         self._loops = Loops(
             self._dispatchers,
             pool,
@@ -112,6 +117,7 @@ class NodeTaskManager:
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
         self._called = self._calling(limits, pool)
         self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
+        self._loops.beside(doctor.watch)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         look = Look(shards, plans, ExplainLimits(self._config.share))
@@ -122,6 +128,7 @@ class NodeTaskManager:
         self._handlers = NodeTaskManagerHandlers(
             submit=SubmitRuns(self._dispatchers, plans),
             stop=Stop(self._dispatchers, look, limits),
+            signal_node=SignalNode(self._dispatchers, look),
             look=look,
             count_queues=CountQueues(shards, plans),
             config=self._config,
@@ -137,6 +144,7 @@ class NodeTaskManager:
             dead_letters=DeadLetters(look, submit_ad_hoc),
             watch_task=WatchTask(ad_hoc, notifications.of, self._stream_watch),
             notifications=notifications,
+            doctor=doctor,
             shards=shards.keys(),
             lease_ms=limits.lease_ms,
             stop_grace_ms=limits.stop_grace_ms,

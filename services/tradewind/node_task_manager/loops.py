@@ -53,13 +53,20 @@ class Loops:
         self._pings = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._followed: list[tuple[float, Callable[[], Awaitable[None]]]] = []
+        self._beside: list[Callable[[], Awaitable[None]]] = []
 
     def follow(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
         """Have `look` called every `every_s` seconds, once started."""
         self._followed.append((every_s, look))
 
+    def beside(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Have `run` go on beside the loops, once started."""
+        self._beside.append(run)
+
     def start(self) -> None:
         """Begin."""
+        for run in self._beside:
+            self._begin(run())
         for dispatcher in self._dispatchers.values():
             self._begin(self._every(_REAP_S, _Reaper(dispatcher, self._pool, self._lease_s)))
         for cleaner in self._cleaners:

@@ -19,6 +19,7 @@ from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.task_event import TaskEvent
+from tradewind.node_task_manager.domain.waiting import Signal
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, Postponed, Termination, Vacancy
 
 Item = TypeVar("Item", covariant=True)
@@ -304,7 +305,8 @@ class NodeTaskStore(Protocol):
     async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
         """End attempts that hold their lease; an outcome that took effect before is fine. `results` holds for each
         "" or why it was refused; a refused one changes nothing. Signals are delivered and successors released or
-        skipped, transitively."""
+        skipped, transitively. One that is suspended holds no lease and no slot; when its wait ends, it is ready again
+        or completed. Its total time counts on."""
         ...
 
     async def fan_out(self, steps: Sequence[FanOutStep], vacancies: Sequence[Vacancy] = ()) -> Effects:
@@ -381,8 +383,15 @@ class NodeTaskStore(Protocol):
         ...
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
-        """Skip a node task that has not begun, ask a running one to stop, of a mapped node all its items; `results` is
-        ("unknown",) without its run, and for an item that has not begun."""
+        """Skip a node task that has not begun, terminate a suspended one, ask a running one to stop, of a mapped node
+        all its items; `results` is ("unknown",) without its run, and for an item that has not begun."""
+        ...
+
+    async def signal(self, signal: Signal) -> Effects:
+        """End the wait of a node task, whose attempt is the named one, or keep the signal for one that does not wait:
+        it ends a later wait for a signal of its name that has no form. `results` is `resumed` or `kept`, also when the
+        same request did so before; else `unknown`, `ended`, `stopping`, `full`, or `changed` when it waits, and is not
+        believed to, or the other way round; then nothing is changed."""
         ...
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:

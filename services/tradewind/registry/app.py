@@ -1,5 +1,6 @@
 """The registry put together: the only place that names concrete classes."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -12,7 +13,10 @@ from tradewind.registry.ports import NodeTypeStore, WorkerStore
 from tradewind.registry.rpc.handlers import RegistryHandlers
 from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.redis import RedisNodeTypes, RedisWorkers
+from tradewind.registry.stores.redis_doctor import RedisRegistryExaminer
 from tradewind.server.clock import ScriptTime
+from tradewind.server.doctor import Examiners, doctor_of, no_examiners
+from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import variable_of
@@ -42,13 +46,17 @@ class Registry:
         self._link: StoreLink
         workers: WorkerStore
         node_types: NodeTypeStore
+        examiners: Examiners = no_examiners
         if stores is None:
             self._link = link = RedisLink(settings, hears=False)
-            workers = RedisWorkers(link.client, settings.key_prefix, time, lifetimes, limits)
+            workers = redis_workers = RedisWorkers(link.client, settings.key_prefix, time, lifetimes, limits)
             node_types = RedisNodeTypes(link.client, settings.key_prefix, time, lifetimes, limits)
+            examiners = RedisRegistryExaminer(redis_workers).examiners
         else:
             self._link, workers, node_types = NoLink(), stores.workers, stores.node_types
-        self._handlers = RegistryHandlers(workers, node_types, lifetimes, limits)
+        self._doctor = doctor_of(examiners, settings)
+        self._handlers = RegistryHandlers(workers, node_types, lifetimes, limits, self._doctor)
+        self._watching: asyncio.Task[None] | None = None
         self._sweep = SweepLoop(workers, settings.registry_sweep_seconds)
 
     def bind(self, server: grpc.aio.Server) -> None:
@@ -59,12 +67,15 @@ class Registry:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
         self._sweep.start()
+        self._watching = asyncio.create_task(self._doctor.watch())
 
     async def drain(self) -> None:
         """Nothing to do: no call lasts."""
 
     async def stop(self) -> None:
         """End; what is on record stays."""
+        if self._watching is not None:
+            await end_tasks([self._watching])
         await self._sweep.stop()
         await self._link.close()
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+from tradewind.registry.domain.built_in import BUILT_IN
 from tradewind.registry.domain.limits import Limits
 from tradewind.registry.domain.node_type import NodeType, NodeTypeRecord
 from tradewind.registry.domain.validation import node_type_violations, worker_violations
@@ -87,16 +88,20 @@ async def find_node_types(catalogue: NodeTypeStore, names: Sequence[str], limits
     """
     if len(names) > limits.named_node_types:
         raise InvalidInput([Violation("types", f"name at most {limits.named_node_types} at once, not {len(names)}")])
-    records = await catalogue.find(list(dict.fromkeys(names)))
+    wanted = list(dict.fromkeys(names))
+    records = await catalogue.find([name for name in wanted if name not in BUILT_IN])
     if records is None:
         message = f"their declarations have more than {limits.answer_bytes} bytes together: name fewer at once"
         raise InvalidInput([Violation("types", message)])
-    return records
+    found = {record.node_type.name: record for record in records} | BUILT_IN
+    return [found[name] for name in wanted if name in found]
 
 
 async def get_node_type(catalogue: NodeTypeStore, name: str) -> NodeTypeRecord:
     """Return one node type. Raises NotFound, InvalidInput for an illegal name."""
     _require_identifier("type", name)
+    if name in BUILT_IN:
+        return BUILT_IN[name]
     records = await catalogue.find([name])
     if not records:
         raise NotFound("node type", name)

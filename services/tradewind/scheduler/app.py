@@ -30,6 +30,7 @@ from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
+from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions, PartitionDoctor
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
@@ -45,13 +46,16 @@ from tradewind.scheduler.use_cases.read_logs import ReadLogs
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, open_channel
 from tradewind.server.clock import ScriptTime, SystemClock
+from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
@@ -78,12 +82,14 @@ class Scheduler:
         lease_s = settings.scheduler_lease_seconds
         self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink = NoLink()
+        doctor: PartitionDoctor | None = None
         if stores is None:
             self._link = link = RedisLink(settings)
             keys = Keys(settings.key_prefix)
-            stores = RedisStores(
+            stores = redis_stores = RedisStores(
                 link.client, keys, ScriptTime(), link.subscriber, replica=replica, lease_ms=int(lease_s * 1000)
             )
+            doctor = redis_stores.doctor
         self._channels = [
             open_channel(address, traced=self._tracing.recording)
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
@@ -100,7 +106,7 @@ class Scheduler:
             outbox_alarm.ring_in(0)
 
         self._background = Background()
-        self._own = OwnPartitions(stores.partitions)
+        self._own = OwnPartitions(stores.partitions, replica)
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         begin = BeginCycles(
@@ -140,6 +146,21 @@ class Scheduler:
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
+        ask_peers = AskPeers(
+            triggers,
+            node_tasks,
+            stores.flows,
+            stores.states,
+            stores.outbox,
+            stores.open_runs,
+            outbox_alarm,
+            alarm,
+            clock,
+        )
+        examiners: Examiners = no_examiners
+        if doctor is not None:
+            examiners = ExaminePartitions(doctor, ask_peers, self._own)
+        self._doctor = doctor_of(examiners, settings)
         self._handlers = SchedulerHandlers(
             register=register,
             plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
@@ -153,9 +174,23 @@ class Scheduler:
             describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
             logs=logs,
             watch=self._watch,
+            doctor=self._doctor,
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,
+            rerun=RerunCycle(
+                read,
+                stores.cycles,
+                stores.states,
+                node_tasks,
+                definitions,
+                self._hand_over,
+                self._await_ends,
+                open_states,
+                alarm,
+                int(settings.scheduler_check_in_seconds * 1000),
+            ),
+            stop_cycle=StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, alarm, clock),
         )
         self._loops = (
             OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),
@@ -176,6 +211,7 @@ class Scheduler:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
         self._tasks = [asyncio.get_running_loop().create_task(loop.run()) for loop in self._loops]
+        self._tasks.append(asyncio.get_running_loop().create_task(self._doctor.watch()))
 
     async def drain(self) -> None:
         """End streams, begin nothing more on schedule, and leave the partitions to others."""

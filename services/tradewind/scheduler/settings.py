@@ -13,7 +13,7 @@ class SchedulerSettings(CommonSettings):
     trigger_address: str = Field("127.0.0.1:7704", description="Where the trigger service answers.")
     registry_address: str = Field("127.0.0.1:7702", description="Where the registry answers.")
     scheduler_lease_seconds: float = Field(
-        12.0,
+        6.0,
         ge=0.3,
         le=86_400,
         description="Other replicas take over what this one owns when it has not renewed for so long.",

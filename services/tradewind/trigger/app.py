@@ -8,6 +8,8 @@ import grpc
 
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
 from tradewind.server.clock import ScriptTime
+from tradewind.server.doctor import Examiners, doctor_of, no_examiners
+from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.store_link import NoLink, StoreLink
@@ -20,6 +22,7 @@ from tradewind.trigger.stores.redis import RedisTriggerStore
 from tradewind.trigger.stores.redis_queues import RedisQueueStore
 from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
 from tradewind.trigger.use_cases.change_triggers import ChangeTriggers
+from tradewind.trigger.use_cases.doctor import ExamineIndexes
 from tradewind.trigger.use_cases.find_triggers import FindTriggers
 from tradewind.trigger.use_cases.open_deliveries import OpenDeliveries
 from tradewind.trigger.use_cases.publish_event import PublishEvent
@@ -63,11 +66,13 @@ class TriggerService:
         store_of: StoreOf
         queues: QueueStore
         self._wakes: WakeChannel
+        examiners: Examiners = no_examiners
         if stores is None:
             self._link = link = RedisLink(settings)
             keys = Keys(settings.key_prefix)
             store_of = RedisTriggerStore(link.client, keys, ScriptTime(), policy).of_queue
-            queues = RedisQueueStore(link.client, keys, ScriptTime(), policy)
+            queues = redis_queues = RedisQueueStore(link.client, keys, ScriptTime(), policy)
+            examiners = ExamineIndexes(redis_queues)
             self._wakes = RedisWakeChannel(link.subscriber, keys)
         else:
             self._link, store_of, queues, self._wakes = NoLink(), stores.of_queue, stores.queues, stores.wakes
@@ -76,6 +81,8 @@ class TriggerService:
         self._sweep = SweepIndexes(queues, round(settings.trigger_overdue_seconds * 1000))
         self._sweep_s = settings.trigger_sweep_seconds
         self._sweeping: asyncio.Task[None] | None = None
+        self._doctor = doctor_of(examiners, settings)
+        self._watching: asyncio.Task[None] | None = None
         self._handlers = TriggerHandlers(
             save=SaveTrigger(store_of, self._receivers),
             remove=RemoveTrigger(store_of),
@@ -83,6 +90,7 @@ class TriggerService:
             change=ChangeTriggers(queues, store_of, self._receivers),
             publish=PublishEvent(queues, self._receivers),
             deliveries=OpenDeliveries(store_of, self._receivers, policy.lease_ms),
+            doctor=self._doctor,
             max_payload_bytes=settings.trigger_max_payload_bytes,
         )
 
@@ -95,6 +103,7 @@ class TriggerService:
         await self._link.open()
         self._deaf = await self._wakes.listen(self._receivers.hear, self._receivers.missed)
         self._sweeping = asyncio.create_task(sweep_loop(self._sweep, self._sweep_s))
+        self._watching = asyncio.create_task(self._doctor.watch())
 
     async def drain(self) -> None:
         """End the streams; what they hold is given back, so that another replica delivers it at once."""
@@ -102,9 +111,7 @@ class TriggerService:
 
     async def stop(self) -> None:
         """End; returns when what streams held has been given back."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await end_tasks(task for task in (self._sweeping, self._watching) if task is not None)
         await self._receivers.settle()
         if self._deaf is not None:
             self._deaf()

@@ -65,12 +65,21 @@ async def test_the_catalogue(registry: Stub) -> None:
     declared.ClearField("worker_ids")
     declared.ClearField("declared_at")
     assert declared == AVERAGE
-    first = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(page_size=1))
-    second = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(page_size=1, page_token=first.next_page_token))
-    assert [each.type for each in (*first.node_types, *second.node_types)] == ["average", "report"]
-    assert second.next_page_token == ""
-    named = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=["report", "unknown"]))
-    assert [each.type for each in named.node_types] == ["report"]
+    pages = [await registry.ListNodeTypes(pb2.ListNodeTypesRequest(page_size=1))]
+    while token := pages[-1].next_page_token:
+        pages.append(await registry.ListNodeTypes(pb2.ListNodeTypesRequest(page_size=1, page_token=token)))
+    listed = [(each.type, each.built_in) for page in pages for each in page.node_types]
+    assert listed == [("approval", True), ("average", False), ("delay", True), ("report", False)]
+    delay = (await registry.GetNodeType(pb2.GetNodeTypeRequest(type="delay"))).node_type
+    assert ([each.name for each in delay.outputs], delay.HasField("declared_at")) == (["output"], False)
+    named = await registry.ListNodeTypes(pb2.ListNodeTypesRequest(types=["report", "unknown", "delay"]))
+    assert [each.type for each in named.node_types] == ["report", "delay"]
+
+
+async def test_no_worker_declares_a_type_that_is_built_in(registry: Stub) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await register(registry, a_worker("w1"), NodeType(type="delay"))
+    assert caught.value.details() == 'node_types[0].type: "delay" is a type that is built in; name this one otherwise'
 
 
 async def test_workers_are_listed_in_pages_and_found_by_node_type(registry: Stub) -> None:

@@ -121,6 +121,11 @@ async def test_placement_names_the_workers_that_are_there(scheduler: Client, pee
         ("max_running", "", "2", "4"),
         ("worker_slots", "model", "2", "3"),
     ]
+    peers.registry.workers = [worker_pb2.Worker(worker_id="w1", node_types=["feed"], capacity=2, status=draining)]
+    leaving = (await planned(scheduler)).warnings
+    assert [warning.message for warning in leaving if warning.path == "nodes"] == [
+        'every live worker that offers node type "feed" is draining: its nodes wait for another'
+    ]
 
 
 async def test_what_nobody_offers_is_warned_of(scheduler: Client, peers: Peers) -> None:
@@ -157,7 +162,7 @@ async def test_limits_of_the_system_that_bind_are_told_with_what_is_in_use(sched
     peers.node_tasks.down = False
 
 
-async def test_the_next_times_are_those_that_would_come(scheduler: Client, peers: Peers) -> None:
+async def test_the_next_times_are_those_that_would_come(scheduler: Client) -> None:
     def times(response: Any) -> list[int]:
         return [each.ToMilliseconds() for each in response.plan.next_times]
 
@@ -176,4 +181,3 @@ async def test_the_next_times_are_those_that_would_come(scheduler: Client, peers
     assert len(gaps) == 1
     once = await planned(scheduler, {**FAN, "interval": 0}, flow_id="once")
     assert len(once.plan.next_times) == 1
-    assert peers.triggers.saves == 2

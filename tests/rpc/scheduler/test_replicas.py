@@ -1,6 +1,7 @@
-"""Several replicas: one owns the partitions, another takes over."""
+"""Several replicas: they share the partitions, and one takes over from another."""
 
 import time
+from collections import Counter
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.servers import RedisServer
@@ -10,28 +11,42 @@ from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.server.partitions import PARTITIONS
 
 
-async def owners(store: RedisServer) -> set[str]:
-    """The replicas that own partitions."""
+async def owners(store: RedisServer) -> list[str]:
+    """The replica that owns each partition, "" where nobody does."""
     client, keys = store.connect(ACL.name), Keys()
-    found = [await client.hget(keys.owner(partition), "replica") for partition in range(PARTITIONS)]
+    found = []
+    for partition in range(PARTITIONS):
+        replica = await client.hget(keys.owner(partition), "replica")
+        found.append(replica.decode() if replica and await client.exists(keys.lease(partition)) else "")
     await client.aclose()
-    return {name.decode() if name else "" for name in found}
+    return found
 
 
-async def test_one_replica_owns_everything_and_hands_it_over_when_it_leaves(
-    start: Start, peers: Peers, embedded: RedisServer
-) -> None:
-    first = await start(scheduler_lease_seconds=60.0)
-    await until(lambda: peers.triggers.listens("f"), "the first listens")
-    second = await start(scheduler_lease_seconds=60.0)
+async def shared_by(store: RedisServer, *shares: int) -> set[str]:
+    """Wait until so many replicas own so many partitions each; return their names."""
+    seen: list[Counter[str]] = []
+
+    async def shared() -> bool:
+        seen.append(Counter(await owners(store)))
+        return sorted(seen[-1].values()) == sorted(shares) and "" not in seen[-1]
+
+    await until(shared, f"partitions are shared {shares}")
+    return set(seen[-1])
+
+
+async def test_replicas_that_come_and_go_share_evenly(start: Start, peers: Peers, embedded: RedisServer) -> None:
+    first = await start(scheduler_lease_seconds=3.0)
+    (alone,) = await shared_by(embedded, 16)
+    second = await start(scheduler_lease_seconds=3.0)
+    two = await shared_by(embedded, 8, 8)
+    assert alone in two
+    await start(scheduler_lease_seconds=3.0)
+    assert two < await shared_by(embedded, 5, 5, 6)
     await second.register()
-    (owner,) = await owners(embedded)
+    assert (await second.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
     await first.server.stop()
-
-    async def taken_over() -> bool:
-        return len(found := await owners(embedded)) == 1 and found != {owner}
-
-    await until(taken_over, "the second owns everything")
+    left = await shared_by(embedded, 8, 8)
+    assert alone not in left
     assert (await second.run()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
 
 

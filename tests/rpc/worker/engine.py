@@ -114,7 +114,7 @@ class Session:
         await self._context.abort(code, "as the test wants", (("grpc-status-details-bin", status.SerializeToString()),))
 
 
-class Engine(
+class Engine(  # type: ignore[misc]
     node_task_manager_service_pb2_grpc.NodeTaskManagerServiceServicer,
     registry_service_pb2_grpc.RegistryServiceServicer,
 ):

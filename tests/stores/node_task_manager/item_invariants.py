@@ -8,7 +8,7 @@ from tradewind.node_task_manager.domain.names import TaskName
 if TYPE_CHECKING:
     from tests.stores.node_task_manager.invariants import Keys
 
-OPEN = ("pending", "running")
+OPEN = ("pending", "running", "suspended")
 CANCELLED = ("terminated", "skipped")
 
 

@@ -15,6 +15,7 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory import MemoryShard
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
 from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
@@ -41,6 +42,7 @@ class RedisShard(
         RedisQueueReader.__init__(self, client, keys)
         RedisPlanStore.__init__(self, client, keys, limits)
         RedisNotices.__init__(self, client, keys, limits, clock)
+        self.doctor = RedisShardDoctor(client, keys, self)
         self._configs = RedisConfigStore(client, {0: keys})
 
     async def save_config(self, config: SystemConfig) -> None:

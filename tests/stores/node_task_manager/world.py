@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.stores.node_task_manager.fan_outs import Offered, join, public, random_fan_out, random_split, with_list
+from tests.stores.node_task_manager.reruns import random_rerun
 from tests.stores.node_task_manager.shards import RedisShard, Whole
+from tests.stores.node_task_manager.waits import random_built_in, random_signal, random_wait, suspended
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.names import RunName, TaskName
-from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, TaskError
+from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
@@ -37,6 +39,7 @@ USERS = ("ann", "bob")
 FLOWS = ("f", "g")
 LARGE = '"' + "v" * 5000 + '"'
 VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
+WANTED = NotificationKind.ANSWER_WANTED
 OF_FLOWS = (NotificationKind.DEAD_LETTER, NotificationKind.CYCLE_FAILED)
 SETTLE_MS = 5_000
 """How long runs that have ended stay in any case: short, so that some go."""
@@ -46,7 +49,7 @@ RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
 VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
 VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
-VERBS |= {"acknowledge": 1.5, "clean": 1.5}
+VERBS |= {"acknowledge": 1.5, "clean": 1.5, "signal": 3}
 VERBS["read_notifications"] = 0.3
 
 
@@ -64,7 +67,8 @@ class World:
 
     With `cut` Redis does what memory does at once in many scripts. Then only claims hand out node tasks, of one user
     and one type at a time: whose turn it is depends on whether a queue was empty between two scripts. Nor are there
-    limits on single node tasks then: which of them is let in first depends on what the script had done by then.
+    limits on single node tasks then: which of them is let in first depends on what the script had done by then; nor
+    nodes that stop others by failing while they wait.
     """
 
     rng: random.Random
@@ -166,7 +170,7 @@ class World:
 
     async def submit(self) -> None:
         runs = [
-            self._again() if self.runs and self.rng.random() < 0.15 else self._run()
+            self._again() if self.runs and self.rng.random() < 0.15 else await self._run()
             for _ in range(self.rng.randint(1, 3))
         ]
         if self.rng.random() < 0.1:
@@ -177,10 +181,14 @@ class World:
             if result.outcome is SubmitOutcome.ACCEPTED:
                 self.runs[str(run.run)] = run
 
-    def _run(self) -> RunSubmission:
+    async def _run(self) -> RunSubmission:
         self.cycle += 1
         if self.rng.random() < 0.2:
             return self._ad_hoc()
+        if self.rng.random() < 0.7:
+            rerun = await random_rerun(self.rng, self.memory, self.runs, self.plans, self.clock())
+            if rerun is not None:
+                return rerun
         chosen = self.rng.sample([each for each in self.plans if each not in AD_HOC], self.rng.choice((1, 1, 1, 2, 3)))
         if self.rng.random() < 0.03:
             chosen[-1] = "unknown"
@@ -253,23 +261,26 @@ class World:
         node = self.plans[pair.memory.plan].nodes[pair.memory.index]
         # What may be tried again fails for the most part, so that waits and budgets come into play; not so items.
         often = node.retry is None or node.fan_out is not None
-        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1) if often else (3, 8, 1))[0]
+        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1, 3) if often else (3, 8, 1, 2))[0]
         error = None
-        if kind is not OutcomeKind.COMPLETED:
+        if kind in (OutcomeKind.FAILED, OutcomeKind.TERMINATED):
             error = TaskError("NODE_ERROR", "broke", self.rng.choice(("IOError", "IOError", "ValueError")))
         wish = None
         if kind is OutcomeKind.FAILED and self.rng.random() < 0.3:
             wish = RetryWish(self.rng.choice((None, 0, 3_000, 90_000)), none=self.rng.random() < 0.2)
-        handles = [handle for handle in ("x", "y") if error is None and self.rng.random() < 0.7]
+        completed = kind is OutcomeKind.COMPLETED
+        wait = random_wait(self.rng, self.clock()) if kind is OutcomeKind.SUSPENDED else None
+        handles = [handle for handle in ("x", "y") if completed and self.rng.random() < 0.7]
         outputs = tuple((handle, self.rng.choice(("1", "null", LARGE))) for handle in handles)
-        cache = self.rng.choice(("", "", "screening")) if error is None else ""
+        cache = self.rng.choice(("", "", "screening")) if completed else ""
         if self.rng.random() < 0.05:
             # The store lost its last second and with it a newer attempt.
             self.forgotten += 1
             given = replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
             pair = Pair(given, given)
         of_memory, of_redis = (
-            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish, cache) for a in (pair.memory, pair.redis)
+            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish, cache, wait)
+            for a in (pair.memory, pair.redis)
         )
         return of_memory, of_redis
 
@@ -367,6 +378,20 @@ class World:
             if nodes[place].fan_out is not None and self.rng.random() < 0.5:
                 task_id += f":{self.rng.randint(0, 3)}"
             await self.both("terminate", (task_id, component_id, place, "no", "bob"))
+
+    async def signal(self) -> None:
+        """Signal some node tasks, most of which wait, now and then twice at once."""
+        waiting = await suspended(self.memory, await self._ids())
+        for task in self.rng.sample(waiting, min(2, len(waiting))):
+            sent = random_signal(self.rng, task.component_id, task.task_id, task)
+            for _ in range(self.rng.choice((1, 1, 2))):
+                await self.both("signal", (sent,))
+        if self.runs and self.rng.random() < 0.5:
+            run = self.rng.choice(list(self.runs.values()))
+            component_id, digest = self.rng.choice(run.components)
+            task_id = run.run.task_id(self.rng.choice(self.plans[digest].nodes).node_id)
+            (known,) = await self.memory.tasks([task_id])
+            await self.both("signal", (random_signal(self.rng, component_id, task_id, known),))
 
     async def note(self) -> None:
         for pair in self.rng.sample(self.pairs, min(3, len(self.pairs))):
@@ -469,6 +494,8 @@ class World:
             self.offered = {}
             outcomes = [self._outcome(pair) for pair in self.pairs[before:]]
             await self.both("complete", ([m for m, _ in outcomes], ()), ([r for _, r in outcomes], ()))
+            for task in await suspended(self.memory, await self._ids()):
+                await self.both("signal", (random_signal(self.rng, task.component_id, task.task_id, task),))
             self.clock.advance(100_000)
             await self.both("reap", ())
             await self.compare()
@@ -490,16 +517,7 @@ class World:
     async def compare(self) -> None:
         """Everything that can be seen of both stores is the same."""
         names = [(run.run, component_id) for run in self.runs.values() for component_id, _ in run.components]
-        ids = sorted(
-            {
-                run.run.task_id(node.node_id)
-                for run in self.runs.values()
-                for _, digest in run.components
-                for node in self.plans[digest].nodes
-            }
-        )
-        sizes = {task.task_id: task.items.total for task in await self.redis.tasks(ids) if task and task.items}
-        ids += [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
+        ids = await self._ids()
         seen = []
         for shard in (self.memory, self.redis):
             events = await shard.read({0: "0", 1: "0"}, 10_000)
@@ -522,11 +540,25 @@ class World:
             if task is not None and task.status.terminal:
                 end = (task.status, task.ended_at, task.attempt, task.failures)
                 assert self.ended.setdefault(task.task_id, end) == end, f"{task.task_id} ended twice"
-            elif task is not None and task.retry_at and task.failures:
+            elif task is not None and task.status is NodeTaskStatus.PENDING and task.retry_at and task.failures:
                 if self.waits.get(task.task_id) != task.retry_at != task.postponed:
                     user_id = self.runs[str(TaskName.parse(task.task_id).run)].user_id
                     self._grant(_spender(task.task_id, user_id))
                 self.waits[task.task_id] = task.retry_at
+
+    async def _ids(self) -> list[str]:
+        """All node tasks, those of items that have not begun among them."""
+        ids = sorted(
+            {
+                run.run.task_id(node.node_id)
+                for run in self.runs.values()
+                for _, digest in run.components
+                if digest in self.plans
+                for node in self.plans[digest].nodes
+            }
+        )
+        sizes = {task.task_id: task.items.total for task in await self.redis.tasks(ids) if task and task.items}
+        return ids + [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
 
     def _grant(self, spender: str) -> None:
         """Note a further attempt: within a minute a flow has no more of them than its budget."""
@@ -571,7 +603,7 @@ class World:
                 found = (await shard.notifications(user, "0-0", 1000)).entries
                 assert [each.fact for each in found] == facts
             assert listed[0] == listed[1]
-            ends = [fact.subject for fact in listed[0][0] if fact.kind not in OF_FLOWS]
+            ends = [fact.subject for fact in listed[0][0] if fact.kind not in (*OF_FLOWS, WANTED)]
             mine = [name for name, run in self.runs.items() if run.user_id == user and run.run.ad_hoc]
             states = await self.redis.components([(self.runs[name].run, "0") for name in mine])
             ended = [name for name, state in zip(mine, states, strict=True) if state and state.finished_at]
@@ -673,6 +705,7 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
             if limits and rng.random() < 0.3
             else None,
             rate=_random_rate(rng) if limits and rng.random() < 0.3 else None,
+            wait=random_built_in(rng) if rng.random() < 0.15 else None,
         )
         for at in range(count)
     )
@@ -688,7 +721,17 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
             mapped = replace(nodes[target], fan_out=random_fan_out(rng))
             nodes = (*nodes[:target], mapped, *nodes[target + 1 :])
     policy = rng.choices(list(FailurePolicy), (4, 2, 2))[0]
+    if not limits:
+        nodes = tuple(_lasting(node) if node.fan_out or policy is FailurePolicy.FAIL_FAST else node for node in nodes)
     return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)) if limits else 0)
+
+
+def _lasting(node: PlanNode) -> PlanNode:
+    """A node that does not fail while it waits, and if it is mapped has no items that end by themselves all at once:
+    that may stop others, some of which cut scripts have gone on with.
+    """
+    wait = None if node.wait is None or node.fan_out else replace(node.wait, late_error="")
+    return replace(node, total_ms=0, wait=wait)
 
 
 def _random_rate(rng: random.Random) -> KeyRate:

@@ -23,7 +23,7 @@ from tests.stores.scheduler.bench import (
     request_of,
     shape,
 )
-from tradewind.scheduler.domain.beginning import BeginRequest
+from tradewind.scheduler.domain.beginning import BeginRequest, RerunRequest
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
@@ -47,9 +47,11 @@ from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange
 from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.memory import Memory, MemoryChange
+from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
+from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import PARTITIONS, partition_of
 from tradewind.server.schedules.schedule import Span
@@ -116,7 +118,7 @@ class Twins(RuleBasedStateMachine):
         self.run(server.flush())
         self.redis = self.run(self.connected())
 
-    async def connected(self) -> Stores:
+    async def connected(self) -> RedisStores:
         return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS)
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
@@ -273,12 +275,33 @@ class Twins(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 1), least=st.sampled_from([0, 9]), scheduled=st.booleans())
     def begin_again(self, pick: int, least: int, scheduled: bool) -> None:
         state = self.picked(pick)
-        if state.status is not CycleStatus.RUNNING:
+        if state.status is not CycleStatus.RUNNING or state.name.run:
             return
         changes: dict[str, Any] = {"run_id": state.facts.run_id, "replaces": state.name.cycle, "at_least": least}
         if scheduled and state.facts.origin is CycleOrigin.SCHEDULE:
             changes |= {"origin": CycleOrigin.SCHEDULE, "planned_ms": state.facts.planned_ms}
         self.begin(self.wish(state.name.flow_id, **changes))
+
+    @precondition(lambda self: self.seen)
+    @rule(
+        pick=picks,
+        request=requests,
+        kept=st.sampled_from([(), (0, 1, 2, 5)]),
+        stale=seldom,
+        inputs=st.sampled_from(["", "{}"]),
+    )
+    def begin_rerun(
+        self, pick: int, request: tuple[str, str] | None, kept: tuple[int, ...], stale: int, inputs: str
+    ) -> None:
+        source = self.picked(pick)
+        source_id = "other" if stale else source.facts.run_id
+        rerun = Rerun(source.name.run, source_id, (("0", kept),) if kept else (), ("a",), "me", 'why "ü"')
+        remembered = request_of(*request) if request else None
+        wish = RerunRequest(source, f"run{next(self.numbers)}", rerun, CHECK_IN, 9000, inputs, "", remembered)
+        self.both(lambda store: store.cycles.begin_rerun(wish))
+        if remembered is not None:
+            self.both(lambda store: store.cycles.first_answer(source.name.flow_id, remembered))
+        self.refresh()
 
     def write(self, *updates: RunUpdate) -> None:
         epochs = self.epochs
@@ -333,6 +356,18 @@ class Twins(RuleBasedStateMachine):
         partition = partition_of(flow_id)
         epoch = max(0, self.epochs.get(partition, 0) - older)
         self.both(lambda store: store.cycles.tidy(partition, "", epoch))
+
+    @rule(flow_id=ids)
+    def examine(self, flow_id: str) -> None:
+        """A doctor finds nothing, whatever happened."""
+        at = ""
+        while True:
+            look = self.run(self.redis.doctor.examine(partition_of(flow_id), 0, at, 100, None, False))
+            # `settle` says of a deletion that it is told everywhere, which in production comes last.
+            assert {finding.check for finding in look.examined.findings} <= {"deletion-forgotten"}
+            at = look.examined.at
+            if not at:
+                return
 
     @rule(flow_id=ids, force=st.booleans())
     def own(self, flow_id: str, force: bool) -> None:

@@ -47,6 +47,18 @@ def test_a_mapped_node_counts_for_as_many_as_run_at_once() -> None:
     assert Demand(definition, definition.structure()).total == 8
 
 
+def test_nodes_of_built_in_types_hold_nothing() -> None:
+    nodes = [{"id": f"n{place}", "type": "delay", "config": {"seconds": 1}} for place in range(3)]
+    weather = {"interval": 60, "max_running": 1, "nodes": [*nodes, {"id": "a", "type": "t"}]}
+    definition = read_weather(weather).definition
+    assert definition is not None
+    assert Demand(definition, definition.structure()).total == 1
+    assert bound(definition, StandingLimits(max_running_per_node_type={"delay": 1})) == []
+    waiting = read_weather({"interval": 60, "max_running": 1, "nodes": nodes}).definition
+    assert waiting is not None
+    assert bound(waiting) == []
+
+
 def test_a_limit_binds_when_it_is_smaller_than_what_can_be_ready() -> None:
     standing = StandingLimits(
         max_running=100,

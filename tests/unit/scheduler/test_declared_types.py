@@ -181,3 +181,38 @@ def test_faults_of_both_kinds_come_together() -> None:
         "edges[4].source_handle",
         "nodes[1].config.window",
     ]
+
+
+BUILT_IN = flow(
+    nodes=[
+        node("feed", "feed"),
+        node("pause", "delay", config={"seconds": -1}),
+        node("ask", "approval", config={"form": {"title": "Sure?", "fields": [{"name": "a", "type": "date"}]}}),
+        node("model", "model"),
+    ],
+    edges=[
+        edge("feed", "pause", "prices", "input"),
+        edge("pause", "model", "done", "prices"),
+        edge("feed", "ask", "prices", "input"),
+        edge("feed", "ask", "volume", "input"),
+        edge("ask", "model", "approved", "extra"),
+    ],
+)
+
+
+@pytest.mark.parametrize("catalogue", [WORKERS, None])
+def test_built_in_types_are_known_though_no_worker_offers_them(catalogue: Catalogue | None) -> None:
+    analysis = analyzed(BUILT_IN, catalogue)
+    assert [(each.path, each.message) for each in analysis.violations] == [
+        ("edges[1].source_handle", 'node type "delay" has no output handle "done"; it has "output"'),
+        ("nodes[1].config.seconds", "must be a number from 0 to 315360000 (ten years), is -1"),
+        ("nodes[2].config.form.fields[0].type", "must be one of text, number, integer, boolean, is 'date'"),
+    ]
+    assert analysis.warnings == ()
+
+
+def test_what_only_workers_do_is_a_warning_at_a_built_in_type() -> None:
+    pause = {**node("pause", "delay", config={"seconds": 1}), "retry": {"attempts": 2}}
+    (warning,) = analyzed(flow(nodes=[pause]), WORKERS).warnings
+    assert warning.path == "nodes[0].retry"
+    assert warning.message == 'does nothing: nodes of the built-in type "delay" go to no worker'

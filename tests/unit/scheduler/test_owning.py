@@ -1,12 +1,29 @@
 """Owning partitions: gains, losses and doubts."""
 
 from tradewind.scheduler.stores.memory import MemoryStores
+from tradewind.scheduler.stores.memory.data import Data
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import PARTITIONS
 
 
-def owner(stores: MemoryStores, wanted: int = 4) -> OwnPartitions:
-    return OwnPartitions(stores.partitions, range(wanted))
+def owner(stores: MemoryStores, name: str = "first") -> OwnPartitions:
+    return OwnPartitions(stores.partitions, name)
+
+
+def replicas(clock: ManualClock, *names: str) -> list[OwnPartitions]:
+    """Several replicas over the same data; a lease lasts 100 ms."""
+    data = Data(clock)
+    return [owner(MemoryStores(clock, replica=each, lease_ms=100, data=data), each) for each in names]
+
+
+async def beat(*everybody: OwnPartitions) -> None:
+    """What each replica does at its turn, twice: what one gives up another takes."""
+    for _ in range(2):
+        for own in everybody:
+            await own.renew()
+            await own.share()
+            await own.take()
 
 
 async def test_what_nobody_holds_is_taken_and_renewed() -> None:
@@ -22,7 +39,7 @@ async def test_what_nobody_holds_is_taken_and_renewed() -> None:
         clock.advance(99)
         await own.renew()
     assert own.epochs == before
-    assert changes == [4]
+    assert changes == [PARTITIONS]
 
 
 async def test_what_lapsed_is_lost_and_taken_again_under_a_higher_epoch() -> None:
@@ -42,7 +59,7 @@ async def test_what_another_holds_is_taken_only_by_force() -> None:
     stores = MemoryStores(clock)
     first = owner(stores)
     await first.take()
-    second = owner(stores)
+    second = owner(stores, "second")
     await second.take()
     assert not second.epochs
     await second.take(force=True)
@@ -63,7 +80,7 @@ async def test_what_was_called_lost_by_mistake_comes_back_at_once() -> None:
 
 async def test_what_is_released_is_there_for_the_next() -> None:
     stores = MemoryStores(ManualClock())
-    first, second = owner(stores), owner(stores)
+    first, second = owner(stores), owner(stores, "second")
     await first.take()
     await first.release()
     await second.take()
@@ -77,3 +94,33 @@ async def test_epochs_in_use_do_not_change_under_the_hand() -> None:
     epochs = own.epochs
     own.lose([0], "gone")
     assert 0 in epochs
+
+
+async def test_replicas_that_come_and_go_share_evenly_and_all_is_owned_by_one() -> None:
+    clock = ManualClock()
+    first, second, third = replicas(clock, "first", "second", "third")
+    await beat(first)
+    assert len(first.epochs) == PARTITIONS
+    for there in ([first, second], [first, second, third]):
+        await beat(*there)
+        owned = [partition for own in there for partition in own.epochs]
+        assert sorted(owned) == list(range(PARTITIONS))
+        assert max(len(own.epochs) for own in there) - min(len(own.epochs) for own in there) <= 1
+    await second.release()
+    await beat(first, third)
+    assert (len(first.epochs), len(third.epochs)) == (8, 8)
+
+
+async def test_the_share_of_one_that_died_goes_to_the_others_when_its_lease_has_lapsed() -> None:
+    clock = ManualClock()
+    first, dead = replicas(clock, "first", "dead")
+    await beat(first, dead)
+    clock.advance(60)
+    await beat(first)
+    assert len(first.epochs) == 8
+    clock.advance(60)
+    await beat(first)
+    assert first.complete
+    assert len(first.epochs) == PARTITIONS
+    await dead.renew()
+    assert not dead.epochs

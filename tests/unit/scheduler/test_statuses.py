@@ -42,13 +42,14 @@ MOVES = [
         node_status,
         NodeStatus,
         {
-            "registered": "pending completed failed skipped",
+            "registered": "pending suspended completed failed skipped",
             "pending": "running completed failed skipped",
-            "running": "pending completed failed terminated",
+            "running": "pending suspended completed failed terminated",
             "completed": "",
             "failed": "",
             "terminated": "",
             "skipped": "",
+            "suspended": "pending completed failed terminated",
         },
     ),
 ]

@@ -55,6 +55,7 @@ async def test_the_facts_of_the_cycle() -> None:
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "idempotency_key": "momentum:7:2:fast",
         "stop_requested": False,
+        "resumed": None,
     }
 
 

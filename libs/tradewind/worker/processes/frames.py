@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tradewind.worker.outputs import Outputs
+from tradewind.worker.outputs import Ending
 
 _LENGTH = struct.Struct(">I")
 LONGEST = 64 * 1024 * 1024
@@ -64,7 +64,7 @@ class Log(msgspec.Struct, tag=True, frozen=True):
 class Completed(msgspec.Struct, tag=True, frozen=True):
     """From the child: the node has returned, and what it emits."""
 
-    outputs: Outputs
+    outputs: Ending
     stop_seen: bool
     """Whether the node knew that it was to stop."""
 

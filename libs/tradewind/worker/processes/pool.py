@@ -9,7 +9,7 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker.attempt import Attempt
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.failures import fault_of
-from tradewind.worker.outputs import Outputs
+from tradewind.worker.outputs import Ending
 from tradewind.worker.processes import frames
 from tradewind.worker.processes.node_process import KILL_DELAY, NodeProcess, NotBegun
 from tradewind.worker.processes.targets import Target
@@ -37,7 +37,7 @@ class ProcessPool:
 
     async def run(
         self, attempt: Attempt, node_type: str, config_json: str = "", secrets: Mapping[str, str] | None = None
-    ) -> Outputs:
+    ) -> Ending:
         """Run the attempt's node in a process and return what it emits.
 
         `config_json` is its config with secrets in place, where it refers to any. Raises NodeFault for what the node
@@ -133,7 +133,7 @@ class ProcessPool:
             self._slots.release()
 
 
-def _outcome(attempt: Attempt, reply: frames.Reply) -> Outputs:
+def _outcome(attempt: Attempt, reply: frames.Reply) -> Ending:
     if isinstance(reply, frames.Completed):
         attempt.stop_seen = attempt.stop_seen or reply.stop_seen
         return reply.outputs

@@ -23,7 +23,7 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.binding import Arguments
 from tradewind.worker.context import Context
 from tradewind.worker.errors import MemoryFault
-from tradewind.worker.outputs import Outputs, encode_outputs
+from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes import frames
 from tradewind.worker.processes.targets import AnyNode, Target
 from tradewind.worker.running import stoppable
@@ -123,7 +123,7 @@ class NodeServer:
         attempt.settled = True
         return frames.Completed(outputs, attempt.stop_seen)
 
-    def _call(self, attempt: Attempt, node: AnyNode, arguments: Arguments) -> Outputs:
+    def _call(self, attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
         if node.is_async:
             outputs, error = self._runner.run(self._call_async(attempt, node, arguments))
             if error is not None:
@@ -139,8 +139,8 @@ class NodeServer:
 
     async def _call_async(
         self, attempt: Attempt, node: AnyNode, arguments: Arguments
-    ) -> tuple[Outputs, BaseException | None]:
-        outputs: Outputs = []
+    ) -> tuple[Ending, BaseException | None]:
+        outputs: Ending = []
         raised = None
         # The stop is set before the task is looked for, so one of the two sides sees the other.
         self._task = asyncio.current_task()

@@ -53,6 +53,8 @@ class RunSubmission:
 
     Nobody hears of events in partition -1: the run is an ad-hoc task or a batch, all of whose nodes are of `node_type`.
     When it has ended its flow keeps the newest `keep_cycles` runs, and this one for `keep_for_ms`; 0 is the default.
+    A rerun names the run of its cycle that it keeps results of, by number (`source`, else -1) and run_id, and in `kept`
+    the places of the nodes of each component whose results it keeps; what is before such a node is kept as well.
     """
 
     run: RunName
@@ -67,6 +69,9 @@ class RunSubmission:
     node_type: str = ""
     keep_cycles: int = 0
     keep_for_ms: int = 0
+    source: int = -1
+    source_id: str = ""
+    kept: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 class SubmitOutcome(StrEnum):
@@ -79,6 +84,7 @@ class SubmitOutcome(StrEnum):
     EVENTS_FULL = "events_full"
     FLOW_PURGED = "flow_purged"
     QUEUE_FULL = "queue_full"
+    RESULTS_EXPIRED = "results_expired"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
+from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 
 
 class NodeTaskStatus(StrEnum):
@@ -12,6 +13,7 @@ class NodeTaskStatus(StrEnum):
     REGISTERED = "registered"
     PENDING = "pending"
     RUNNING = "running"
+    SUSPENDED = "suspended"
     COMPLETED = "completed"
     FAILED = "failed"
     TERMINATED = "terminated"
@@ -24,9 +26,27 @@ class NodeTaskStatus(StrEnum):
 
 
 TRANSITIONS: dict[NodeTaskStatus, frozenset[NodeTaskStatus]] = {
-    NodeTaskStatus.REGISTERED: frozenset({NodeTaskStatus.PENDING, NodeTaskStatus.SKIPPED}),
-    NodeTaskStatus.PENDING: frozenset({NodeTaskStatus.RUNNING, NodeTaskStatus.FAILED, NodeTaskStatus.SKIPPED}),
+    NodeTaskStatus.REGISTERED: frozenset({NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED, NodeTaskStatus.SKIPPED}),
+    # Straight to an end: nobody takes it in time, or a worker names the end of an attempt that the store has lost.
+    NodeTaskStatus.PENDING: frozenset(
+        {
+            NodeTaskStatus.RUNNING,
+            NodeTaskStatus.COMPLETED,
+            NodeTaskStatus.FAILED,
+            NodeTaskStatus.TERMINATED,
+            NodeTaskStatus.SKIPPED,
+        }
+    ),
     NodeTaskStatus.RUNNING: frozenset(
+        {
+            NodeTaskStatus.PENDING,
+            NodeTaskStatus.SUSPENDED,
+            NodeTaskStatus.COMPLETED,
+            NodeTaskStatus.FAILED,
+            NodeTaskStatus.TERMINATED,
+        }
+    ),
+    NodeTaskStatus.SUSPENDED: frozenset(
         {NodeTaskStatus.PENDING, NodeTaskStatus.COMPLETED, NodeTaskStatus.FAILED, NodeTaskStatus.TERMINATED}
     ),
     NodeTaskStatus.COMPLETED: frozenset(),
@@ -52,6 +72,7 @@ KNOWN_CODES = frozenset(
         *("TOTAL_TIMEOUT",),
         "RETRY_BUDGET_EXHAUSTED",
         "ITEMS_FAILED",
+        "WAIT_TIMEOUT",
     )
 )
 """Codes of errors by which failures are counted; the counting script knows the same."""
@@ -90,8 +111,10 @@ class NodeTask:
     `outputs` the emitted values by handle. Both are filled only where asked for; `emitted` names the handles.
     `cached` is the cache that its outputs came from, "" when it ran. While `postponed` equals `retry_at` it waits for
     another node task to finish the same work, whose outputs will be cached.
+    `kept` names the node task of an earlier run whose result this one of a rerun took over, "" for none.
     `items` counts the items of a node that runs once for each item of a list, from when the list is split on.
     `slots` are the limits of which it holds a slot, `blocked` is the one that keeps it from running though it is ready.
+    `wait` is what it waits for while it is suspended, until `retry_at` at most; `resumed` what ended its latest wait.
     """
 
     task_id: str
@@ -126,8 +149,12 @@ class NodeTask:
     cached: str = ""
     postponed: int = 0
     items: ItemCounts | None = None
+    wait: Wait | None = None
+    resumed: Resumption | None = None
+    kept: str = ""
 
     @property
     def updated_at(self) -> int:
         """When its status last changed."""
-        return max(self.registered_at, self.ready_at, self.started_at, self.ended_at)
+        since = self.wait.since if self.wait else 0
+        return max(self.registered_at, self.ready_at, self.started_at, self.ended_at, since)

@@ -15,6 +15,7 @@ class NotificationKind(StrEnum):
     CYCLE_FAILED = "cycle_failed"
     FLOW_STOPPED = "flow_stopped"
     SYSTEM_NOTIFICATION = "system_notification"
+    ANSWER_WANTED = "answer_wanted"
 
 
 class Severity(StrEnum):
@@ -65,7 +66,7 @@ class Notification:
                 return Severity.INFO
             case NotificationKind.TASK_FAILED | NotificationKind.DEAD_LETTER | NotificationKind.CYCLE_FAILED:
                 return Severity.ERROR
-            case NotificationKind.TASK_CANCELLED:
+            case NotificationKind.TASK_CANCELLED | NotificationKind.ANSWER_WANTED:
                 return Severity.WARNING
             case NotificationKind.BATCH_FINISHED:
                 severities = {"completed": Severity.INFO, "failed": Severity.ERROR}
@@ -91,6 +92,8 @@ class Notification:
             case NotificationKind.CYCLE_FAILED:
                 flow_id, cycle, _ = fact.subject.split(":")
                 return f'cycle {cycle} of flow "{flow_id}" failed'
+            case NotificationKind.ANSWER_WANTED:
+                return f"{fact.subject} waits for an answer"
         return fact.title
 
     @property

@@ -8,6 +8,7 @@ from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.fan_out import FanOut
 from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.server.rates import KeyRate
 
 SCHEDULE_TO_START_MS = 5 * 60 * 1000
@@ -47,7 +48,10 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -5, 5
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """A node; times in milliseconds, 0 for none. Without a policy its first failure is final; `priority` is -5 to 5."""
+    """A node; times in milliseconds, 0 for none. Without a policy its first failure is final; `priority` is -5 to 5.
+
+    One with a `wait` is given to no worker: when it is ready, it waits.
+    """
 
     node_id: str
     node_type: str
@@ -63,6 +67,7 @@ class PlanNode:
     rate: KeyRate | None = None
     cache: CacheUse | None = None
     fan_out: FanOut | None = None
+    wait: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ class TaskEventKind(StrEnum):
     STOPPING = "stopping"
     RETRYING = "retrying"
     WAITING = "waiting"
+    SUSPENDED = "suspended"
     COMPLETED = "completed"
     FAILED = "failed"
     TERMINATED = "terminated"
@@ -28,6 +29,7 @@ STATUSES = {
     TaskEventKind.STOPPING: NodeTaskStatus.RUNNING,
     TaskEventKind.RETRYING: NodeTaskStatus.PENDING,
     TaskEventKind.WAITING: NodeTaskStatus.PENDING,
+    TaskEventKind.SUSPENDED: NodeTaskStatus.SUSPENDED,
     TaskEventKind.COMPLETED: NodeTaskStatus.COMPLETED,
     TaskEventKind.FAILED: NodeTaskStatus.FAILED,
     TaskEventKind.TERMINATED: NodeTaskStatus.TERMINATED,
@@ -88,6 +90,7 @@ class TaskEvent:
             postponed=self.retry_at if self.kind is TaskEventKind.WAITING else task.postponed,
             outputs=task.outputs if over else (),
             emitted=task.emitted if over else (),
+            wait=task.wait if self.status is task.status else None,
         )
 
     def _latest(self, task: NodeTask) -> "NodeTask | TaskEvent":

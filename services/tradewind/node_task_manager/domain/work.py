@@ -6,6 +6,7 @@ from enum import StrEnum
 from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.node_task import StopMark, TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Assignment:
     traceparent: str = ""
     planned_ms: int = 0
     deadline_ms: int = 0
+    resumed: Resumption | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,15 @@ class OutcomeKind(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     TERMINATED = "terminated"
+    SUSPENDED = "suspended"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from."""
+    """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from.
+
+    One that is suspended says what it waits for.
+    """
 
     task_id: str
     attempt: int
@@ -78,6 +84,7 @@ class Outcome:
     error: TaskError | None = None
     wish: RetryWish | None = None
     cache: str = ""
+    wait: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from tradewind.node_task_manager.rpc.cache_mapping import ad_hoc_cache_faults
 from tradewind.node_task_manager.rpc.checks import concurrency_faults, rate_faults
-from tradewind.node_task_manager.rpc.mapping import is_duration, milliseconds
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
+from tradewind.node_task_manager.rpc.times import is_duration, milliseconds
+from tradewind.server.built_in import BUILT_IN
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 
@@ -105,6 +106,8 @@ def _common_faults(
 ) -> Iterable[Violation | None]:
     yield check_identifier(f"{prefix}user_id", user_id)
     yield check_identifier(f"{prefix}node_type", node_type)
+    if node_type in BUILT_IN:
+        yield Violation(f"{prefix}node_type", f'"{node_type}" is built in, for nodes of flows')
     if len(request_id) > _MAX_REQUEST_ID:
         yield Violation(f"{prefix}request_id", f"must have at most {_MAX_REQUEST_ID} characters, has {len(request_id)}")
     for name in ("schedule_to_start", "start_to_close", "heartbeat_timeout", "total_timeout"):

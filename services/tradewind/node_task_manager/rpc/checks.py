@@ -14,8 +14,9 @@ from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.plan import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from tradewind.node_task_manager.rpc.cache_mapping import cache_faults, offer_faults
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out_faults
-from tradewind.node_task_manager.rpc.mapping import is_duration, is_instant, milliseconds
 from tradewind.node_task_manager.rpc.retry_mapping import retry_faults
+from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milliseconds
+from tradewind.node_task_manager.rpc.waiting_mapping import built_in_faults
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.rates import Rate, cost_fault
@@ -133,9 +134,23 @@ def submission(request: pb2.SubmitComponentsRequest) -> None:
         faults.append(_instant_fault(f"{path}.planned_time", run.planned_time))
         faults.append(_instant_fault(f"{path}.begun_at", run.begun_at))
         faults += _keeping_faults(path, run)
+        faults += _rerun_faults(path, run)
     for at, plan in enumerate(request.plans):
         faults += _plan_faults(f"plans[{at}]", plan)
     _require(faults)
+
+
+def _rerun_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
+    if run.HasField("keep_from"):
+        yield check_identifier(f"{path}.keep_from.run_id", run.keep_from.run_id)
+        if not 0 <= run.keep_from.run < run.run:
+            yield Violation(f"{path}.keep_from.run", f"must be an earlier run, 0 to {run.run - 1}")
+    for at, part in enumerate(run.components):
+        kept = f"{path}.components[{at}].kept_nodes"
+        if part.kept_nodes and not run.HasField("keep_from"):
+            yield Violation(kept, "needs keep_from, the run that has their results")
+        elif part.kept_nodes and min(part.kept_nodes) < 0:
+            yield Violation(kept, "must hold places of nodes, from 0")
 
 
 def _keeping_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Violation]:
@@ -177,6 +192,7 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
             yield Violation(f"{path}.nodes[{at}].heartbeat_timeout", "must be 0 for none, or at least 1 s")
         if node.HasField("retry"):
             yield from retry_faults(f"{path}.nodes[{at}].retry", node.retry)
+        yield from built_in_faults(f"{path}.nodes[{at}]", node)
         if node.HasField("fan_out"):
             yield from fan_out_faults(f"{path}.nodes[{at}]", plan, at)
     yield from _repeated(f"{path}.nodes", "node_id", [node.node_id for node in plan.nodes])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tradewind.api.node_task_manager.v1 import config_pb2
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.rpc import cache_mapping
-from tradewind.node_task_manager.rpc.mapping import milliseconds
+from tradewind.node_task_manager.rpc.times import milliseconds
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.rates import Rate

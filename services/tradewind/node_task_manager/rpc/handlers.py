@@ -1,11 +1,11 @@
 """NodeTaskManagerService: parse, call the use case, answer."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 import grpc
 
-from tradewind.api.node_task_manager.v1 import config_pb2, queue_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.work import Held, Outcome
@@ -15,6 +15,8 @@ from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers
 from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandlers
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
+from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
+from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -25,6 +27,7 @@ from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
+from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
@@ -33,6 +36,8 @@ from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import Offer
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
@@ -45,7 +50,7 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers):
+class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers, SignalHandlers):
     """The gRPC face of the node task manager."""
 
     def __init__(
@@ -68,6 +73,8 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         watch_task: WatchTask,
         notifications: UserNotifications,
         caches: ResultCaches,
+        signal_node: SignalNode,
+        doctor: Doctor,
         shards: Collection[int],
         lease_ms: int,
         stop_grace_ms: int,
@@ -75,6 +82,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         super().__init__(submit_ad_hoc, ad_hoc, watch, streams, config)
         self._caches = caches
         self._dead_letters = dead_letters
+        self._signal_node = signal_node
         self._watch_task = watch_task
         self._notifications = notifications
         self._submit = submit
@@ -86,6 +94,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         self._connections = connections
         self._notes = notes
         self._feed = feed
+        self._doctor = doctor
         self._shards = shards
         self._lease_ms = lease_ms
         self._stop_grace_ms = stop_grace_ms
@@ -107,7 +116,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
             request.component_id,
             reason=request.reason[:_MAX_REASON] or "stopped",
             by=request.by[:_MAX_BY] or "system",
-            deadline_ms=mapping.milliseconds(request.deadline),
+            deadline_ms=milliseconds(request.deadline),
         )
         return pb2.StopComponentResponse(skipped=skipped, terminating=terminating)
 
@@ -205,6 +214,12 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
             config=config_mapping.config_message(config), etag=config_mapping.etag(config)
         )
 
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer
+
     # These two write to the context instead of yielding, so that a write waits for nothing but the stream.
     async def ReceiveEvents(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self._streams.opened():
@@ -230,7 +245,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         return pb2.RenewLeasesResponse(
             losses=_losses(lost),
             terminations=[work_mapping.termination(shard, each, self._stop_grace_ms) for shard, each in terminations],
-            lease_deadline=mapping.timestamp(deadline),
+            lease_deadline=timestamp(deadline),
         )
 
     async def CompleteNodeTasks(
@@ -270,7 +285,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         return pb2.ReportNodeTasksResponse(
             losses=_losses([*lost, *unrenewed]),
             terminations=[work_mapping.termination(shard, each, self._stop_grace_ms) for shard, each in terminations],
-            lease_deadline=mapping.timestamp(deadline) if held else None,
+            lease_deadline=timestamp(deadline) if held else None,
         )
 
     async def _ended(

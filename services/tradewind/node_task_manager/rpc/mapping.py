@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_manager_service_pb2, node_task_pb2
+from tradewind.node_task_manager.domain.built_in_waits import wait_of
 from tradewind.node_task_manager.domain.component import (
     Component,
     ComponentStatus,
@@ -27,10 +27,13 @@ from tradewind.node_task_manager.domain.plan import (
     PlanNode,
     RunIf,
 )
+from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
+from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
+from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait
 from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import KeyRate, Rate
@@ -56,34 +59,14 @@ _OUTCOME = {
     SubmitOutcome.EVENTS_FULL: component_pb2.SUBMIT_OUTCOME_REFUSED,
     SubmitOutcome.FLOW_PURGED: component_pb2.SUBMIT_OUTCOME_REFUSED,
     SubmitOutcome.QUEUE_FULL: component_pb2.SUBMIT_OUTCOME_REFUSED,
+    SubmitOutcome.RESULTS_EXPIRED: component_pb2.SUBMIT_OUTCOME_REFUSED,
 }
-_LAST_SECOND = 253_402_300_799
-_LONGEST_S = 100 * 366 * 24 * 3600
 _REFUSED = {
     SubmitOutcome.EVENTS_FULL: ("QUEUE_FULL", 1),
     SubmitOutcome.QUEUE_FULL: ("QUEUE_FULL", 5),
     SubmitOutcome.FLOW_PURGED: ("FLOW_DELETING", 0),
+    SubmitOutcome.RESULTS_EXPIRED: ("RESULTS_EXPIRED", 0),
 }
-
-
-def timestamp(ms: int) -> Timestamp | None:
-    """Return epoch milliseconds as a Timestamp, None for 0."""
-    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000) if ms else None
-
-
-def milliseconds(value: Timestamp | Duration) -> int:
-    """Return a Timestamp or Duration in whole milliseconds."""
-    return value.seconds * 1000 + value.nanos // 1_000_000
-
-
-def is_instant(value: Timestamp) -> bool:
-    """Say whether a Timestamp is within what stores and clients can hold: 1970 to 9999."""
-    return 0 <= value.seconds <= _LAST_SECOND and 0 <= value.nanos < 1_000_000_000
-
-
-def is_duration(value: Duration) -> bool:
-    """Say whether a Duration is within what stores can hold: up to 100 years, not negative."""
-    return 0 <= value.seconds <= _LONGEST_S and 0 <= value.nanos < 1_000_000_000
 
 
 def plan(message: component_pb2.Plan) -> Plan:
@@ -113,6 +96,7 @@ def _plan_node(node: component_pb2.PlanNode) -> PlanNode:
         rate=key_rate(node.rate) if node.HasField("rate") else None,
         cache=cache_use(node.cache),
         fan_out=fan_out(node),
+        wait=wait_of(node.node_type, node.config_json),
     )
 
 
@@ -140,6 +124,9 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
         begun_ms=milliseconds(message.begun_at),
         keep_cycles=message.keep_cycles,
         keep_for_ms=milliseconds(message.keep_for),
+        source=message.keep_from.run if message.HasField("keep_from") else -1,
+        source_id=message.keep_from.run_id,
+        kept=tuple((part.component_id, tuple(part.kept_nodes)) for part in message.components if part.kept_nodes),
     )
 
 
@@ -246,6 +233,7 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         message=_items_words(items) if items else task.message,
         current_step=task.step,
         cached_in=task.cached,
+        kept_from=task.kept,
         registered_at=timestamp(task.registered_at),
         ready_at=timestamp(task.ready_at),
         started_at=timestamp(task.started_at),
@@ -263,6 +251,8 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         history=[_past_attempt(each) for each in task.history] if config or history else (),
         items=item_counts(items),
         item=name.item if name.item >= 0 else None,
+        wait=wait(task.wait),
+        resumed=resumption(task.resumed),
     )
 
 
@@ -285,7 +275,9 @@ def _postponed(task: NodeTask) -> bool:
 
 
 def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
-    """What a node task waits for: its next attempt, another one's outputs, its items; "" when for none of these."""
+    """What a node task waits for: an answer, its next attempt, another's outputs, its items; "" for none of these."""
+    if task.wait is not None:
+        return _why_suspended(task.wait)
     if _postponed(task):
         return "another node task does the same work; its outputs, once cached, are the outputs of this one"
     if node.fan_out is not None and name.item < 0 and task.status is NodeTaskStatus.PENDING:
@@ -295,6 +287,14 @@ def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
     at = datetime.fromtimestamp(task.retry_at / 1000, UTC).strftime("%H:%M:%S")
     why = f"{task.error.type or task.error.code}: {task.error.message}".partition("\n")[0][:200]
     return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last failed: {why}"
+
+
+def _why_suspended(wait: Wait) -> str:
+    till = datetime.fromtimestamp(wait.till / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if wait.till else ""
+    if not wait.signal:
+        return f"waits until {till}"
+    what = f'an answer: "{wait.title}"' if wait.form else f'signal "{wait.signal}"'
+    return f"waits for {what}" + (f", until {till}" if till else "")
 
 
 def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_manager_service_pb2.NodeTaskOutputs:

@@ -7,7 +7,8 @@ from tradewind.api.node_task_manager.v1 import batch_pb2, notification_pb2, task
 from tradewind.node_task_manager.domain.names import BATCH, TASK
 from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind, Severity
 from tradewind.node_task_manager.domain.task_event import TaskEvent
-from tradewind.node_task_manager.rpc.mapping import node_task, stop_mark, task_error, timestamp
+from tradewind.node_task_manager.rpc.mapping import node_task, stop_mark, task_error
+from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.use_cases.watch_task import TaskChange
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier

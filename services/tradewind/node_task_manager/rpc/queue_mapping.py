@@ -1,7 +1,7 @@
 """Protobuf on the outside, domain on the inside: queues."""
 
 from tradewind.api.node_task_manager.v1 import queue_pb2
-from tradewind.node_task_manager.rpc.mapping import timestamp
+from tradewind.node_task_manager.rpc.times import timestamp
 from tradewind.node_task_manager.use_cases.queue_statistics import QueueStatistics
 
 

@@ -10,8 +10,10 @@ from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports import Line, Progress, Ready
-from tradewind.node_task_manager.rpc.mapping import is_instant, milliseconds, stop_mark, timestamp
+from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
+from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, timestamp
+from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.server.faults import InvalidInput, Violation
 
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
@@ -45,8 +47,15 @@ def token_text(shard: int, of: Held) -> str:
 
 
 def completion(at: int, message: work_pb2.NodeTaskCompletion) -> tuple[int, Outcome]:
-    """Parse a completion into (shard, outcome); outputs that are no JSON or too large make it a failure."""
+    """Parse a completion into (shard, outcome); outputs that are no JSON or too large, or a wait that cannot be, make
+    it a failure."""
     parsed = token(f"completions[{at}].token", message.token)
+    if message.HasField("wait"):
+        wait = wait_order(message.wait)
+        if isinstance(wait, TaskError):
+            return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, OutcomeKind.FAILED, (), wait)
+        suspended = OutcomeKind.SUSPENDED
+        return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, suspended, wait=wait)
     outputs = tuple((output.handle, output.value_json) for output in message.outputs)
     error = _output_fault(outputs)
     kind = OutcomeKind.FAILED if error else OutcomeKind.COMPLETED
@@ -118,6 +127,7 @@ def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
         user_id=given.user_id,
         planned_time=timestamp(given.planned_ms),
         item=TaskName.parse(given.task_id).item if node.fan_out is not None else None,
+        resumed=resumption(given.resumed),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tradewind.node_task_manager.ports import CacheStatistics, CacheStore, ConfigStore, Replicas
+from tradewind.node_task_manager.use_cases.doctor import ShardDoctor
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import StoreLink
 
@@ -13,6 +14,9 @@ class Stores(StoreLink, Protocol):
 
     @property
     def shards(self) -> Mapping[int, Shard]: ...
+
+    @property
+    def doctors(self) -> Mapping[int, ShardDoctor]: ...
 
     @property
     def caches(self) -> CacheStore: ...

@@ -6,17 +6,18 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | key | kind | holds | until |
 | --- | --- | --- | --- |
 | `plan:<digest>` | hash | structure and configs of a component | 30 d after its last use, ad hoc 25 h |
-| `run:<run>` | hash | run_id, inputs, components, how many are open, `keep` | 24 h or `keep_for` from its end |
+| `run:<run>` | hash | run_id, inputs, components, open ones, `keep`, signals kept | 24 h or `keep_for` from its end |
 | `component:<run>:<component>` | hash | counts of nodes, what nodes need to know | as its run |
-| `node_tasks:<run>:<node>` | hash | status, lease, signals (`in:<edge>`), outputs (`out:<handle>`) | as above |
+| `node_tasks:<run>:<node>` | hash | status, lease, signals (`in:<edge>`), outputs (`out:<handle>`) | as its run |
 | `node_tasks:<run>:<node>:<item>` | hash | the same of an item of a mapped node | as above |
+| `kept:<run>:<component>` | list | nodes of a rerun whose results are yet to be taken over | empties itself |
 | `items:<run>:<node>` | list | items of a mapped node that have not begun | empties itself |
 | `stop:<run>[:<component>]` | string | who stopped it, why, when | deadline of the cycle and 1 h |
 | `flow_runs:<flow>` | zset | components to be purged with it, by when they expire | 30 d after the last submission |
 | `purged:<flow>` | string | when the flow was purged | 1 h |
 | `kept_runs:<flow>` | zset | ended runs `<cycle>:<run>` by number | newest `keep_cycles`; 8 d after the last |
 | `node_tasks_list` | zset | node tasks by creation | go with the record; swept from a day on |
-| `to_clean` | zset | `run:`, `worker:`, `dead_letters:` and a name, by when to look at it | empties itself |
+| `to_clean` | zset | `run:`, `worker:`, `flow:`, `dead_letters:` and a name, by when to look at it | empties itself |
 | `walks` | list | ended runs whose records are on their way out, with how far they are | empties itself |
 | `cleaner` | string | the replica that cleans | 15 s after its last step |
 | `queue:cleaned` | hash | how much was removed | kept, one |
@@ -24,7 +25,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `ring:<type>` | zset | users with ready node tasks, by turns taken | empties itself |
 | `left:<type>` | zset | where those who left the ring stood; of nobody: its last turn | goes with the ring |
 | `ready_types` | zset | node types with ready node tasks, by last turn | empties itself |
-| `delayed` | zset | node tasks by when they may begin; limits (`\|<limit>`) likewise | empties itself |
+| `delayed` | zset | node tasks by when they may begin or go on; limits (`\|<limit>`) likewise | empties itself |
 | `retries:flow:<flow>`, `retries:user:<user>` | hash | attempts begun and granted again, by five seconds | 65 s |
 | `dead_letters:<user>` | zset | node tasks that were given up, by when; the newest 10 000 | 8 d after the last |
 | `start_deadlines` | zset | ready node tasks by the end of their wait | empties itself |

@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, MOST_REQUESTS, Signal
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Postponed, Vacancy
 from tradewind.node_task_manager.ports import Cleaned, Line, Progress, Purge, Renewal, Session, Submitted
 from tradewind.node_task_manager.stores.keys import Keys
@@ -58,6 +59,7 @@ _RECOUNT = Script(__name__, "recount_slots", str)
 _RECORD = Script(__name__, "record_progress", int)
 _POSTPONE = Script(__name__, "postpone_tasks", Effects)
 _HASTEN = Script(__name__, "hasten_tasks", Effects)
+_SIGNAL = Script(__name__, "signal_task", Effects)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
 
@@ -127,6 +129,10 @@ class RedisNodeTaskStore:
             "vacancies": vacancies,
             **more,
         }
+
+    def script_args(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what every script of a shard takes, without vacancies, and `more`."""
+        return self._args((), more)
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
         done: list[Submitted] = []
@@ -263,6 +269,10 @@ class RedisNodeTaskStore:
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
         more = {"task_id": task_id, "component": component_id, "index": index, "reason": reason, "by": by}
         return await _TERMINATE(self._client, self._any_key, self._args((), more))
+
+    async def signal(self, signal: Signal) -> Effects:
+        bounds = {"most": MOST_KEPT, "most_of_run": MOST_KEPT_OF_RUN, "requests": MOST_REQUESTS}
+        return await _SIGNAL(self._client, self._any_key, self._args((), {"signal": signal, **bounds}))
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
         await self._client.execute_command("ZREM", self._keys.dead_letters(user_id), task_id)

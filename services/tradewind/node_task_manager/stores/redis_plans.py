@@ -103,9 +103,17 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
         facts["retry"] = asdict(node.retry)
     if node.total_ms:
         facts["total"] = node.total_ms
+    if node.wait is not None:
+        facts["wait"] = {**asdict(node.wait), "sources": _sources(plan, place) if node.wait.passes else ()}
     if node.heartbeat_ms:
         facts["beat"] = node.heartbeat_ms
     return {f"n:{place}": _pack(facts), **_list(f"out:{place}", out, first=1)}
+
+
+def _sources(plan: Plan, place: int) -> list[tuple[int, str, str]]:
+    """Each edge into a node by its place, with the node that emits and the handle."""
+    edges = [(at, plan.edges[at]) for at in plan.inputs[place]]
+    return [(at, plan.nodes[edge.source].node_id, edge.source_handle) for at, edge in edges]
 
 
 def _list(name: str, items: Sequence[Any], first: int = 0) -> dict[str, bytes]:

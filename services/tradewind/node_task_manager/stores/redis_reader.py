@@ -1,6 +1,7 @@
 """Looking at node tasks of one shard in Redis, and its events."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from tradewind.node_task_manager.domain.component import Component, ComponentSta
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
+from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
@@ -17,7 +19,10 @@ from tradewind.server.redis.script import Script
 _stop = msgspec.msgpack.Decoder(StopMark).decode
 _history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
 _error = msgspec.msgpack.Decoder(TaskError).decode
+_wait = msgspec.msgpack.Decoder(Wait).decode
+_resumption = msgspec.msgpack.Decoder(Resumption).decode
 _PIECE = 500
+ELSEWHERE = "@"
 _WHOLE_PIECE = 64
 _COUNTS = ("total", "need", "begun", "completed", "failed", "cancelled")
 _FIELDS = (
@@ -28,12 +33,15 @@ _FIELDS = (
         "message",
         "step",
         "cached",
+        "kept",
         "postponed",
         "registered_at",
         "ready_at",
         "started_at",
         "ended_at",
         "stop",
+        "wait",
+        "resumed",
     ),
     *(f"items_{name}" for name in _COUNTS),
 )
@@ -65,7 +73,13 @@ class RedisNodeTaskReader:
             records = values if whole else map(_without_values, values[::2], values[1::2])
             for task_id, record, deadline in zip(piece, records, deadlines, strict=True):
                 found.append(_task(task_id, record, deadline, inputs, outputs) if b"status" in record else None)
-        return found
+        return await self._with_kept(found) if outputs else found
+
+    async def _with_kept(self, found: list[NodeTask | None]) -> list[NodeTask | None]:
+        """Put in the outputs of node tasks of reruns that refer to results of an earlier run."""
+        kept = [task.kept for task in found if task is not None and task.kept]
+        emitted = dict(zip(kept, await self.emitted(kept), strict=True)) if kept else {}
+        return [replace(task, outputs=emitted[task.kept]) if task is not None and task.kept else task for task in found]
 
     async def components(self, wanted: Sequence[tuple[RunName, str]]) -> list[Component | None]:
         found: list[Component | None] = []
@@ -92,7 +106,12 @@ class RedisNodeTaskReader:
             pipeline = self._client.pipeline(transaction=False)
             for task_id in ids[first : first + _WHOLE_PIECE]:
                 pipeline.hgetall(self._keys.node_task(task_id))
-            found += [tuple(sorted(_prefixed(record, b"out:"))) for record in await pipeline.execute()]
+            records = await pipeline.execute()
+            kept = [_text(record, "kept") for record in records if b"kept" in record]
+            results = iter(await self.emitted(kept) if kept else ())
+            found += [
+                next(results) if b"kept" in record else tuple(sorted(_prefixed(record, b"out:"))) for record in records
+            ]
         return found
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
@@ -102,6 +121,15 @@ class RedisNodeTaskReader:
             for task_id, handle in wanted[first : first + _WHOLE_PIECE]:
                 pipeline.hget(self._keys.node_task(task_id), f"out:{handle}")
             values += [None if value is None else value.decode() for value in await pipeline.execute()]
+        elsewhere = [at for at, value in enumerate(values) if value == ELSEWHERE]
+        if elsewhere:
+            pipeline = self._client.pipeline(transaction=False)
+            for at in elsewhere:
+                pipeline.hget(self._keys.node_task(wanted[at][0]), "kept")
+            sources = [source.decode() for source in await pipeline.execute()]
+            handles = [wanted[at][1] for at in elsewhere]
+            for at, value in zip(elsewhere, await self.outputs(list(zip(sources, handles, strict=True))), strict=True):
+                values[at] = value
         return values
 
     async def runs_of(
@@ -243,8 +271,11 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         outputs=tuple(sorted(_prefixed(record, b"out:"))) if outputs else (),
         emitted=tuple(sorted(handle for handle, _ in _prefixed(record, b"out:"))),
         cached=_text(record, "cached"),
+        kept=_text(record, "kept"),
         postponed=_number(record, "postponed"),
         items=_items(record),
+        wait=_wait(record[b"wait"]) if record[b"status"] == b"suspended" else None,
+        resumed=_resumption(record[b"resumed"]) if b"resumed" in record else None,
     )
 
 

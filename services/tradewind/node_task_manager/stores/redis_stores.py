@@ -8,6 +8,7 @@ from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
 from tradewind.node_task_manager.stores.redis_notices import RedisNotices
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
@@ -27,7 +28,9 @@ class RedisStores(RedisLink):
         client, time = self.client, ScriptTime()
         self._keys = {at: Keys(settings.key_prefix, at) for at in range(settings.node_task_manager_shards)}
         self._cache_client = _cache_client(settings) or client
-        self.shards = {at: _shard(at, client, keys, limits) for at, keys in self._keys.items()}
+        tasks = {at: RedisNodeTaskStore(client, keys, limits, time) for at, keys in self._keys.items()}
+        self.shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
+        self.doctors = {at: RedisShardDoctor(client, keys, tasks[at]) for at, keys in self._keys.items()}
         self.caches = RedisCacheStore(self._cache_client, self._keys, time)
         self.cache_statistics = RedisCacheStatistics(client, self._keys[0])
         self.config = RedisConfigStore(client, self._keys)
@@ -55,10 +58,10 @@ def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
     return connect(settings.cache_url, user=settings.cache_user, password=password)
 
 
-def _shard(number: int, client: Client, keys: Keys, limits: Limits) -> Shard:
+def _shard(number: int, client: Client, keys: Keys, limits: Limits, tasks: RedisNodeTaskStore) -> Shard:
     return Shard(
         number,
-        RedisNodeTaskStore(client, keys, limits, ScriptTime()),
+        tasks,
         RedisNodeTaskReader(client, keys),
         RedisPlanStore(client, keys, limits),
         RedisEventLog(client, keys),

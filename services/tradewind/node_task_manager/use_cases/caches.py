@@ -98,7 +98,12 @@ class ResultCaches:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def use_of(self, ready: Ready, offers: Mapping[str, Offer]) -> CacheUse | None:
-        """Return which cache a node task's outputs may come from, None when that is none; `offers` are its worker's."""
+        """Return which cache a node task's outputs may come from, None when that is none; `offers` are its worker's.
+
+        What a node gives after it waited depends on what ended the wait, and no cache knows that.
+        """
+        if ready.assignment.resumed is not None:
+            return None
         use = ready.node.cache
         if use is None and offers:
             offer = offers.get(ready.node.node_type)

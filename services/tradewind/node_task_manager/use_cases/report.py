@@ -105,6 +105,8 @@ def _size(outcome: Outcome) -> int:
     size = 200
     for _, value in outcome.outputs:
         size += len(value)
+    if outcome.wait is not None:
+        size += len(outcome.wait.form)
     if outcome.error is not None:
         size += len(outcome.error.message) + len(outcome.error.traceback)
     return size

@@ -45,12 +45,14 @@ class NodeType:
 class NodeTypeRecord:
     """A declared node type and who offers it now.
 
-    `declared_at` is in epoch ms. `worker_ids` are alive, in order; beyond `Limits.offering` of them some are left out.
+    One that is `built_in` needs no worker; it has no `declared_at` (epoch ms). `worker_ids` are alive, in order; beyond
+    `Limits.offering` of them some are left out.
     """
 
     node_type: NodeType
     declared_at: int
     worker_ids: tuple[str, ...]
+    built_in: bool = False
 
     @property
     def size(self) -> int:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
+from tradewind.registry.domain.built_in import BUILT_IN
 from tradewind.registry.domain.limits import Limits
 from tradewind.registry.domain.node_type import InputHandle, NodeType, OutputHandle
 from tradewind.registry.domain.worker import Worker
@@ -47,6 +48,9 @@ def node_type_violations(
     yield from _names("node_types[{}].type", (node_type.name for node_type in declared))
     for place, node_type in enumerate(declared):
         path = f"node_types[{place}]"
+        if node_type.name in BUILT_IN:
+            message = f'"{node_type.name}" is a type that is built in; name this one otherwise'
+            yield Violation(f"{path}.type", message)
         yield from _handles(f"{path}.inputs", node_type.inputs, limits, schema_fault)
         yield from _handles(f"{path}.outputs", node_type.outputs, limits, schema_fault)
         yield from _schema(f"{path}.config_schema_json", node_type.config_schema, limits, schema_fault)

@@ -1,15 +1,20 @@
 """RegistryService: parse, call the use case, answer."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
+from tradewind.api.registry.v1 import doctor_pb2
 from tradewind.api.registry.v1 import registry_service_pb2 as pb2
 from tradewind.api.registry.v1 import registry_service_pb2_grpc as pb2_grpc
 from tradewind.registry import use_cases
+from tradewind.registry.domain.built_in import with_built_in
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.ports import NodeTypeStore, WorkerStore
 from tradewind.registry.rpc import mapping
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.paging import page_position, page_size_of, page_token
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -18,11 +23,14 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
     """The gRPC face of the registry; faults become statuses further out."""
 
-    def __init__(self, workers: WorkerStore, node_types: NodeTypeStore, lifetimes: Lifetimes, limits: Limits) -> None:
+    def __init__(
+        self, workers: WorkerStore, node_types: NodeTypeStore, lifetimes: Lifetimes, limits: Limits, doctor: Doctor
+    ) -> None:
         self._workers = workers
         self._node_types = node_types
         self._lifetimes = lifetimes
         self._limits = limits
+        self._doctor = doctor
 
     async def RegisterWorker(self, request: pb2.RegisterWorkerRequest, context: Context) -> pb2.RegisterWorkerResponse:
         worker = mapping.worker(request.worker)
@@ -74,11 +82,18 @@ class RegistryHandlers(pb2_grpc.RegistryServiceServicer):
             return pb2.ListNodeTypesResponse(node_types=[mapping.node_type_message(record) for record in found])
         size, after = page_size_of(request.page_size), page_position(request.page_token, str)
         page = await self._node_types.list(after or "", size)
+        records, next_after = with_built_in(page.records, after or "", size, page.next_after)
         return pb2.ListNodeTypesResponse(
-            node_types=[mapping.node_type_message(record) for record in page.records],
-            next_page_token=page_token(page.next_after or None),
+            node_types=[mapping.node_type_message(record) for record in records],
+            next_page_token=page_token(next_after or None),
         )
 
     async def GetNodeType(self, request: pb2.GetNodeTypeRequest, context: Context) -> pb2.GetNodeTypeResponse:
         record = await use_cases.get_node_type(self._node_types, request.type)
         return pb2.GetNodeTypeResponse(node_type=mapping.node_type_message(record))
+
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer

@@ -97,6 +97,7 @@ def node_type_message(record: NodeTypeRecord) -> node_type_pb2.NodeType:
         ],
         config_schema_json=declared.config_schema,
         worker_ids=record.worker_ids,
-        declared_at=timestamp(record.declared_at),
+        declared_at=None if record.built_in else timestamp(record.declared_at),
+        built_in=record.built_in,
         version=declared.version,
     )

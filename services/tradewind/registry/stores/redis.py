@@ -41,7 +41,8 @@ class _Registry:
         self._lifetimes = lifetimes or Lifetimes()
         self._limits = limits or Limits()
 
-    async def _run(self, script: Script[Reply], keys: Sequence[str] = (), **args: object) -> Reply:
+    async def run(self, script: Script[Reply], keys: Sequence[str] = (), **args: object) -> Reply:
+        """Run a script with what all of them take."""
         shared = {
             "now_ms": self._clock(),
             "time_to_live": self._lifetimes.time_to_live,
@@ -56,7 +57,7 @@ class RedisWorkers(_Registry):
     """See `WorkerStore` and `Sweeper`; `clock` returns epoch ms, or 0 for the server's time."""
 
     async def register(self, worker: Worker, node_types: Sequence[NodeType]) -> WorkerRecord | Refusal:
-        now, row, refusal = await self._run(
+        now, row, refusal = await self.run(
             _REGISTER,
             [self._keys.worker(worker.worker_id), *(self._keys.node_type(each.name) for each in node_types)],
             declarations=[declaration(each) for each in node_types],
@@ -67,7 +68,7 @@ class RedisWorkers(_Registry):
 
     async def heartbeat(self, worker: Worker) -> Beat | Refusal:
         keys = [self._keys.worker(worker.worker_id)]
-        register_again, drain, refusal = await self._run(_HEARTBEAT, keys, **self._entering(worker))
+        register_again, drain, refusal = await self.run(_HEARTBEAT, keys, **self._entering(worker))
         return Refusal(refusal) if refusal else Beat(register_again, drain)
 
     def _entering(self, worker: Worker) -> Mapping[str, Any]:
@@ -80,15 +81,15 @@ class RedisWorkers(_Registry):
         }
 
     async def drain(self, worker_id: str) -> WorkerRecord | None:
-        now, row = await self._run(_DRAIN, [self._keys.worker(worker_id)], worker_id=worker_id)
+        now, row = await self.run(_DRAIN, [self._keys.worker(worker_id)], worker_id=worker_id)
         return worker_record(row, self._lifetimes, now) if row else None
 
     async def deregister(self, worker_id: str, incarnation: str = "") -> bool:
         keys = [self._keys.worker(worker_id)]
-        return await self._run(_DEREGISTER, keys, worker_id=worker_id, incarnation=incarnation)
+        return await self.run(_DEREGISTER, keys, worker_id=worker_id, incarnation=incarnation)
 
     async def find(self, worker_id: str) -> WorkerRecord | None:
-        now, row = await self._run(_FIND, [self._keys.worker(worker_id)], worker_id=worker_id)
+        now, row = await self.run(_FIND, [self._keys.worker(worker_id)], worker_id=worker_id)
         return worker_record(row, self._lifetimes, now) if row else None
 
     async def list(
@@ -98,7 +99,7 @@ class RedisWorkers(_Registry):
         room = self._limits.answer_bytes
         # One more than wanted tells whether there is a next page.
         while len(records) <= limit and room > 0:
-            now, rows, after = await self._run(
+            now, rows, after = await self.run(
                 _LIST,
                 after=after,
                 limit=limit + 1 - len(records),
@@ -116,13 +117,13 @@ class RedisWorkers(_Registry):
         return Page(tuple(records), after)
 
     async def available(self, node_type: str, limit: int) -> Sequence[WorkerRecord]:
-        now, rows = await self._run(
+        now, rows = await self.run(
             _AVAILABLE, [self._keys.offering(node_type)], limit=limit, most_bytes=self._limits.answer_bytes
         )
         return [worker_record(row, self._lifetimes, now) for row in rows]
 
     async def sweep(self) -> int:
-        return await self._run(_SWEEP, look_at=self._limits.records_per_script // 2)
+        return await self.run(_SWEEP, look_at=self._limits.records_per_script // 2)
 
 
 class RedisNodeTypes(_Registry):
@@ -132,7 +133,7 @@ class RedisNodeTypes(_Registry):
         rows: list[NodeTypeRow] = []
         room = self._limits.answer_bytes
         while len(rows) <= limit and room > 0:
-            found, after = await self._run(
+            found, after = await self.run(
                 _LIST_NODE_TYPES,
                 after=after,
                 limit=limit + 1 - len(rows),
@@ -152,7 +153,7 @@ class RedisNodeTypes(_Registry):
         seen = 0
         while seen < len(names):
             some = names[seen : seen + self._limits.records_per_script]
-            found, looked_at = await self._run(_FIND_NODE_TYPES, names=some, **self._reading(self._limits.answer_bytes))
+            found, looked_at = await self.run(_FIND_NODE_TYPES, names=some, **self._reading(self._limits.answer_bytes))
             records += (row.record() for row in found)
             seen += looked_at
             if sum(record.size for record in records) > self._limits.answer_bytes:

@@ -1,11 +1,12 @@
 """Beginning a cycle: what is asked for, and what may be answered."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin
+from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin, Notes
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.server.schedules.schedule import Span
@@ -61,8 +62,38 @@ class BeginRequest:
         return self.origin is CycleOrigin.SCHEDULE
 
 
+@dataclass(frozen=True, slots=True)
+class RerunRequest:
+    """A wish for a further run of the cycle whose latest run is `source`, as it stood when it was read."""
+
+    source: ChainState
+    run_id: str
+    rerun: Rerun
+    check_in_ms: int
+    timeout_ms: int
+    inputs_json: str = ""
+    traceparent: str = ""
+    request: RememberedRequest | None = None
+
+    def first_state(self, start_ms: int) -> ChainState:
+        """Return the first state, at version 1, of the run that began at `start_ms`."""
+        name = self.source.name
+        facts = replace(
+            self.source.facts,
+            run_id=self.run_id,
+            start_ms=start_ms,
+            deadline_ms=start_ms + self.timeout_ms if self.timeout_ms else 0,
+            inputs_json=self.inputs_json,
+            traceparent=self.traceparent,
+            rerun=self.rerun,
+        )
+        # Nodes whose results are kept may have set variables that later ones read.
+        notes = Notes(memory=self.source.notes.memory)
+        return ChainState(name._replace(run=name.run + 1), facts, 1, notes=notes)
+
+
 class BeginOutcome(StrEnum):
-    """What became of a BeginRequest."""
+    """What became of a BeginRequest or RerunRequest."""
 
     BEGUN = "begun"
     DUPLICATE = "duplicate"
@@ -75,6 +106,8 @@ class BeginOutcome(StrEnum):
     REVISION_CHANGED = "revision_changed"
     REUSED = "reused"
     OVERTAKEN = "overtaken"
+    NOT_ENDED = "not_ended"
+    NOT_LATEST = "not_latest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +117,8 @@ class BeginAnswer:
     `run` names the cycle that has begun, the one that had begun for the same planned time or request (`duplicate`), or
     the one that stands in the way (`overlap`). `settled` is what a planned time is at which nothing begins: it was
     missed, skipped, queued or dropped, now or before. `next_ms` is what the flow's schedule plans next, 0 for nothing.
-    `state` is there when it has begun; `stopping` when running cycles were asked to make way.
+    `state` is there when it has begun; `stopping` when running cycles were asked to make way. A rerun is refused when
+    the run before has `not_ended`, or is `not_latest`: then `run` names the latest.
     """
 
     outcome: BeginOutcome

@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.placement import Placement
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.domain.structure import FlowStructure
+from tradewind.server.built_in import BUILT_IN
 from tradewind.server.rates import Rate
 
 
@@ -28,13 +29,13 @@ class BindingLimit:
 class Demand:
     """What a flow would use at once: its components side by side, of each the widest of its waves.
 
-    A mapped node counts as many as it may run at once.
+    A mapped node counts as many as it may run at once, one of a built-in type not at all: it holds nothing.
     """
 
     def __init__(self, definition: FlowDefinition, structure: FlowStructure) -> None:
-        self._nodes = {node.node_id: node for node in definition.nodes}
+        self._nodes = {node.node_id: node for node in definition.nodes if node.node_type not in BUILT_IN}
         self._structure = structure
-        self.total = self.widest(lambda node: "")[""]
+        self.total = self.widest(lambda node: "").get("", 0)
 
     def widest(self, key_of: Callable[[NodeDefinition], str | None]) -> dict[str, int]:
         """Return how many nodes of each key are ready at once; those without a key are left out."""
@@ -44,9 +45,9 @@ class Demand:
             for wave in component.waves:
                 counts: Counter[str] = Counter()
                 for node_id in wave:
-                    node = self._nodes[node_id]
-                    key = key_of(node)
-                    if key is not None:
+                    node = self._nodes.get(node_id)
+                    key = key_of(node) if node is not None else None
+                    if node is not None and key is not None:
                         counts[key] += node.fan_out.max_parallel if node.fan_out else 1
                 for key, count in counts.items():
                     widest[key] = max(count, widest.get(key, 0))

@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
 from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
+from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 
 STATUS = "status"
@@ -70,7 +71,7 @@ class CycleFacts:
     """What a run began with; never changes. Times in milliseconds since the epoch, 0 for none.
 
     `keep_cycles` is how many ended cycles of its flow stay on record when it ends, `keep_for_ms` for how long it does,
-    0 for the default.
+    0 for the default. `rerun` is there when it is not the first run of its cycle.
     """
 
     run_id: str
@@ -87,6 +88,7 @@ class CycleFacts:
     traceparent: str = ""
     keep_cycles: int = KEEP_CYCLES
     keep_for_ms: int = 0
+    rerun: Rerun | None = None
 
 
 @dataclass(frozen=True, slots=True)

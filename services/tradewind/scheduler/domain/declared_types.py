@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tradewind.scheduler.domain.built_in_types import BuiltInDeclaration, warn_of_ignored_fields
 from tradewind.scheduler.domain.fan_out import ERRORS, warn_of_errors_handle
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.nearest_name import NearestName
@@ -24,11 +25,13 @@ class _Fed:
 def check_declared_types(
     nodes: Mapping[str, NodeDraft],
     edges: Iterable[EdgeDraft],
-    catalogue: NodeTypeCatalogue,
+    catalogue: NodeTypeCatalogue | None,
     faults: FaultList,
     warnings: FaultList,
 ) -> None:
     """Check handles, single inputs, required inputs and configs; `nodes` is by id, other nodes are not judged.
+
+    Without a catalogue only nodes of built-in types are.
 
     A type that nobody offers is only a warning, at its first node: a worker may yet come. So is a required input of an
     entry node that nothing in the flow gives, because the inputs of a run may.
@@ -36,6 +39,7 @@ def check_declared_types(
     declarations = _declarations(nodes.values(), catalogue, warnings)
     fed = _check_edges(nodes, edges, declarations, faults)
     warn_of_errors_handle(nodes.values(), {name: each.outputs for name, each in declarations.items()}, warnings)
+    warn_of_ignored_fields(nodes.values(), warnings)
     for node_id, node in nodes.items():
         declaration = declarations.get(node.node_type or "")
         if declaration is None:
@@ -54,7 +58,7 @@ def check_declared_types(
 
 
 def _declarations(
-    nodes: Iterable[NodeDraft], catalogue: NodeTypeCatalogue, warnings: FaultList
+    nodes: Iterable[NodeDraft], catalogue: NodeTypeCatalogue | None, warnings: FaultList
 ) -> dict[str, NodeTypeDeclaration]:
     found: dict[str, NodeTypeDeclaration] = {}
     asked: set[str] = set()
@@ -62,10 +66,11 @@ def _declarations(
         if node.node_type is None or node.node_type in asked:
             continue
         asked.add(node.node_type)
-        declaration = catalogue.declared(node.node_type)
+        built_in = BuiltInDeclaration.of(node.node_type)
+        declaration = built_in or (catalogue.declared(node.node_type) if catalogue is not None else None)
         if declaration is not None:
             found[node.node_type] = declaration
-        else:
+        elif catalogue is not None:
             message = f"no live worker offers node type {quoted(node.node_type)}; its nodes wait until one does"
             warnings.add(join(node.path, "type"), message)
     return found

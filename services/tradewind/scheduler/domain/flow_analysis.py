@@ -36,8 +36,8 @@ def analyze(
     """Check a draft as a whole and work out its structure; nothing is raised, faults are data.
 
     The structure has each distinct node id once and ignores edges that name no node. Without a catalogue (when nobody
-    could be asked) nothing is checked against declared node types; without `caches`, the names of all, none is
-    missed.
+    could be asked) nothing is checked against node types but the built-in ones; without `caches`, the names of all,
+    none is missed.
     """
     faults = draft.faults.copy()
     warnings = FaultList()
@@ -53,8 +53,7 @@ def analyze(
             f"{len(structure.components)} components (groups of nodes that no edge connects); at most "
             f"{MOST_COMPONENTS}: connect them or split the flow",
         )
-    if catalogue is not None:
-        check_declared_types(nodes, draft.edges, catalogue, faults, warnings)
+    check_declared_types(nodes, draft.edges, catalogue, faults, warnings)
     if caches is not None:
         _check_caches(draft.nodes, caches, faults)
     definition = None if len(faults) else draft.definition

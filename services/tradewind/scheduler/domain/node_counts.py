@@ -18,6 +18,7 @@ class NodeCounts:
     failed: int = 0
     terminated: int = 0
     skipped: int = 0
+    suspended: int = 0
 
     @classmethod
     def of(cls, statuses: Iterable[str]) -> "NodeCounts":
@@ -33,7 +34,7 @@ class NodeCounts:
     @property
     def open(self) -> int:
         """Those that are not terminal."""
-        return self.registered + self.pending + self.running
+        return self.registered + self.pending + self.running + self.suspended
 
     def __add__(self, other: "NodeCounts") -> "NodeCounts":
         return NodeCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -15,6 +15,7 @@ class NodeStatus(StrEnum):
     FAILED = "failed"
     TERMINATED = "terminated"
     SKIPPED = "skipped"
+    SUSPENDED = "suspended"
 
     @classmethod
     def _missing_(cls, value: object) -> "NodeStatus | None":
@@ -26,17 +27,18 @@ _S = NodeStatus
 MOVES: Mapping[NodeStatus, frozenset[NodeStatus]] = MappingProxyType(
     {
         # From here and from pending straight to an end: a worker names a result that the store lost with its host.
-        _S.REGISTERED: frozenset({_S.PENDING, _S.COMPLETED, _S.FAILED, _S.SKIPPED}),
+        _S.REGISTERED: frozenset({_S.PENDING, _S.SUSPENDED, _S.COMPLETED, _S.FAILED, _S.SKIPPED}),
         _S.PENDING: frozenset({_S.RUNNING, _S.COMPLETED, _S.FAILED, _S.SKIPPED}),
         # Back to pending: given back, lapsed, or to be tried again.
-        _S.RUNNING: frozenset({_S.PENDING, _S.COMPLETED, _S.FAILED, _S.TERMINATED}),
+        _S.RUNNING: frozenset({_S.PENDING, _S.SUSPENDED, _S.COMPLETED, _S.FAILED, _S.TERMINATED}),
+        _S.SUSPENDED: frozenset({_S.PENDING, _S.COMPLETED, _S.FAILED, _S.TERMINATED}),
         _S.COMPLETED: frozenset(),
         _S.FAILED: frozenset(),
         _S.TERMINATED: frozenset(),
         _S.SKIPPED: frozenset(),
     }
 )
-"""Every allowed move. What never ran is skipped, what was stopped while it ran is terminated."""
+"""Every allowed move. What never ran is skipped, what was stopped while it ran or waited is terminated."""
 
 
 def can_move(current: NodeStatus, wanted: NodeStatus) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.node_definition import NodeDefinition
+from tradewind.server.built_in import BUILT_IN
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,11 @@ class Placement:
 
 
 def placements(nodes: Sequence[NodeDefinition], workers: Iterable[WorkerSight]) -> tuple[Placement, ...]:
-    """Return who could run the nodes, by type, in the order in which types first stand in the flow."""
-    counts = Counter(node.node_type for node in nodes)
+    """Return who could run the nodes, by type, in the order in which types first stand in the flow.
+
+    Built-in types need nobody.
+    """
+    counts = Counter(node.node_type for node in nodes if node.node_type not in BUILT_IN)
     offering: dict[str, list[WorkerSight]] = {node_type: [] for node_type in counts}
     for worker in workers:
         for node_type in worker.node_types & offering.keys():

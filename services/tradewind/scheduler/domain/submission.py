@@ -81,7 +81,7 @@ class ComponentSight:
 
 @dataclass(frozen=True, slots=True)
 class StopOrder:
-    """A run to be stopped as a whole."""
+    """A run to be stopped, as a whole or one component of it."""
 
     run: RunName
     run_id: str
@@ -89,3 +89,4 @@ class StopOrder:
     reason: str
     by: str
     deadline_ms: int
+    component_id: str = ""

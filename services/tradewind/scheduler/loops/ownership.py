@@ -12,7 +12,8 @@ _log = structlog.get_logger(__name__)
 
 
 class OwnershipLoop:
-    """Renews leases three times as often as they lapse, and looks every second for those that have lapsed elsewhere.
+    """Renews leases three times as often as they lapse, shares with other replicas as often, and looks every second for
+    what is its own by now.
 
     With `sole` this replica is the only one: what a predecessor held when it died is taken over at once.
     """
@@ -25,12 +26,14 @@ class OwnershipLoop:
     async def run(self) -> None:
         """Go on for ever."""
         loop = asyncio.get_running_loop()
-        renewed_s = loop.time()
+        renewed_s = -self._renew_s
         while True:
             try:
                 if loop.time() - renewed_s >= self._renew_s:
                     renewed_s = loop.time()
                     await self._own.renew()
+                    if not self._sole:
+                        await self._own.share()
                 if not self._own.complete:
                     await self._own.take(force=self._sole)
             except Exception as error:

@@ -124,6 +124,7 @@ class NodeTaskManagerPeer:
             cycle=order.run.cycle,
             run=order.run.run,
             run_id=order.run_id,
+            component_id=order.component_id,
             user_id=order.user_id,
             reason=order.reason,
             by=order.by,
@@ -132,6 +133,14 @@ class NodeTaskManagerPeer:
             set_milliseconds(request.deadline, order.deadline_ms)
         async with calling(NAME):
             await self._stub.StopComponent(request, timeout=_READ_S)
+
+    async def stop_node(self, state: ChainState, node_id: str, by: str, reason: str) -> node_task_pb2.NodeTask:
+        request = pb2.TerminateNodeTaskRequest(
+            node_task_id=f"{state.name}:{node_id}", user_id=state.facts.user_id, by=by, reason=reason
+        )
+        async with calling(NAME):
+            response = await self._stub.TerminateNodeTask(request, timeout=_READ_S)
+        return response.node_task
 
     async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
         draft = notification_pb2.NotificationDraft(
@@ -231,6 +240,11 @@ def _add_run(request: pb2.SubmitComponentsRequest, submission: Submission) -> No
         component = run.components.add()
         component.component_id = component_id
         component.plan_digest = digest
+    if facts.rerun is not None:
+        run.keep_from.run, run.keep_from.run_id = facts.rerun.source, facts.rerun.source_id
+        kept = dict(facts.rerun.kept)
+        for component in run.components:
+            component.kept_nodes.extend(kept.get(component.component_id, ()))
     if facts.inputs_json:
         run.inputs_json = facts.inputs_json
     if facts.traceparent:

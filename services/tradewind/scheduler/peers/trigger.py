@@ -35,6 +35,16 @@ class TriggerPeer:
                 _raise_stale(error)
                 raise
 
+    async def epoch_of(self, flow_id: str) -> int | None:
+        request = pb2.FindTriggerRequest(trigger_id=flow_id, partition_key=flow_id)
+        async with calling(NAME):
+            try:
+                return (await self._stub.FindTrigger(request, timeout=_CALL_S)).trigger.epoch
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:
+                    return None
+                raise
+
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:
         request = pb2.RemoveTriggerRequest(trigger_id=flow_id, partition_key=flow_id, epoch=schedule_epoch)
         async with calling(NAME):

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ListNodeTasksResponse
-from tradewind.scheduler.domain.beginning import BeginAnswer, BeginRequest
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginRequest, RerunRequest
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateResult
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
@@ -20,6 +21,7 @@ from tradewind.scheduler.domain.flow_record import (
     FlowRecord,
     FlowRegistration,
     RegisterOutcome,
+    RememberedRequest,
     StatusAnswer,
     StatusChange,
 )
@@ -112,6 +114,10 @@ class Outbox(Protocol):
         """Try a flow that is in the outbox again after `delay_ms`."""
         ...
 
+    async def add(self, flow_id: str) -> None:
+        """Have the trigger service told again what a flow's record says."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
@@ -136,6 +142,18 @@ class CycleRecords(Protocol):
         overlap policy: that is `settled`. Else the number after the latest is allocated, never one in use, and the run
         put on record at version 1, among the open ones. A flow of whose schedule nothing is left has completed.
         """
+        ...
+
+    async def begin_rerun(self, request: RerunRequest) -> BeginAnswer:
+        """Begin a further run of a cycle: at version 1, among the open ones, of the revision of the run before.
+
+        Checks that the flow is there and not being deleted, that the request was not seen before, and that the run
+        before has ended and is the latest of its cycle. No overlap policy stands in its way, nor is it in anybody's.
+        """
+        ...
+
+    async def first_answer(self, flow_id: str, request: RememberedRequest) -> BeginAnswer | None:
+        """Return `duplicate` or `reused` for a request that was answered before, else None."""
         ...
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
@@ -259,6 +277,14 @@ class Partitions(Protocol):
         """End the leases of these partitions as far as they still are the caller's."""
         ...
 
+    async def meet(self) -> Sequence[str]:
+        """Say that this replica is here for as long as a lease lasts; return the names of all that are."""
+        ...
+
+    async def leave(self) -> None:
+        """Say that this replica is not here any more."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RunChange:
@@ -368,6 +394,10 @@ class NodeTasks(Protocol):
         """Stop a run, also one that is not submitted yet; repeating it does nothing."""
         ...
 
+    async def stop_node(self, state: ChainState, node_id: str, by: str, reason: str) -> NodeTask:
+        """Stop a node of a run and return its node task as it is then, as the node task manager says it."""
+        ...
+
     async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
         """Tell a user that a flow was stopped."""
         ...
@@ -411,6 +441,10 @@ class Triggers(Protocol):
 
         Raises StaleSchedule when a higher epoch is known.
         """
+        ...
+
+    async def epoch_of(self, flow_id: str) -> int | None:
+        """Return the schedule epoch of a flow's trigger, None when there is none."""
         ...
 
     async def remove(self, flow_id: str, schedule_epoch: int) -> None:

@@ -61,6 +61,14 @@ def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
             message.counts.skipped = counts.skipped
     message.node_count = facts.node_count
     message.version = state.version
+    if facts.rerun is not None:
+        rerun = message.rerun
+        rerun.source_run, rerun.kept_nodes = facts.rerun.source, facts.rerun.kept_count
+        rerun.by, rerun.reason = facts.rerun.by, facts.rerun.reason
+        rerun.from_node_ids.extend(facts.rerun.from_nodes)
+    if state.stop is not None:
+        message.stop.by, message.stop.reason = state.stop.by, state.stop.reason
+        set_ms(message.stop.at, state.stop.at_ms)
     if facts.traceparent:
         message.trace_id = facts.traceparent.split("-")[1]
     if state.notes is not NO_NOTES:
@@ -92,6 +100,7 @@ def statistics(counts: NodeCounts) -> cycle_pb2.CycleStatistics:
         pending_nodes=counts.pending,
         terminated_nodes=counts.terminated,
         skipped_nodes=counts.skipped,
+        suspended_nodes=counts.suspended,
     )
 
 

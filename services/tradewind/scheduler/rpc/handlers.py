@@ -5,11 +5,12 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
 from tradewind.scheduler.rpc.checks import chosen, identifiers, text
+from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
@@ -23,10 +24,14 @@ from tradewind.scheduler.use_cases.read_logs import LineFilter, LogPosition, Rea
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
+from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
@@ -39,7 +44,7 @@ MOST_WATCHED = 1000
 _UPCOMING = 10
 
 
-class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
+class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
     """Any replica answers any call."""
 
     def __init__(
@@ -57,10 +62,16 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         describe: DescribeCycle,
         logs: ReadLogs,
         watch: WatchFlows,
+        doctor: Doctor,
         memory: KeepMemory,
         streams: OpenStreams,
         errors: ErrorTable,
+        rerun: RerunCycle,
+        stop_cycle: StopCycle,
     ) -> None:
+        self._rerun = rerun
+        self._stop_cycle = stop_cycle
+        self._outputs = outputs
         self._register = register
         self._plan = plan
         self._revise = revise
@@ -69,10 +80,10 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         self._schedules = schedules
         self._change = change
         self._run = run
-        self._outputs = outputs
         self._describe = describe
         self._logs = logs
         self._watch = watch
+        self._doctor = doctor
         self._memory = memory
         self._streams = streams
         self._errors = errors
@@ -187,7 +198,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         return response
 
     async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:
-        state = await self._read.cycle(*_cycle_of(request))
+        state = await self._read.cycle(*cycle_of(request))
         return pb2.GetCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def ListCycles(self, request: pb2.ListCyclesRequest, context: Context) -> pb2.ListCyclesResponse:
@@ -205,7 +216,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
 
     async def DescribeCycle(self, request: pb2.DescribeCycleRequest, context: Context) -> pb2.DescribeCycleResponse:
         found = await self._describe(
-            *_cycle_of(request),
+            *cycle_of(request),
             outputs=request.include_outputs,
             lines=not request.omit_logs,
             page_size=page_size_of(request.page_size or MAX_PAGE_SIZE),
@@ -232,6 +243,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         async for states in self._watch(list(request.flow_ids), cycle):
             yield pb2.WatchFlowResponse(events=[cycle_mapping.event(state) for state in states])
 
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer
+
     async def ListLogs(self, request: pb2.ListLogsRequest, context: Context) -> pb2.ListLogsResponse:
         identifiers(flow_id=request.flow_id)
         least = cycle_mapping.LEVEL_OF.get(request.min_level or cycle_pb2.LOG_LEVEL_DEBUG)
@@ -247,10 +264,3 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers):
         return pb2.ListLogsResponse(
             lines=[cycle_mapping.log_line(line) for line in lines], next_page_token=page_token(following)
         )
-
-
-def _cycle_of(request: pb2.GetCycleRequest | pb2.DescribeCycleRequest) -> tuple[str, int | None, int | None]:
-    identifiers(flow_id=request.flow_id)
-    cycle = request.cycle if request.HasField("cycle") else None
-    run = request.run if request.HasField("run") else None
-    return request.flow_id, cycle, run

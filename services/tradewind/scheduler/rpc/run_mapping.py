@@ -54,6 +54,15 @@ def wishes_of(
     return wishes
 
 
+def check_inputs(inputs_json: str, request_id: str) -> None:
+    """Raise InvalidInput for inputs that are no JSON object, or an illegal request_id."""
+    faults = request_faults(request_id)
+    if inputs_json and (fault := _inputs_fault("inputs_json", inputs_json)) is not None:
+        faults.append(fault)
+    if faults:
+        raise InvalidInput(faults)
+
+
 def wait_of(request: Message) -> float:
     """Return how long to wait, in seconds. Raises InvalidInput."""
     wait_s = seconds_of(request, "wait")

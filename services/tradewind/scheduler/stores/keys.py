@@ -21,6 +21,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     tombstone:<id>                      string    schedule epoch of a deleted flow; 1 h
     owner                               hash      replica and epoch that own the partition
     lease                               string    epoch of the owner, until its lease lapses
+    replicas                            zset      who is here, by when that lapses; in partition 0 only
 
 and `changes` is the partition's pub/sub channel.
 """
@@ -89,6 +90,10 @@ class Keys:
         """Return the key of the scheduler's lines of a cycle."""
         return f"{self.flow(flow_id)}:logs:{cycle}"
 
+    def request(self, flow_id: str, name: str) -> str:
+        """Return the key of what a request about a flow was answered first."""
+        return f"{self._bases[partition_of(flow_id)]}request:{name}"
+
     def flows(self, partition: int) -> str:
         """Return the key of a partition's index of flows."""
         return f"{self._bases[partition]}flows"
@@ -112,6 +117,10 @@ class Keys:
     def lease(self, partition: int) -> str:
         """Return the key whose presence says that the owner is alive."""
         return f"{self._bases[partition]}lease"
+
+    def replicas(self) -> str:
+        """Return the key of the replicas that are here."""
+        return f"{self._bases[0]}replicas"
 
     def channel(self, partition: int) -> str:
         """Return the channel on which changes to the partition's runs are told."""

@@ -23,6 +23,7 @@ _FIELD_OF = {
     NodeTaskStatus.NODE_TASK_STATUS_REGISTERED: "registered",
     NodeTaskStatus.NODE_TASK_STATUS_PENDING: "pending",
     NodeTaskStatus.NODE_TASK_STATUS_RUNNING: "running",
+    NodeTaskStatus.NODE_TASK_STATUS_SUSPENDED: "suspended",
     NodeTaskStatus.NODE_TASK_STATUS_COMPLETED: "completed",
     NodeTaskStatus.NODE_TASK_STATUS_FAILED: "failed",
     NodeTaskStatus.NODE_TASK_STATUS_TERMINATED: "terminated",

@@ -1,11 +1,15 @@
 """What callers of the scheduler are told when it cannot be done."""
 
+from collections.abc import Sequence
+
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.memory import MOST_BYTES
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.server.faults import Aborted, Conflict, Exhausted, FailedPrecondition, NotFound
+
+_SHOWN = 20
 
 
 def flow_not_found(flow_id: str) -> NotFound:
@@ -84,7 +88,78 @@ def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = No
     return NotFound("cycle", name, "CYCLE_NOT_FOUND")
 
 
+def cycle_running(run: RunName) -> FailedPrecondition:
+    """Only a run that has ended can be run again."""
+    return FailedPrecondition(
+        "CYCLE_RUNNING",
+        f'run {run.run} of cycle {run.cycle} of flow "{run.flow_id}" has not ended; wait for it, or stop it',
+        f"cycles/{run}",
+        {"flow_id": run.flow_id, "cycle": str(run.cycle), "run": str(run.run)},
+    )
+
+
+def not_latest_run(run: RunName, latest: RunName) -> FailedPrecondition:
+    """Only the latest run of a cycle can be run again."""
+    return FailedPrecondition(
+        "NOT_LATEST_RUN",
+        f'cycle {run.cycle} of flow "{run.flow_id}" was run again since; its latest run is {latest.run}: take that one',
+        f"cycles/{run}",
+        {"flow_id": run.flow_id, "cycle": str(run.cycle), "latest_run": str(latest.run)},
+    )
+
+
+def too_many_runs(run: RunName, most: int) -> FailedPrecondition:
+    """A cycle has a bounded number of runs."""
+    message = f'cycle {run.cycle} of flow "{run.flow_id}" was run again {most} times; run the flow for a new cycle'
+    return FailedPrecondition("WRONG_STATUS", message, f"cycles/{run}")
+
+
+def nothing_to_rerun(run: RunName) -> FailedPrecondition:
+    """Every node has a good result."""
+    return FailedPrecondition(
+        "NOTHING_TO_RERUN",
+        f'every node of cycle {run.cycle} of flow "{run.flow_id}" has a good result; name the nodes to begin at',
+        f"cycles/{run}",
+        {"flow_id": run.flow_id, "cycle": str(run.cycle)},
+    )
+
+
+def results_expired(run: RunName, nodes: Sequence[str]) -> FailedPrecondition:
+    """Results that a rerun is to keep are on record no more."""
+    shown = ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
+    return FailedPrecondition(
+        "RESULTS_EXPIRED",
+        f'results of cycle {run.cycle} of flow "{run.flow_id}" have passed their retention: {shown}; run the flow for '
+        "a new cycle, and see keep_for and keep_cycles",
+        f"cycles/{run}",
+        {"flow_id": run.flow_id, "cycle": str(run.cycle), "nodes": ",".join(nodes[:_SHOWN])},
+    )
+
+
+def revision_expired(state: ChainState) -> FailedPrecondition:
+    """The revision that a cycle began with is on record no more."""
+    run = state.name
+    return FailedPrecondition(
+        "RESULTS_EXPIRED",
+        f'cycle {run.cycle} of flow "{run.flow_id}" began with revision {state.facts.revision}, which is on record no '
+        "more; run the flow for a new cycle",
+        f"cycles/{run}",
+        {"flow_id": run.flow_id, "cycle": str(run.cycle), "revision": str(state.facts.revision)},
+    )
+
+
 def cycle_ended(state: ChainState) -> FailedPrecondition:
+    """What has ended cannot be stopped."""
+    run = state.name
+    return FailedPrecondition(
+        "CYCLE_ENDED",
+        f'run {run.run} of cycle {run.cycle} of flow "{run.flow_id}" has ended: it is {state.status.value}',
+        f"cycles/{run}",
+        {"flow_id": run.flow_id, "cycle": str(run.cycle), "status": state.status.value},
+    )
+
+
+def memory_closed(state: ChainState) -> FailedPrecondition:
     """The cycle has ended, and what belongs to it changes no more."""
     return FailedPrecondition(
         "WRONG_STATUS",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import structlog
 
 from tradewind.scheduler.domain.chain_state import REASON, ChainState
+from tradewind.scheduler.domain.ending import given_up
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
@@ -25,6 +26,7 @@ _BYTES_A_NODE = 2048
 _PLAN_BYTES = 1024 * 1024
 _CONFLICTS = 24
 _RETRY_MS = (1_000, 30_000)
+_EXPIRED = "RESULTS_EXPIRED"
 
 _log = structlog.get_logger(__name__)
 
@@ -108,6 +110,9 @@ class HandOver:
         for place, answer in enumerate(answers):
             if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
                 continue
+            if runs[place].state.facts.rerun is not None and (_name_is_taken(answer) or answer.reason == _EXPIRED):
+                states[place] = await self._given_up(states[place], answer)
+                continue
             if _name_is_taken(answer):
                 states[place], answer = await self._rename(runs[place])
                 if answer.outcome is SubmitOutcome.ACCEPTED or answer.outcome is SubmitOutcome.DUPLICATE:
@@ -159,6 +164,14 @@ class HandOver:
             if not _name_is_taken(answer):
                 break
         return state, answer
+
+    async def _given_up(self, state: ChainState, answer: SubmitAnswer) -> ChainState:
+        """End a rerun that has nothing to build on: its name is taken, or the results that it was to keep are gone."""
+        reason = "the results that it was to keep have expired" if answer.reason == _EXPIRED else _words(answer)
+        final, fields, log = given_up(state, reason)
+        (result,) = await self._states.update_many([RunUpdate(final, fields, log=log)])
+        self._open_states.drop(state.name)
+        return replace(final, version=result.version, end_ms=result.end_ms) if result.ok else state
 
     async def _refused(self, runs: Sequence[tuple[PlannedRun, str, int]]) -> list[ChainState]:
         """Put the reason why runs wait on record, and when they are tried again."""

@@ -8,7 +8,13 @@ from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, U
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.memory import MOST_BYTES, Memory, MemoryChange
 from tradewind.scheduler.ports import ChainStateRepository, FlowMemories
-from tradewind.scheduler.use_cases.faults import cycle_ended, cycle_not_found, flow_not_found, memory_full, memory_moved
+from tradewind.scheduler.use_cases.faults import (
+    cycle_not_found,
+    flow_not_found,
+    memory_closed,
+    memory_full,
+    memory_moved,
+)
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.update_state import update_state
@@ -72,7 +78,7 @@ class KeepMemory:
             if state.facts.run_id != run_id:
                 raise cycle_not_found(run.flow_id, run.cycle, run.run)
             if is_terminal(state.status):
-                raise cycle_ended(state)
+                raise memory_closed(state)
             memory = state.notes.memory
             if not memory.knows(change):
                 memory = _changed(str(run), memory, change)
@@ -89,7 +95,7 @@ class KeepMemory:
                 self._open_states.keep((state,))
             return state.notes.memory
         if state is not None and result.outcome is UpdateOutcome.TERMINAL:
-            raise cycle_ended(state)
+            raise memory_closed(state)
         raise cycle_not_found(run.flow_id, run.cycle, run.run)
 
     async def _change_flow(self, flow_id: str, change: MemoryChange) -> Memory:

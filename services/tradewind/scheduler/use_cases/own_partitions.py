@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from tradewind.scheduler.domain.sharing import shares_of
 from tradewind.scheduler.ports import Partitions
 from tradewind.server.partitions import PARTITIONS
 
@@ -13,13 +14,14 @@ _log = structlog.get_logger(__name__)
 class OwnPartitions:
     """Takes partitions whose lease has lapsed and renews those it holds.
 
-    `wanted` are the partitions that this replica should own as long as others do not; all of them, until replicas share
-    them. `changed` callbacks run after every gain or loss.
+    All of them are this replica's, `name`, until `share` has found others. `changed` callbacks run after every gain or
+    loss.
     """
 
-    def __init__(self, partitions: Partitions, wanted: Iterable[int] = range(PARTITIONS)) -> None:
+    def __init__(self, partitions: Partitions, name: str) -> None:
         self._partitions = partitions
-        self._wanted = tuple(wanted)
+        self._name = name
+        self._wanted = frozenset(range(PARTITIONS))
         self._held: dict[int, int] = {}
         self._doubted: dict[int, int] = {}
         self._changed: list[Callable[[], None]] = []
@@ -39,7 +41,7 @@ class OwnPartitions:
     @property
     def complete(self) -> bool:
         """Whether every partition that is wanted is owned."""
-        return len(self._held) == len(self._wanted)
+        return self._held.keys() >= self._wanted
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Call back after every gain or loss."""
@@ -52,11 +54,10 @@ class OwnPartitions:
             doubted, self._doubted = self._doubted, {}
             await self._partitions.release(doubted)
         gained = {}
-        for partition in self._wanted:
-            if partition not in self._held:
-                epoch = await self._partitions.take(partition, force=force)
-                if epoch:
-                    gained[partition] = epoch
+        for partition in sorted(self._wanted - self._held.keys()):
+            epoch = await self._partitions.take(partition, force=force)
+            if epoch:
+                gained[partition] = epoch
         if gained:
             _log.info("partitions_taken", partitions=sorted(gained))
             self._held.update(gained)
@@ -66,6 +67,15 @@ class OwnPartitions:
         """Renew the leases of what is owned."""
         if self._held:
             self.lose(await self._partitions.renew(dict(self._held)), "lease_lost")
+
+    async def share(self) -> None:
+        """Say that this replica is here, and give up what is the share of others now."""
+        here = await self._partitions.meet()
+        self._wanted = shares_of([*here, self._name])[self._name]
+        if too_much := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
+            _log.info("partitions_given_up", partitions=sorted(too_much), replicas=len(here))
+            self._tell()
+            await self._partitions.release(too_much)
 
     def lose(self, partitions: Iterable[int], why: str) -> None:
         """Own these partitions no more: somebody else does."""
@@ -79,6 +89,7 @@ class OwnPartitions:
         """Give everything up, so that others need not wait for the leases to lapse."""
         held, self._held = self._held, {}
         self._tell()
+        await self._partitions.leave()
         await self._partitions.release(held)
 
     def _tell(self) -> None:

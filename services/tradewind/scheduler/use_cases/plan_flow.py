@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_diff import FlowDiff, diff_of
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, FlowRecord, FlowRegistration
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.placement import Placement, placements
 from tradewind.scheduler.domain.standing_limits import StandingLimits
 from tradewind.scheduler.ports import FlowRecords
@@ -97,12 +98,14 @@ class PlanFlow:
         user_id = wish.user_id or (standing.user_id if standing else DEFAULT_USER)
         workers = await self._workers.offering({node.node_type for node in definition.nodes})
         limits = await self._limits.standing(user_id)
-        unknown = (*((_NO_WORKERS_KNOWN,) if workers is None else ()), *((_NO_LIMITS_KNOWN,) if limits is None else ()))
+        notes = [_NO_WORKERS_KNOWN] if workers is None else []
+        notes += [_NO_LIMITS_KNOWN] if limits is None else []
         times = tuple(islice(self._times(registration, standing), _TIMES_LOOKED_AT))
         offers = placements(definition.nodes, workers) if workers is not None else ()
+        notes += [_all_leave(offer) for offer in offers if offer.draining and not offer.worker_ids]
         demand = Demand(definition, analysis.structure)
         return FlowPlan(
-            replace(analysis, warnings=(*analysis.warnings, *unknown)),
+            replace(analysis, warnings=(*analysis.warnings, *notes)),
             standing,
             standing is None or (standing.digest, standing.user_id) != (registration.digest, user_id),
             _diff(registration, standing) if standing else None,
@@ -119,6 +122,11 @@ class PlanFlow:
         if standing.status is FlowStatus.RUNNING and standing.schedule != registration.schedule:
             next_ms = registration.planned_next(next_ms, now_ms)
         return planned_times(replace(standing, schedule=registration.schedule, next_execution_ms=next_ms), now_ms)
+
+
+def _all_leave(offer: Placement) -> Violation:
+    who = f"every live worker that offers node type {quoted(offer.node_type)}"
+    return Violation("nodes", f"{who} is draining: its nodes wait for another")
 
 
 def _diff(registration: FlowRegistration, standing: FlowRecord) -> FlowDiff:

@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.ports import Caches, NodeTypes
 from tradewind.scheduler.use_cases.put_on_record import Author, PutOnRecord, Registered, registration_of
+from tradewind.server.built_in import BUILT_IN
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
@@ -53,10 +54,11 @@ class RegisterFlow:
 
     async def analyze(self, draft: FlowDraft) -> FlowAnalysis:
         """Return what a draft amounts to, every fault of it as data."""
-        catalogue = await self._node_types.catalogue(draft.node_types) if draft.node_types else None
+        declared = draft.node_types - BUILT_IN.keys()
+        catalogue = await self._node_types.catalogue(declared) if declared else None
         caches = await self._caches.known() if draft.uses_caches else None
         analysis = analyze(draft, catalogue, caches)
-        if catalogue is None and draft.node_types:
+        if catalogue is None and declared:
             return replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
         return analysis
 

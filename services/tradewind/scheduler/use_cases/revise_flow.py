@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import analyze
 from tradewind.scheduler.domain.flow_record import FlowRecord, FlowRegistration
@@ -17,8 +19,8 @@ from tradewind.scheduler.use_cases.register_flow import RegisterFlow
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Aborted, InvalidInput, Violation
 
-_TRIED = 5
-"""How often a change without an etag is made anew because somebody else's came first."""
+_DEADLINE_S = 5.0
+"""For how long a change without an etag is made anew because somebody else's came first."""
 
 
 class ReviseFlow:
@@ -100,14 +102,20 @@ class ReviseFlow:
         self, flow_id: str, author: Author, change: Callable[[FlowRecord, Author], Awaitable[Registered]]
     ) -> Registered:
         """Make a change of the flow as it stands, anew when it was changed meanwhile and no etag forbids that."""
-        for tried in range(_TRIED):
+
+        async def once() -> Registered:
             flow = await self._read.flow(flow_id)
-            try:
-                return await change(flow, replace(author, etag=author.etag or flow.etag))
-            except Aborted:
-                if author.etag or tried == _TRIED - 1:
-                    raise
-        raise AssertionError("the last try returns or raises")
+            return await change(flow, replace(author, etag=author.etag or flow.etag))
+
+        if author.etag:
+            return await once()
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(Aborted),
+            wait=wait_random_exponential(multiplier=0.005, max=0.5),
+            stop=stop_after_delay(_DEADLINE_S),
+            reraise=True,
+        )
+        return await retrying(once)
 
 
 def _raise_any(faults: Sequence[Violation]) -> None:

@@ -1,9 +1,13 @@
 """TriggerService: parse, call the use case, answer."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
+from tradewind.api.trigger.v1 import doctor_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.interception import Context
 from tradewind.server.paging import page_size_of
 from tradewind.trigger.rpc import mapping, parsing, queue_parsing
@@ -29,6 +33,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         change: ChangeTriggers,
         publish: PublishEvent,
         deliveries: OpenDeliveries,
+        doctor: Doctor,
         max_payload_bytes: int,
     ) -> None:
         self._change = change
@@ -37,6 +42,7 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
         self._remove = remove
         self._find = find
         self._deliveries = deliveries
+        self._doctor = doctor
         self._max_payload_bytes = max_payload_bytes
         self._draining = asyncio.Event()
 
@@ -142,6 +148,12 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
             orphans=sum(each.orphans for each in counts),
             first_due=None if first_ms is None else timestamp(first_ms),
         )
+
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer
 
     # It writes to the context instead of yielding, so that reading and writing wait for nothing but the stream.
     async def ReceiveDue(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]

@@ -1,10 +1,11 @@
 """What can be done with triggers besides delivering them, in Redis."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
 
+from tradewind.server.doctor import Finding
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
@@ -15,7 +16,7 @@ from tradewind.trigger.domain.trigger import Trigger
 from tradewind.trigger.ports import Counts, FiringOrder, Listener, Page, Position, Swept
 from tradewind.trigger.stores.keys import Keys, keys_of_queue
 from tradewind.trigger.stores.reading import firing_of, read_page
-from tradewind.trigger.stores.replies import CountsReply, Record, SweepReply
+from tradewind.trigger.stores.replies import CountsReply, ExamineReply, Record, SweepReply
 from tradewind.trigger.stores.schedule_codec import decode
 
 _ITEMS_PER_SCRIPT = 100
@@ -27,6 +28,7 @@ _RESUME = Script(__name__, "resume_trigger", list[Record])
 _FIRE = Script(__name__, "fire_triggers", list[Outcome])
 _REDRIVE = Script(__name__, "redrive_triggers", list[str])
 _SWEEP = Script(__name__, "sweep_index", SweepReply)
+_EXAMINE = Script(__name__, "examine_index", ExamineReply)
 _COUNT = Script(__name__, "count_triggers", CountsReply)
 
 
@@ -139,6 +141,31 @@ class RedisQueueStore:
         reply = await _SWEEP(self._client, touched, args)
         following = first + reply.kept if reply.seen == _SWEPT_AT_ONCE else None
         return Swept(tuple(reply.orphans), tuple(reply.mended), following)
+
+    async def examine(
+        self,
+        partition: int,
+        queue: str,
+        index: str,
+        first: int,
+        limit: int,
+        again: Collection[str] | None,
+        mend: bool,
+    ) -> tuple[int, Sequence[Finding]]:
+        keys = keys_of_queue(self._keys, queue)
+        indexes = {"due": keys.due, "claimed": keys.claimed, "dead": keys.dead, "all": keys.all}
+        args = self._common(partition, queue) | {
+            "prefix": keys.trigger(partition, ""),
+            "index": index,
+            "first": first,
+            "limit": limit,
+            "mend": mend,
+        }
+        if again is not None:
+            args["again"] = list(again)
+        touched = [indexes[index](partition), keys.due(partition), keys.claimed(partition)]
+        reply = await _EXAMINE(self._client, touched, args)
+        return reply.seen, [Finding(*finding) for finding in reply.findings]
 
     async def _change(
         self, script: Script[list[Record]], partition: int, queue: str, trigger_id: str, **args: object

@@ -146,6 +146,11 @@ class SweepReply(Struct):
     mended: list[str] = []
 
 
+class ExamineReply(Struct):
+    seen: int
+    findings: list[tuple[str, str, str, bool]]
+
+
 class CountsReply(Struct):
     scheduled: int
     claimed: int

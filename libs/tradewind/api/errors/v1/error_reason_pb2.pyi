@@ -74,8 +74,20 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNIMPLEMENTED: the server does not know this method."""
     ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
+    ERROR_REASON_RESULTS_EXPIRED: _ErrorReason.ValueType  # 70
+    """FAILED_PRECONDITION: results that a rerun is to keep have passed their retention; metadata `nodes` names some."""
+    ERROR_REASON_CYCLE_RUNNING: _ErrorReason.ValueType  # 71
+    """FAILED_PRECONDITION: the run of the cycle has not ended."""
+    ERROR_REASON_NOT_LATEST_RUN: _ErrorReason.ValueType  # 72
+    """FAILED_PRECONDITION: only the latest run of a cycle can be run again."""
+    ERROR_REASON_NOTHING_TO_RERUN: _ErrorReason.ValueType  # 73
+    """FAILED_PRECONDITION: every node of the cycle has a good result; name the node to begin at."""
+    ERROR_REASON_CYCLE_ENDED: _ErrorReason.ValueType  # 74
+    """FAILED_PRECONDITION: the cycle has ended."""
     ERROR_REASON_REVISION_NOT_FOUND: _ErrorReason.ValueType  # 45
     """NOT_FOUND: the flow has no such revision, or it is on record no more."""
+    ERROR_REASON_SIGNAL_NOT_AWAITED: _ErrorReason.ValueType  # 60
+    """FAILED_PRECONDITION: the node task does not wait for this signal."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
@@ -135,6 +147,18 @@ ERROR_REASON_METHOD_UNKNOWN: ErrorReason.ValueType  # 24
 """UNIMPLEMENTED: the server does not know this method."""
 ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
+ERROR_REASON_RESULTS_EXPIRED: ErrorReason.ValueType  # 70
+"""FAILED_PRECONDITION: results that a rerun is to keep have passed their retention; metadata `nodes` names some."""
+ERROR_REASON_CYCLE_RUNNING: ErrorReason.ValueType  # 71
+"""FAILED_PRECONDITION: the run of the cycle has not ended."""
+ERROR_REASON_NOT_LATEST_RUN: ErrorReason.ValueType  # 72
+"""FAILED_PRECONDITION: only the latest run of a cycle can be run again."""
+ERROR_REASON_NOTHING_TO_RERUN: ErrorReason.ValueType  # 73
+"""FAILED_PRECONDITION: every node of the cycle has a good result; name the node to begin at."""
+ERROR_REASON_CYCLE_ENDED: ErrorReason.ValueType  # 74
+"""FAILED_PRECONDITION: the cycle has ended."""
 ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
 """NOT_FOUND: the flow has no such revision, or it is on record no more."""
+ERROR_REASON_SIGNAL_NOT_AWAITED: ErrorReason.ValueType  # 60
+"""FAILED_PRECONDITION: the node task does not wait for this signal."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -305,23 +305,57 @@ class ComponentSubmission(_message.Message):
 
     COMPONENT_ID_FIELD_NUMBER: _builtins.int
     PLAN_DIGEST_FIELD_NUMBER: _builtins.int
+    KEPT_NODES_FIELD_NUMBER: _builtins.int
     component_id: _builtins.str
     """Id of the component in its flow."""
     plan_digest: _builtins.str
     """The plan."""
+    @_builtins.property
+    def kept_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Places in the plan of nodes whose results of the run `keep_from` are kept: they are completed from the start, and nothing
+        of them runs. What is before such a node is to be kept as well. A result that is gone makes its node run.
+        """
+
     def __init__(
         self,
         *,
         component_id: _builtins.str = ...,
         plan_digest: _builtins.str = ...,
+        kept_nodes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_id", b"component_id", "plan_digest", b"plan_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_id", b"component_id", "kept_nodes", b"kept_nodes", "plan_digest", b"plan_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ComponentSubmission: _TypeAlias = ComponentSubmission  # noqa: Y015
+
+@_typing.final
+class KeptRun(_message.Message):
+    """A run whose results a rerun keeps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    run: _builtins.int
+    """Its number; a lower one of the same cycle."""
+    run_id: _builtins.str
+    """Its random id."""
+    def __init__(
+        self,
+        *,
+        run: _builtins.int = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeptRun: _TypeAlias = KeptRun  # noqa: Y015
 
 @_typing.final
 class RunSubmission(_message.Message):
@@ -342,6 +376,7 @@ class RunSubmission(_message.Message):
     BEGUN_AT_FIELD_NUMBER: _builtins.int
     KEEP_CYCLES_FIELD_NUMBER: _builtins.int
     KEEP_FOR_FIELD_NUMBER: _builtins.int
+    KEEP_FROM_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -378,6 +413,12 @@ class RunSubmission(_message.Message):
     def keep_for(self) -> _duration_pb2.Duration:
         """How long this run is kept when it has ended, at least a minute; 24 h when unset."""
 
+    @_builtins.property
+    def keep_from(self) -> Global___KeptRun:
+        """The run that has the results of `kept_nodes`; it stays on record as long as this one. Refused with RESULTS_EXPIRED when it
+        is gone. Unset when nothing is kept.
+        """
+
     def __init__(
         self,
         *,
@@ -394,10 +435,11 @@ class RunSubmission(_message.Message):
         begun_at: _timestamp_pb2.Timestamp | None = ...,
         keep_cycles: _builtins.int = ...,
         keep_for: _duration_pb2.Duration | None = ...,
+        keep_from: Global___KeptRun | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "deadline", b"deadline", "keep_for", b"keep_for", "planned_time", b"planned_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "deadline", b"deadline", "keep_for", b"keep_for", "keep_from", b"keep_from", "planned_time", b"planned_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "components", b"components", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "keep_cycles", b"keep_cycles", "keep_for", b"keep_for", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at", b"begun_at", "components", b"components", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "keep_cycles", b"keep_cycles", "keep_for", b"keep_for", "keep_from", b"keep_from", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

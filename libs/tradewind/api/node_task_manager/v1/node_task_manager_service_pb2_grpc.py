@@ -7,9 +7,11 @@ from tradewind.api.node_task_manager.v1 import batch_pb2 as tradewind_dot_api_do
 from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_cache__pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2
+from tradewind.api.node_task_manager.v1 import doctor_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_queue__pb2
+from tradewind.api.node_task_manager.v1 import waiting_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2
 from tradewind.api.node_task_manager.v1 import work_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_work__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -87,6 +89,11 @@ class NodeTaskManagerServiceStub:
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/TerminateNodeTask',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.TerminateNodeTaskRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.TerminateNodeTaskResponse.FromString,
+                _registered_method=True)
+        self.SignalNode = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/SignalNode',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeResponse.FromString,
                 _registered_method=True)
         self.ListNodeLogs = channel.unary_unary(
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListNodeLogs',
@@ -243,6 +250,11 @@ class NodeTaskManagerServiceStub:
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.FromString,
                 _registered_method=True)
+        self.RunDoctor = channel.unary_stream(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/RunDoctor',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
+                _registered_method=True)
 
 
 class NodeTaskManagerServiceServicer:
@@ -314,6 +326,17 @@ class NodeTaskManagerServiceServicer:
     def TerminateNodeTask(self, request, context):
         """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
         node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignalNode(self, request, context):
+        """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment. What comes
+        before the node waits is kept for the run, up to 32 of a node task and 256 of a run, and ends a later wait for a signal of
+        that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
+        has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
+        INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -562,6 +585,14 @@ class NodeTaskManagerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RunDoctor(self, request, context):
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -609,6 +640,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.TerminateNodeTask,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.TerminateNodeTaskRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.TerminateNodeTaskResponse.SerializeToString,
+            ),
+            'SignalNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignalNode,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeResponse.SerializeToString,
             ),
             'ListNodeLogs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodeLogs,
@@ -764,6 +800,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.PublishNotifications,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.SerializeToString,
+            ),
+            'RunDoctor': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunDoctor,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1011,6 +1052,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/TerminateNodeTask',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.TerminateNodeTaskRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.TerminateNodeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignalNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/SignalNode',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1848,6 +1916,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/PublishNotifications',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2.PublishNotificationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDoctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/RunDoctor',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,9 +9,11 @@ from tradewind.api.node_task_manager.v1 import batch_pb2 as _batch_pb2
 from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as _config_pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as _dead_letter_pb2
+from tradewind.api.node_task_manager.v1 import doctor_pb2 as _doctor_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as _node_task_manager_service_pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as _notification_pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as _queue_pb2
+from tradewind.api.node_task_manager.v1 import waiting_pb2 as _waiting_pb2
 from tradewind.api.node_task_manager.v1 import work_pb2 as _work_pb2
 import abc as _abc_1
 
@@ -54,6 +56,13 @@ class NodeTaskManagerServiceStub:
     TerminateNodeTask: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.TerminateNodeTaskRequest, _node_task_manager_service_pb2.TerminateNodeTaskResponse]
     """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
     node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
+    """
+    SignalNode: _aio.UnaryUnaryMultiCallable[_waiting_pb2.SignalNodeRequest, _waiting_pb2.SignalNodeResponse]
+    """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment. What comes
+    before the node waits is kept for the run, up to 32 of a node task and 256 of a run, and ends a later wait for a signal of
+    that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
+    has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
+    INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
     """
     ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
     """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
@@ -162,6 +171,10 @@ class NodeTaskManagerServiceStub:
     """Marks notifications of a user as read, up to one of them. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     PublishNotifications: _aio.UnaryUnaryMultiCallable[_notification_pb2.PublishNotificationsRequest, _notification_pb2.PublishNotificationsResponse]
     """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
 
 class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     """The node task manager. It calls the registry to know a worker; what it has to say to the scheduler leaves on a stream that
@@ -250,6 +263,19 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.TerminateNodeTaskResponse]:
         """Stops one node task: skipped when it has not begun, asked to stop when it runs, unchanged when it is terminal; of a mapped
         node all its items. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for an item that has not begun.
+        """
+
+    @_abc_1.abstractmethod
+    def SignalNode(
+        self,
+        request: _waiting_pb2.SignalNodeRequest,
+        context: _aio.ServicerContext[_waiting_pb2.SignalNodeRequest, _abc.Awaitable[_waiting_pb2.SignalNodeResponse]],
+    ) -> _abc.Awaitable[_waiting_pb2.SignalNodeResponse]:
+        """Ends the wait of a suspended node task: one signal ends it, exactly once, however many are sent at the same moment. What comes
+        before the node waits is kept for the run, up to 32 of a node task and 256 of a run, and ends a later wait for a signal of
+        that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
+        has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
+        INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
         """
 
     @_abc_1.abstractmethod
@@ -544,5 +570,15 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_notification_pb2.PublishNotificationsRequest, _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]],
     ) -> _abc.Awaitable[_notification_pb2.PublishNotificationsResponse]:
         """Sends notifications. Errors: INVALID_ARGUMENT INVALID_INPUT; then none is sent."""
+
+    @_abc_1.abstractmethod
+    def RunDoctor(
+        self,
+        request: _doctor_pb2.RunDoctorRequest,
+        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
+    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
 
 def add_NodeTaskManagerServiceServicer_to_server(servicer: NodeTaskManagerServiceServicer, server: _aio.Server) -> None: ...

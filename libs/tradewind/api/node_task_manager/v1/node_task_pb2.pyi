@@ -39,12 +39,14 @@ class _NodeTaskStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeTa
     NODE_TASK_STATUS_FAILED: _NodeTaskStatus.ValueType  # 5
     """It failed for good; `error` says why."""
     NODE_TASK_STATUS_TERMINATED: _NodeTaskStatus.ValueType  # 6
-    """It was stopped while it ran."""
+    """It was stopped while it ran, or was suspended."""
     NODE_TASK_STATUS_SKIPPED: _NodeTaskStatus.ValueType  # 7
     """It never ran; `reason` says why."""
+    NODE_TASK_STATUS_SUSPENDED: _NodeTaskStatus.ValueType  # 8
+    """It waits for a signal or a time, and no worker holds it; `wait` says for what."""
 
 class NodeTaskStatus(_NodeTaskStatus, metaclass=_NodeTaskStatusEnumTypeWrapper):
-    """Where a node task stands. The last four are terminal and never left."""
+    """Where a node task stands. COMPLETED, FAILED, TERMINATED and SKIPPED are terminal and never left."""
 
 NODE_TASK_STATUS_UNSPECIFIED: NodeTaskStatus.ValueType  # 0
 """Never stored."""
@@ -59,9 +61,11 @@ NODE_TASK_STATUS_COMPLETED: NodeTaskStatus.ValueType  # 4
 NODE_TASK_STATUS_FAILED: NodeTaskStatus.ValueType  # 5
 """It failed for good; `error` says why."""
 NODE_TASK_STATUS_TERMINATED: NodeTaskStatus.ValueType  # 6
-"""It was stopped while it ran."""
+"""It was stopped while it ran, or was suspended."""
 NODE_TASK_STATUS_SKIPPED: NodeTaskStatus.ValueType  # 7
 """It never ran; `reason` says why."""
+NODE_TASK_STATUS_SUSPENDED: NodeTaskStatus.ValueType  # 8
+"""It waits for a signal or a time, and no worker holds it; `wait` says for what."""
 Global___NodeTaskStatus: _TypeAlias = NodeTaskStatus  # noqa: Y015
 
 class _RunIf:
@@ -259,7 +263,7 @@ class NodeTaskError(_message.Message):
     FINAL_REASON_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """One of NODE_ERROR, INVALID_OUTPUT, OUTPUT_TOO_LARGE, INPUT_TOO_LARGE, INPUT_MISSING, SECRET_MISSING, START_TIMEOUT,
-    TIMEOUT, TOTAL_TIMEOUT, HEARTBEAT_TIMEOUT, WORKER_LOST, PROCESS_DIED, UNKNOWN_NODE_TYPE, ITEMS_FAILED.
+    TIMEOUT, TOTAL_TIMEOUT, HEARTBEAT_TIMEOUT, WORKER_LOST, PROCESS_DIED, UNKNOWN_NODE_TYPE, ITEMS_FAILED, WAIT_TIMEOUT.
     """
     message: _builtins.str
     """For people, at most 4 KiB."""
@@ -387,6 +391,9 @@ class NodeTask(_message.Message):
     CACHED_IN_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
     ITEM_FIELD_NUMBER: _builtins.int
+    KEPT_FROM_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    RESUMED_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
     """`<flow_id>:<cycle>:<run>:<node_id>`, with `:<item>` for an item of a mapped node; `task:<id>` of an ad-hoc task,
     `batch:<batch_id>:<index>` of an item of a batch.
@@ -431,6 +438,8 @@ class NodeTask(_message.Message):
     """The cache that its outputs came from; empty when it ran."""
     item: _builtins.int
     """Place of the item, from 0, that it is of such a node; unset for any other."""
+    kept_from: _builtins.str
+    """Id of the node task of an earlier run whose result this one took over; empty when it ran, or is to run, itself."""
     @_builtins.property
     def error(self) -> Global___NodeTaskError:
         """Why it failed; unset otherwise."""
@@ -491,6 +500,14 @@ class NodeTask(_message.Message):
         runs for as long as its items do.
         """
 
+    @_builtins.property
+    def wait(self) -> Global___Wait:
+        """What it waits for; while it is suspended."""
+
+    @_builtins.property
+    def resumed(self) -> Global___Resumption:
+        """What ended its latest wait; unset when it never waited."""
+
     def __init__(
         self,
         *,
@@ -529,16 +546,101 @@ class NodeTask(_message.Message):
         cached_in: _builtins.str = ...,
         items: Global___ItemCounts | None = ...,
         item: _builtins.int | None = ...,
+        kept_from: _builtins.str = ...,
+        wait: Global___Wait | None = ...,
+        resumed: Global___Resumption | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "ended_at", b"ended_at", "error", b"error", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "ready_at", b"ready_at", "registered_at", b"registered_at", "retry_at", b"retry_at", "started_at", b"started_at", "stop", b"stop", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "ended_at", b"ended_at", "error", b"error", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "ready_at", b"ready_at", "registered_at", b"registered_at", "resumed", b"resumed", "retry_at", b"retry_at", "started_at", b"started_at", "stop", b"stop", "updated_at", b"updated_at", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "cached_in", b"cached_in", "component_id", b"component_id", "config_json", b"config_json", "current_step", b"current_step", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "cached_in", b"cached_in", "component_id", b"component_id", "config_json", b"config_json", "current_step", b"current_step", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "item", b"item", "items", b"items", "kept_from", b"kept_from", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "resumed", b"resumed", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "wait", b"wait", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
     _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__item) -> _WhichOneofReturnType__item | None: ...
 
 Global___NodeTask: _TypeAlias = NodeTask  # noqa: Y015
+
+@_typing.final
+class Wait(_message.Message):
+    """What a suspended node task waits for: the first that comes ends the wait."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    FORM_JSON_FIELD_NUMBER: _builtins.int
+    COMPLETES_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    signal: _builtins.str
+    """The signal, an identifier; empty when only a time ends the wait."""
+    form_json: _builtins.str
+    """What a person is asked, as JSON text of an object {title, description, fields [{name, type, title, required, choices}]};
+    the signal's payload is then an answer to it. Empty for none.
+    """
+    completes: _builtins.str
+    """The output handle by which the node task emits the signal's payload and is completed; empty when it runs again. The wait
+    of a node of type `approval` names none: its answer is emitted by `approved` or `rejected`.
+    """
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """When the wait ends without a signal; unset for never."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Since when it waits."""
+
+    def __init__(
+        self,
+        *,
+        signal: _builtins.str = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        form_json: _builtins.str = ...,
+        completes: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completes", b"completes", "form_json", b"form_json", "signal", b"signal", "since", b"since", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Wait: _TypeAlias = Wait  # noqa: Y015
+
+@_typing.final
+class Resumption(_message.Message):
+    """What ended a wait: a signal, or when it names none the time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    signal: _builtins.str
+    """The signal; empty when the time had come."""
+    payload_json: _builtins.str
+    """What came with it, JSON text."""
+    by: _builtins.str
+    """Who sent it."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """When it ended the wait; of one that came before the node waited, when it was sent."""
+
+    def __init__(
+        self,
+        *,
+        signal: _builtins.str = ...,
+        payload_json: _builtins.str = ...,
+        by: _builtins.str = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "by", b"by", "payload_json", b"payload_json", "signal", b"signal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Resumption: _TypeAlias = Resumption  # noqa: Y015
 
 @_typing.final
 class ItemCounts(_message.Message):
@@ -675,6 +777,7 @@ class StatusCounts(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     TERMINATED_FIELD_NUMBER: _builtins.int
     SKIPPED_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     registered: _builtins.int
     """registered"""
     pending: _builtins.int
@@ -689,6 +792,8 @@ class StatusCounts(_message.Message):
     """terminated"""
     skipped: _builtins.int
     """skipped"""
+    suspended: _builtins.int
+    """suspended"""
     def __init__(
         self,
         *,
@@ -699,10 +804,11 @@ class StatusCounts(_message.Message):
         failed: _builtins.int = ...,
         terminated: _builtins.int = ...,
         skipped: _builtins.int = ...,
+        suspended: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "failed", b"failed", "pending", b"pending", "registered", b"registered", "running", b"running", "skipped", b"skipped", "terminated", b"terminated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "failed", b"failed", "pending", b"pending", "registered", b"registered", "running", b"running", "skipped", b"skipped", "suspended", b"suspended", "terminated", b"terminated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

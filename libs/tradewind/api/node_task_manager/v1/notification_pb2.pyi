@@ -46,6 +46,8 @@ class _NotificationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Noti
     """A flow was stopped."""
     NOTIFICATION_KIND_SYSTEM_NOTIFICATION: _NotificationKind.ValueType  # 8
     """Whatever an operator or another system has to say."""
+    NOTIFICATION_KIND_ANSWER_WANTED: _NotificationKind.ValueType  # 9
+    """A node task waits for somebody to answer its form."""
 
 class NotificationKind(_NotificationKind, metaclass=_NotificationKindEnumTypeWrapper):
     """What a user is told of."""
@@ -70,6 +72,8 @@ NOTIFICATION_KIND_FLOW_STOPPED: NotificationKind.ValueType  # 7
 """A flow was stopped."""
 NOTIFICATION_KIND_SYSTEM_NOTIFICATION: NotificationKind.ValueType  # 8
 """Whatever an operator or another system has to say."""
+NOTIFICATION_KIND_ANSWER_WANTED: NotificationKind.ValueType  # 9
+"""A node task waits for somebody to answer its form."""
 Global___NotificationKind: _TypeAlias = NotificationKind  # noqa: Y015
 
 class _Severity:
@@ -112,7 +116,7 @@ class NotificationSubject(_message.Message):
     CYCLE_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
-    """An ad-hoc task, or the node task that was given up."""
+    """An ad-hoc task, or the node task that was given up or wants an answer."""
     batch_id: _builtins.str
     """A batch."""
     flow_id: _builtins.str

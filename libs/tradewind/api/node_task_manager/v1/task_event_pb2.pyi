@@ -47,6 +47,8 @@ class _TaskEventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskEve
     """It never ran."""
     TASK_EVENT_KIND_WAITING: _TaskEventKind.ValueType  # 10
     """Another node task does the same work; its outputs, once cached, are those of this one."""
+    TASK_EVENT_KIND_SUSPENDED: _TaskEventKind.ValueType  # 11
+    """It waits for a signal or a time."""
 
 class TaskEventKind(_TaskEventKind, metaclass=_TaskEventKindEnumTypeWrapper):
     """What happened. COMPLETED, FAILED, TERMINATED and SKIPPED are final."""
@@ -73,6 +75,8 @@ TASK_EVENT_KIND_SKIPPED: TaskEventKind.ValueType  # 9
 """It never ran."""
 TASK_EVENT_KIND_WAITING: TaskEventKind.ValueType  # 10
 """Another node task does the same work; its outputs, once cached, are those of this one."""
+TASK_EVENT_KIND_SUSPENDED: TaskEventKind.ValueType  # 11
+"""It waits for a signal or a time."""
 Global___TaskEventKind: _TypeAlias = TaskEventKind  # noqa: Y015
 
 @_typing.final
@@ -119,7 +123,9 @@ class TaskEvent(_message.Message):
 
     @_builtins.property
     def retry_at(self) -> _timestamp_pb2.Timestamp:
-        """When the next attempt may begin, with RETRYING; until when it waits at most, with WAITING."""
+        """When the next attempt may begin, with RETRYING; until when it waits at most, with WAITING
+        and SUSPENDED.
+        """
 
     @_builtins.property
     def stop(self) -> _node_task_pb2.StopMark:

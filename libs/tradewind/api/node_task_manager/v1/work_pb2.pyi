@@ -76,6 +76,7 @@ class NodeTaskAssignment(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     PLANNED_TIME_FIELD_NUMBER: _builtins.int
     ITEM_FIELD_NUMBER: _builtins.int
+    RESUMED_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """Fencing token of this attempt; named in all that the worker says of it."""
     node_task_id: _builtins.str
@@ -120,6 +121,10 @@ class NodeTaskAssignment(_message.Message):
     def planned_time(self) -> _timestamp_pb2.Timestamp:
         """When the cycle was due."""
 
+    @_builtins.property
+    def resumed(self) -> _node_task_pb2.Resumption:
+        """What ended the latest wait of the node task; unset when it never waited."""
+
     def __init__(
         self,
         *,
@@ -141,10 +146,11 @@ class NodeTaskAssignment(_message.Message):
         user_id: _builtins.str = ...,
         planned_time: _timestamp_pb2.Timestamp | None = ...,
         item: _builtins.int | None = ...,
+        resumed: _node_task_pb2.Resumption | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "deadline", b"deadline", "item", b"item", "planned_time", b"planned_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "deadline", b"deadline", "item", b"item", "planned_time", b"planned_time", "resumed", b"resumed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "item", b"item", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "item", b"item", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "resumed", b"resumed", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
     _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015
@@ -154,13 +160,14 @@ Global___NodeTaskAssignment: _TypeAlias = NodeTaskAssignment  # noqa: Y015
 
 @_typing.final
 class NodeTaskCompletion(_message.Message):
-    """The outputs of a node task that ran."""
+    """The outputs of a node task that ran; or what it waits for."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     DURATION_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """From the assignment."""
     @_builtins.property
@@ -171,20 +178,69 @@ class NodeTaskCompletion(_message.Message):
     def duration(self) -> _duration_pb2.Duration:
         """Time spent in the node."""
 
+    @_builtins.property
+    def wait(self) -> Global___WaitOrder:
+        """In the place of outputs: the node task is suspended until this ends. Then it runs again, as a further attempt that does not
+        count as a retry, or is completed.
+        """
+
     def __init__(
         self,
         *,
         token: _builtins.str = ...,
         outputs: _abc.Iterable[_node_task_pb2.Output] | None = ...,
         duration: _duration_pb2.Duration | None = ...,
+        wait: Global___WaitOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "outputs", b"outputs", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "outputs", b"outputs", "token", b"token", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeTaskCompletion: _TypeAlias = NodeTaskCompletion  # noqa: Y015
+
+@_typing.final
+class WaitOrder(_message.Message):
+    """What a node wants to wait for: a signal, a time, or whichever comes first. At least one of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    DELAY_FIELD_NUMBER: _builtins.int
+    FORM_JSON_FIELD_NUMBER: _builtins.int
+    COMPLETES_FIELD_NUMBER: _builtins.int
+    signal: _builtins.str
+    """The signal, an identifier."""
+    form_json: _builtins.str
+    """What a person is asked, as in Wait; the signal must be named. At most 64 KiB."""
+    completes: _builtins.str
+    """As in Wait."""
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """When the wait ends without a signal."""
+
+    @_builtins.property
+    def delay(self) -> _duration_pb2.Duration:
+        """The same as a time from when this is stored; `until` is then to be unset. At most 100 years."""
+
+    def __init__(
+        self,
+        *,
+        signal: _builtins.str = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        delay: _duration_pb2.Duration | None = ...,
+        form_json: _builtins.str = ...,
+        completes: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completes", b"completes", "delay", b"delay", "form_json", b"form_json", "signal", b"signal", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitOrder: _TypeAlias = WaitOrder  # noqa: Y015
 
 @_typing.final
 class NodeTaskFailure(_message.Message):

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)tradewind/api/registry/v1/node_type.proto\x12\x19tradewind.api.registry.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"R\n\x0bInputHandle\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bschema_json\x18\x02 \x01(\t\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\x0e\n\x06gather\x18\x04 \x01(\x08\"1\n\x0cOutputHandle\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bschema_json\x18\x02 \x01(\t\"\x91\x02\n\x08NodeType\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x36\n\x06inputs\x18\x03 \x03(\x0b\x32&.tradewind.api.registry.v1.InputHandle\x12\x38\n\x07outputs\x18\x04 \x03(\x0b\x32\'.tradewind.api.registry.v1.OutputHandle\x12\x1a\n\x12\x63onfig_schema_json\x18\x05 \x01(\t\x12\x12\n\nworker_ids\x18\x06 \x03(\t\x12/\n\x0b\x64\x65\x63lared_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x11 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)tradewind/api/registry/v1/node_type.proto\x12\x19tradewind.api.registry.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"R\n\x0bInputHandle\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bschema_json\x18\x02 \x01(\t\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\x0e\n\x06gather\x18\x04 \x01(\x08\"1\n\x0cOutputHandle\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bschema_json\x18\x02 \x01(\t\"\xa3\x02\n\x08NodeType\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x36\n\x06inputs\x18\x03 \x03(\x0b\x32&.tradewind.api.registry.v1.InputHandle\x12\x38\n\x07outputs\x18\x04 \x03(\x0b\x32\'.tradewind.api.registry.v1.OutputHandle\x12\x1a\n\x12\x63onfig_schema_json\x18\x05 \x01(\t\x12\x12\n\nworker_ids\x18\x06 \x03(\t\x12/\n\x0b\x64\x65\x63lared_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x11 \x01(\t\x12\x10\n\x08\x62uilt_in\x18< \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,5 +37,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OUTPUTHANDLE']._serialized_start=189
   _globals['_OUTPUTHANDLE']._serialized_end=238
   _globals['_NODETYPE']._serialized_start=241
-  _globals['_NODETYPE']._serialized_end=514
+  _globals['_NODETYPE']._serialized_end=532
 # @@protoc_insertion_point(module_scope)

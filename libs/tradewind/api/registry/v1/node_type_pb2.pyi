@@ -95,6 +95,7 @@ class NodeType(_message.Message):
     WORKER_IDS_FIELD_NUMBER: _builtins.int
     DECLARED_AT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    BUILT_IN_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     """Name, as the `type` of a node in Weather Syntax, [A-Za-z0-9][A-Za-z0-9._-]{0,127}."""
     description: _builtins.str
@@ -103,6 +104,8 @@ class NodeType(_message.Message):
     """JSON Schema of the node's config object, as JSON text of an object, at most 64 KiB; empty accepts anything."""
     version: _builtins.str
     """Changes when its outputs do: results of other versions are not taken from a cache. At most 128 characters."""
+    built_in: _builtins.bool
+    """Set by the registry: it is part of Tradewind and needs no worker. No worker may declare a type of its name."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___InputHandle]:
         """Input handles, at most 256."""
@@ -130,10 +133,11 @@ class NodeType(_message.Message):
         worker_ids: _abc.Iterable[_builtins.str] | None = ...,
         declared_at: _timestamp_pb2.Timestamp | None = ...,
         version: _builtins.str = ...,
+        built_in: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["declared_at", b"declared_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_schema_json", b"config_schema_json", "declared_at", b"declared_at", "description", b"description", "inputs", b"inputs", "outputs", b"outputs", "type", b"type", "version", b"version", "worker_ids", b"worker_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["built_in", b"built_in", "config_schema_json", b"config_schema_json", "declared_at", b"declared_at", "description", b"description", "inputs", b"inputs", "outputs", b"outputs", "type", b"type", "version", b"version", "worker_ids", b"worker_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

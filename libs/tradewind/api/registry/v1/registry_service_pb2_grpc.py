@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from tradewind.api.registry.v1 import doctor_pb2 as tradewind_dot_api_dot_registry_dot_v1_dot_doctor__pb2
 from tradewind.api.registry.v1 import registry_service_pb2 as tradewind_dot_api_dot_registry_dot_v1_dot_registry__service__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -80,6 +81,11 @@ class RegistryServiceStub:
                 request_serializer=tradewind_dot_api_dot_registry_dot_v1_dot_registry__service__pb2.GetNodeTypeRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_registry_dot_v1_dot_registry__service__pb2.GetNodeTypeResponse.FromString,
                 _registered_method=True)
+        self.RunDoctor = channel.unary_stream(
+                '/tradewind.api.registry.v1.RegistryService/RunDoctor',
+                request_serializer=tradewind_dot_api_dot_registry_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_registry_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
+                _registered_method=True)
 
 
 class RegistryServiceServicer:
@@ -155,6 +161,14 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RunDoctor(self, request, context):
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RegistryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -202,6 +216,11 @@ def add_RegistryServiceServicer_to_server(servicer, server):
                     servicer.GetNodeType,
                     request_deserializer=tradewind_dot_api_dot_registry_dot_v1_dot_registry__service__pb2.GetNodeTypeRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_registry_dot_v1_dot_registry__service__pb2.GetNodeTypeResponse.SerializeToString,
+            ),
+            'RunDoctor': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunDoctor,
+                    request_deserializer=tradewind_dot_api_dot_registry_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_registry_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -448,6 +467,33 @@ class RegistryService:
             '/tradewind.api.registry.v1.RegistryService/GetNodeType',
             tradewind_dot_api_dot_registry_dot_v1_dot_registry__service__pb2.GetNodeTypeRequest.SerializeToString,
             tradewind_dot_api_dot_registry_dot_v1_dot_registry__service__pb2.GetNodeTypeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDoctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.registry.v1.RegistryService/RunDoctor',
+            tradewind_dot_api_dot_registry_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+            tradewind_dot_api_dot_registry_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,

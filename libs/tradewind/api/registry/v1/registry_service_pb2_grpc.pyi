@@ -5,6 +5,7 @@ Who can do it: workers, their heartbeats and the node types they offer."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from tradewind.api.registry.v1 import doctor_pb2 as _doctor_pb2
 from tradewind.api.registry.v1 import registry_service_pb2 as _registry_service_pb2
 import abc as _abc_1
 
@@ -44,6 +45,10 @@ class RegistryServiceStub:
     """The catalogue of node types, paged by name. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     GetNodeType: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetNodeTypeRequest, _registry_service_pb2.GetNodeTypeResponse]
     """One node type. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND."""
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
 
 class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
     """The registry. It calls no other service."""
@@ -129,5 +134,15 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_registry_service_pb2.GetNodeTypeRequest, _abc.Awaitable[_registry_service_pb2.GetNodeTypeResponse]],
     ) -> _abc.Awaitable[_registry_service_pb2.GetNodeTypeResponse]:
         """One node type. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def RunDoctor(
+        self,
+        request: _doctor_pb2.RunDoctorRequest,
+        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
+    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
 
 def add_RegistryServiceServicer_to_server(servicer: RegistryServiceServicer, server: _aio.Server) -> None: ...

@@ -26,27 +26,29 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tradewind/api/scheduler/v1/cycle.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\"\x9f\x04\n\x05\x43ycle\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\r\n\x05\x63ycle\x18\x02 \x01(\x05\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\x37\n\x06status\x18\x05 \x01(\x0e\x32\'.tradewind.api.scheduler.v1.CycleStatus\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x30\n\x0cplanned_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\n \x01(\x05\x12\x37\n\x06origin\x18\x0b \x01(\x0e\x32\'.tradewind.api.scheduler.v1.CycleOrigin\x12\x13\n\x0binputs_json\x18\x0c \x01(\t\x12@\n\x06\x63ounts\x18\r \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.StatusCounts\x12\x12\n\nnode_count\x18\x0e \x01(\x05\x12\x0f\n\x07version\x18\x0f \x01(\x03\x12\x10\n\x08trace_id\x18\x10 \x01(\t\x12\x12\n\nerror_code\x18\x15 \x01(\t\x12\x13\n\x0bresult_json\x18\x16 \x01(\t\"\xcd\x01\n\x0f\x43ycleStatistics\x12\x13\n\x0btotal_nodes\x18\x01 \x01(\x05\x12\x15\n\rrunning_nodes\x18\x02 \x01(\x05\x12\x17\n\x0f\x63ompleted_nodes\x18\x03 \x01(\x05\x12\x13\n\x0b\x65rror_nodes\x18\x04 \x01(\x05\x12\x18\n\x10registered_nodes\x18\x05 \x01(\x05\x12\x15\n\rpending_nodes\x18\x06 \x01(\x05\x12\x18\n\x10terminated_nodes\x18\x07 \x01(\x05\x12\x15\n\rskipped_nodes\x18\x08 \x01(\x05\"\xf7\x01\n\x07LogLine\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x0f\n\x07\x66low_id\x18\x02 \x01(\t\x12\r\n\x05\x63ycle\x18\x03 \x01(\x05\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\x33\n\x05level\x18\x05 \x01(\x0e\x32$.tradewind.api.scheduler.v1.LogLevel\x12\x35\n\x06source\x18\x06 \x01(\x0e\x32%.tradewind.api.scheduler.v1.LogSource\x12\x0f\n\x07message\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"P\n\nCycleEvent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x30\n\x05\x63ycle\x18\x02 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle*\xca\x01\n\x0b\x43ycleStatus\x12\x1c\n\x18\x43YCLE_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43YCLE_STATUS_RUNNING\x10\x01\x12\x1a\n\x16\x43YCLE_STATUS_COMPLETED\x10\x02\x12\x18\n\x14\x43YCLE_STATUS_PARTIAL\x10\x03\x12\x17\n\x13\x43YCLE_STATUS_FAILED\x10\x04\x12\x18\n\x14\x43YCLE_STATUS_TIMEOUT\x10\x05\x12\x1a\n\x16\x43YCLE_STATUS_CANCELLED\x10\x06*a\n\x0b\x43ycleOrigin\x12\x1c\n\x18\x43YCLE_ORIGIN_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43YCLE_ORIGIN_SCHEDULE\x10\x01\x12\x19\n\x15\x43YCLE_ORIGIN_RUN_FLOW\x10\x02*\x82\x01\n\tLogSource\x12\x1a\n\x16LOG_SOURCE_UNSPECIFIED\x10\x00\x12\x18\n\x14LOG_SOURCE_SCHEDULER\x10\x01\x12\x13\n\x0fLOG_SOURCE_NODE\x10\x02\x12\x15\n\x11LOG_SOURCE_SYSTEM\x10\x03\x12\x13\n\x0fLOG_SOURCE_USER\x10\x04*\x92\x01\n\x08LogLevel\x12\x19\n\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x13\n\x0fLOG_LEVEL_DEBUG\x10\x01\x12\x12\n\x0eLOG_LEVEL_INFO\x10\x02\x12\x15\n\x11LOG_LEVEL_WARNING\x10\x03\x12\x13\n\x0fLOG_LEVEL_ERROR\x10\x04\x12\x16\n\x12LOG_LEVEL_CRITICAL\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tradewind/api/scheduler/v1/cycle.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\"b\n\x05Rerun\x12\x12\n\nsource_run\x18\x01 \x01(\x05\x12\x15\n\rfrom_node_ids\x18\x02 \x03(\t\x12\x12\n\nkept_nodes\x18\x03 \x01(\x05\x12\n\n\x02\x62y\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x8d\x05\n\x05\x43ycle\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\r\n\x05\x63ycle\x18\x02 \x01(\x05\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\x37\n\x06status\x18\x05 \x01(\x0e\x32\'.tradewind.api.scheduler.v1.CycleStatus\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x30\n\x0cplanned_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\n \x01(\x05\x12\x37\n\x06origin\x18\x0b \x01(\x0e\x32\'.tradewind.api.scheduler.v1.CycleOrigin\x12\x13\n\x0binputs_json\x18\x0c \x01(\t\x12@\n\x06\x63ounts\x18\r \x01(\x0b\x32\x30.tradewind.api.node_task_manager.v1.StatusCounts\x12\x12\n\nnode_count\x18\x0e \x01(\x05\x12\x0f\n\x07version\x18\x0f \x01(\x03\x12\x10\n\x08trace_id\x18\x10 \x01(\t\x12\x30\n\x05rerun\x18\x1e \x01(\x0b\x32!.tradewind.api.scheduler.v1.Rerun\x12:\n\x04stop\x18\x1f \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.StopMark\x12\x12\n\nerror_code\x18\x15 \x01(\t\x12\x13\n\x0bresult_json\x18\x16 \x01(\t\"\xe6\x01\n\x0f\x43ycleStatistics\x12\x13\n\x0btotal_nodes\x18\x01 \x01(\x05\x12\x15\n\rrunning_nodes\x18\x02 \x01(\x05\x12\x17\n\x0f\x63ompleted_nodes\x18\x03 \x01(\x05\x12\x13\n\x0b\x65rror_nodes\x18\x04 \x01(\x05\x12\x18\n\x10registered_nodes\x18\x05 \x01(\x05\x12\x15\n\rpending_nodes\x18\x06 \x01(\x05\x12\x18\n\x10terminated_nodes\x18\x07 \x01(\x05\x12\x15\n\rskipped_nodes\x18\x08 \x01(\x05\x12\x17\n\x0fsuspended_nodes\x18\t \x01(\x05\"\xf7\x01\n\x07LogLine\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x0f\n\x07\x66low_id\x18\x02 \x01(\t\x12\r\n\x05\x63ycle\x18\x03 \x01(\x05\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\x33\n\x05level\x18\x05 \x01(\x0e\x32$.tradewind.api.scheduler.v1.LogLevel\x12\x35\n\x06source\x18\x06 \x01(\x0e\x32%.tradewind.api.scheduler.v1.LogSource\x12\x0f\n\x07message\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"P\n\nCycleEvent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x30\n\x05\x63ycle\x18\x02 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle*\xca\x01\n\x0b\x43ycleStatus\x12\x1c\n\x18\x43YCLE_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43YCLE_STATUS_RUNNING\x10\x01\x12\x1a\n\x16\x43YCLE_STATUS_COMPLETED\x10\x02\x12\x18\n\x14\x43YCLE_STATUS_PARTIAL\x10\x03\x12\x17\n\x13\x43YCLE_STATUS_FAILED\x10\x04\x12\x18\n\x14\x43YCLE_STATUS_TIMEOUT\x10\x05\x12\x1a\n\x16\x43YCLE_STATUS_CANCELLED\x10\x06*a\n\x0b\x43ycleOrigin\x12\x1c\n\x18\x43YCLE_ORIGIN_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43YCLE_ORIGIN_SCHEDULE\x10\x01\x12\x19\n\x15\x43YCLE_ORIGIN_RUN_FLOW\x10\x02*\x82\x01\n\tLogSource\x12\x1a\n\x16LOG_SOURCE_UNSPECIFIED\x10\x00\x12\x18\n\x14LOG_SOURCE_SCHEDULER\x10\x01\x12\x13\n\x0fLOG_SOURCE_NODE\x10\x02\x12\x15\n\x11LOG_SOURCE_SYSTEM\x10\x03\x12\x13\n\x0fLOG_SOURCE_USER\x10\x04*\x92\x01\n\x08LogLevel\x12\x19\n\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x13\n\x0fLOG_LEVEL_DEBUG\x10\x01\x12\x12\n\x0eLOG_LEVEL_INFO\x10\x02\x12\x15\n\x11LOG_LEVEL_WARNING\x10\x03\x12\x13\n\x0fLOG_LEVEL_ERROR\x10\x04\x12\x16\n\x12LOG_LEVEL_CRITICAL\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.scheduler.v1.cycle_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CYCLESTATUS']._serialized_start=1242
-  _globals['_CYCLESTATUS']._serialized_end=1444
-  _globals['_CYCLEORIGIN']._serialized_start=1446
-  _globals['_CYCLEORIGIN']._serialized_end=1543
-  _globals['_LOGSOURCE']._serialized_start=1546
-  _globals['_LOGSOURCE']._serialized_end=1676
-  _globals['_LOGLEVEL']._serialized_start=1679
-  _globals['_LOGLEVEL']._serialized_end=1825
-  _globals['_CYCLE']._serialized_start=156
-  _globals['_CYCLE']._serialized_end=699
-  _globals['_CYCLESTATISTICS']._serialized_start=702
-  _globals['_CYCLESTATISTICS']._serialized_end=907
-  _globals['_LOGLINE']._serialized_start=910
-  _globals['_LOGLINE']._serialized_end=1157
-  _globals['_CYCLEEVENT']._serialized_start=1159
-  _globals['_CYCLEEVENT']._serialized_end=1239
+  _globals['_CYCLESTATUS']._serialized_start=1477
+  _globals['_CYCLESTATUS']._serialized_end=1679
+  _globals['_CYCLEORIGIN']._serialized_start=1681
+  _globals['_CYCLEORIGIN']._serialized_end=1778
+  _globals['_LOGSOURCE']._serialized_start=1781
+  _globals['_LOGSOURCE']._serialized_end=1911
+  _globals['_LOGLEVEL']._serialized_start=1914
+  _globals['_LOGLEVEL']._serialized_end=2060
+  _globals['_RERUN']._serialized_start=155
+  _globals['_RERUN']._serialized_end=253
+  _globals['_CYCLE']._serialized_start=256
+  _globals['_CYCLE']._serialized_end=909
+  _globals['_CYCLESTATISTICS']._serialized_start=912
+  _globals['_CYCLESTATISTICS']._serialized_end=1142
+  _globals['_LOGLINE']._serialized_start=1145
+  _globals['_LOGLINE']._serialized_end=1392
+  _globals['_CYCLEEVENT']._serialized_start=1394
+  _globals['_CYCLEEVENT']._serialized_end=1474
 # @@protoc_insertion_point(module_scope)

@@ -3,9 +3,11 @@
 isort:skip_file
 Cycles: one execution of a flow."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 import builtins as _builtins
@@ -152,6 +154,46 @@ LOG_LEVEL_CRITICAL: LogLevel.ValueType  # 5
 Global___LogLevel: _TypeAlias = LogLevel  # noqa: Y015
 
 @_typing.final
+class Rerun(_message.Message):
+    """What makes a run of a cycle a rerun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_RUN_FIELD_NUMBER: _builtins.int
+    FROM_NODE_IDS_FIELD_NUMBER: _builtins.int
+    KEPT_NODES_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    source_run: _builtins.int
+    """The run whose good results it keeps."""
+    kept_nodes: _builtins.int
+    """How many nodes keep their results."""
+    by: _builtins.str
+    """Who asked for it."""
+    reason: _builtins.str
+    """Why, as far as was said."""
+    @_builtins.property
+    def from_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The nodes that it was told to begin at, beside those without a good result."""
+
+    def __init__(
+        self,
+        *,
+        source_run: _builtins.int = ...,
+        from_node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        kept_nodes: _builtins.int = ...,
+        by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "from_node_ids", b"from_node_ids", "kept_nodes", b"kept_nodes", "reason", b"reason", "source_run", b"source_run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rerun: _TypeAlias = Rerun  # noqa: Y015
+
+@_typing.final
 class Cycle(_message.Message):
     """A cycle on record."""
 
@@ -173,6 +215,8 @@ class Cycle(_message.Message):
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
+    RERUN_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     RESULT_JSON_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
@@ -219,6 +263,14 @@ class Cycle(_message.Message):
     def counts(self) -> _node_task_pb2.StatusCounts:
         """Terminal nodes by status; complete once the cycle has ended."""
 
+    @_builtins.property
+    def rerun(self) -> Global___Rerun:
+        """What makes it a rerun; unset for run 0."""
+
+    @_builtins.property
+    def stop(self) -> _node_task_pb2.StopMark:
+        """Who asked it to stop, why and when; unset when nobody did."""
+
     def __init__(
         self,
         *,
@@ -238,12 +290,14 @@ class Cycle(_message.Message):
         node_count: _builtins.int = ...,
         version: _builtins.int = ...,
         trace_id: _builtins.str = ...,
+        rerun: Global___Rerun | None = ...,
+        stop: _node_task_pb2.StopMark | None = ...,
         error_code: _builtins.str = ...,
         result_json: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "end_time", b"end_time", "planned_time", b"planned_time", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "end_time", b"end_time", "planned_time", b"planned_time", "rerun", b"rerun", "start_time", b"start_time", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "planned_time", b"planned_time", "reason", b"reason", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -263,6 +317,7 @@ class CycleStatistics(_message.Message):
     PENDING_NODES_FIELD_NUMBER: _builtins.int
     TERMINATED_NODES_FIELD_NUMBER: _builtins.int
     SKIPPED_NODES_FIELD_NUMBER: _builtins.int
+    SUSPENDED_NODES_FIELD_NUMBER: _builtins.int
     total_nodes: _builtins.int
     """All nodes."""
     running_nodes: _builtins.int
@@ -279,6 +334,8 @@ class CycleStatistics(_message.Message):
     """terminated"""
     skipped_nodes: _builtins.int
     """skipped"""
+    suspended_nodes: _builtins.int
+    """suspended"""
     def __init__(
         self,
         *,
@@ -290,10 +347,11 @@ class CycleStatistics(_message.Message):
         pending_nodes: _builtins.int = ...,
         terminated_nodes: _builtins.int = ...,
         skipped_nodes: _builtins.int = ...,
+        suspended_nodes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed_nodes", b"completed_nodes", "error_nodes", b"error_nodes", "pending_nodes", b"pending_nodes", "registered_nodes", b"registered_nodes", "running_nodes", b"running_nodes", "skipped_nodes", b"skipped_nodes", "terminated_nodes", b"terminated_nodes", "total_nodes", b"total_nodes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed_nodes", b"completed_nodes", "error_nodes", b"error_nodes", "pending_nodes", b"pending_nodes", "registered_nodes", b"registered_nodes", "running_nodes", b"running_nodes", "skipped_nodes", b"skipped_nodes", "suspended_nodes", b"suspended_nodes", "terminated_nodes", b"terminated_nodes", "total_nodes", b"total_nodes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

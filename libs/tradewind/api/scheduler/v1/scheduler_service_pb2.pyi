@@ -1066,6 +1066,107 @@ class StreamedRunAnswer(_message.Message):
 Global___StreamedRunAnswer: _TypeAlias = StreamedRunAnswer  # noqa: Y015
 
 @_typing.final
+class RerunCycleRequest(_message.Message):
+    """Asks to run a cycle again, as far as it has no good results."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_ID_FIELD_NUMBER: _builtins.int
+    CYCLE_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    FROM_NODE_IDS_FIELD_NUMBER: _builtins.int
+    INPUTS_JSON_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    flow_id: _builtins.str
+    """Which flow."""
+    cycle: _builtins.int
+    """Which cycle; the latest when unset."""
+    run: _builtins.int
+    """Which run of it, which must be the latest and have ended; the latest when unset."""
+    inputs_json: _builtins.str
+    """JSON object whose fields replace those of the inputs of the run before, for entry nodes that run again; empty for the same."""
+    request_id: _builtins.str
+    """Makes repeating this call safe for 24 h: the first answer comes again."""
+    include_outputs: _builtins.bool
+    """With `wait`: also what the flow's sink nodes emitted."""
+    by: _builtins.str
+    """Who asks; "user" when empty."""
+    reason: _builtins.str
+    """Why, at most 1 KiB."""
+    @_builtins.property
+    def from_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Nodes that run again with all that is downstream of them, whatever their results. Nodes without a good result (failed,
+        terminated, skipped because of such) and what is downstream of them run again in any case.
+        """
+
+    @_builtins.property
+    def wait(self) -> _duration_pb2.Duration:
+        """Answer when the cycle has ended, or after this time, at most 1 h; at once when unset."""
+
+    def __init__(
+        self,
+        *,
+        flow_id: _builtins.str = ...,
+        cycle: _builtins.int | None = ...,
+        run: _builtins.int | None = ...,
+        from_node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        inputs_json: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        wait: _duration_pb2.Duration | None = ...,
+        include_outputs: _builtins.bool = ...,
+        by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "cycle", b"cycle", "run", b"run", "wait", b"wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "by", b"by", "cycle", b"cycle", "flow_id", b"flow_id", "from_node_ids", b"from_node_ids", "include_outputs", b"include_outputs", "inputs_json", b"inputs_json", "reason", b"reason", "request_id", b"request_id", "run", b"run", "wait", b"wait"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cycle: _TypeAlias = _typing.Literal["cycle"]  # noqa: Y015
+    _WhichOneofArgType__cycle: _TypeAlias = _typing.Literal["_cycle", b"_cycle"]  # noqa: Y015
+    _WhichOneofReturnType__run: _TypeAlias = _typing.Literal["run"]  # noqa: Y015
+    _WhichOneofArgType__run: _TypeAlias = _typing.Literal["_run", b"_run"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cycle) -> _WhichOneofReturnType__cycle | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run) -> _WhichOneofReturnType__run | None: ...
+
+Global___RerunCycleRequest: _TypeAlias = RerunCycleRequest  # noqa: Y015
+
+@_typing.final
+class RerunCycleResponse(_message.Message):
+    """The new run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CYCLE_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def cycle(self) -> _cycle_pb2.Cycle:
+        """As it is now."""
+
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOutputs]:
+        """What sink nodes emitted, where asked for."""
+
+    def __init__(
+        self,
+        *,
+        cycle: _cycle_pb2.Cycle | None = ...,
+        outputs: _abc.Iterable[Global___NodeOutputs] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "outputs", b"outputs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RerunCycleResponse: _TypeAlias = RerunCycleResponse  # noqa: Y015
+
+@_typing.final
 class GetCycleRequest(_message.Message):
     """Asks for a cycle."""
 

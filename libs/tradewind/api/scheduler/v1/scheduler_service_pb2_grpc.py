@@ -3,9 +3,11 @@
 import grpc
 import warnings
 
+from tradewind.api.scheduler.v1 import doctor_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2
+from tradewind.api.scheduler.v1 import stop_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -132,6 +134,26 @@ class SchedulerServiceStub:
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StreamRunsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StreamRunsResponse.FromString,
                 _registered_method=True)
+        self.RerunCycle = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/RerunCycle',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RerunCycleRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RerunCycleResponse.FromString,
+                _registered_method=True)
+        self.StopCycle = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/StopCycle',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopCycleRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopCycleResponse.FromString,
+                _registered_method=True)
+        self.StopComponent = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/StopComponent',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopComponentRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopComponentResponse.FromString,
+                _registered_method=True)
+        self.StopNode = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/StopNode',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeResponse.FromString,
+                _registered_method=True)
         self.GetCycle = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/GetCycle',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetCycleRequest.SerializeToString,
@@ -156,6 +178,11 @@ class SchedulerServiceStub:
                 '/tradewind.api.scheduler.v1.SchedulerService/ListLogs',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.FromString,
+                _registered_method=True)
+        self.RunDoctor = channel.unary_stream(
+                '/tradewind.api.scheduler.v1.SchedulerService/RunDoctor',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
                 _registered_method=True)
         self.GetMemory = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/GetMemory',
@@ -324,6 +351,40 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RerunCycle(self, request, context):
+        """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
+        the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
+        RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopCycle(self, request, context):
+        """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
+        NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopComponent(self, request, context):
+        """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+        component that the flow does not have.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopNode(self, request, context):
+        """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+        NODE_TASK_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetCycle(self, request, context):
         """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND.
         """
@@ -356,6 +417,14 @@ class SchedulerServiceServicer:
     def ListLogs(self, request, context):
         """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
         Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunDoctor(self, request, context):
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -476,6 +545,26 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StreamRunsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.StreamRunsResponse.SerializeToString,
             ),
+            'RerunCycle': grpc.unary_unary_rpc_method_handler(
+                    servicer.RerunCycle,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RerunCycleRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RerunCycleResponse.SerializeToString,
+            ),
+            'StopCycle': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopCycle,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopCycleRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopCycleResponse.SerializeToString,
+            ),
+            'StopComponent': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopComponent,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopComponentRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopComponentResponse.SerializeToString,
+            ),
+            'StopNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopNode,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeResponse.SerializeToString,
+            ),
             'GetCycle': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCycle,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetCycleRequest.FromString,
@@ -500,6 +589,11 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.ListLogs,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.SerializeToString,
+            ),
+            'RunDoctor': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunDoctor,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
             ),
             'GetMemory': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMemory,
@@ -1037,6 +1131,114 @@ class SchedulerService:
             _registered_method=True)
 
     @staticmethod
+    def RerunCycle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/RerunCycle',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RerunCycleRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.RerunCycleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopCycle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/StopCycle',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopCycleRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopCycleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopComponent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/StopComponent',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopComponentRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopComponentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/StopNode',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2.StopNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetCycle(request,
             target,
             options=(),
@@ -1161,6 +1363,33 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/ListLogs',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListLogsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDoctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/RunDoctor',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,

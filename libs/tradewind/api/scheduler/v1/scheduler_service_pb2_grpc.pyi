@@ -5,9 +5,11 @@ What runs, and what became of it."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from tradewind.api.scheduler.v1 import doctor_pb2 as _doctor_pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as _memory_pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as _revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
+from tradewind.api.scheduler.v1 import stop_pb2 as _stop_pb2
 import abc as _abc_1
 
 
@@ -87,6 +89,24 @@ class SchedulerServiceStub:
     is sent as soon as it is there, in any order. When the client has sent its last run, the stream ends with the last
     answer. Errors: UNAVAILABLE DRAINING; those of single runs come as their answers.
     """
+    RerunCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.RerunCycleRequest, _scheduler_service_pb2.RerunCycleResponse]
+    """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
+    the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
+    CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
+    RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    StopCycle: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopCycleRequest, _stop_pb2.StopCycleResponse]
+    """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
+    NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+    """
+    StopComponent: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopComponentRequest, _stop_pb2.StopComponentResponse]
+    """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+    component that the flow does not have.
+    """
+    StopNode: _aio.UnaryUnaryMultiCallable[_stop_pb2.StopNodeRequest, _stop_pb2.StopNodeResponse]
+    """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+    NODE_TASK_NOT_FOUND.
+    """
     GetCycle: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.GetCycleRequest, _scheduler_service_pb2.GetCycleResponse]
     """A cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND."""
     ListCycles: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListCyclesRequest, _scheduler_service_pb2.ListCyclesResponse]
@@ -100,6 +120,10 @@ class SchedulerServiceStub:
     ListLogs: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListLogsRequest, _scheduler_service_pb2.ListLogsResponse]
     """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
     Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+    """
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
     """
     GetMemory: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryRequest, _memory_pb2.GetMemoryResponse]
     """The variables that nodes keep in a cycle, or that a flow carries from cycle to cycle. Errors: NOT_FOUND FLOW_NOT_FOUND or
@@ -298,6 +322,48 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def RerunCycle(
+        self,
+        request: _scheduler_service_pb2.RerunCycleRequest,
+        context: _aio.ServicerContext[_scheduler_service_pb2.RerunCycleRequest, _abc.Awaitable[_scheduler_service_pb2.RerunCycleResponse]],
+    ) -> _abc.Awaitable[_scheduler_service_pb2.RerunCycleResponse]:
+        """Runs a cycle again, keeping good results, as a new run of the same number, of the revision that it began with and whatever
+        the flow's schedule, status and overlap policy. The run before stays on record. Errors: NOT_FOUND FLOW_NOT_FOUND or
+        CYCLE_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT, FAILED_PRECONDITION CYCLE_RUNNING, NOT_LATEST_RUN, NOTHING_TO_RERUN,
+        RESULTS_EXPIRED or FLOW_DELETING, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def StopCycle(
+        self,
+        request: _stop_pb2.StopCycleRequest,
+        context: _aio.ServicerContext[_stop_pb2.StopCycleRequest, _abc.Awaitable[_stop_pb2.StopCycleResponse]],
+    ) -> _abc.Awaitable[_stop_pb2.StopCycleResponse]:
+        """Asks the running nodes of a cycle to stop and skips waiting ones. Stopping a cycle that was stopped changes nothing. Errors:
+        NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, FAILED_PRECONDITION CYCLE_ENDED.
+        """
+
+    @_abc_1.abstractmethod
+    def StopComponent(
+        self,
+        request: _stop_pb2.StopComponentRequest,
+        context: _aio.ServicerContext[_stop_pb2.StopComponentRequest, _abc.Awaitable[_stop_pb2.StopComponentResponse]],
+    ) -> _abc.Awaitable[_stop_pb2.StopComponentResponse]:
+        """Does so with one component of a cycle; the others go on. Errors: as StopCycle, INVALID_ARGUMENT INVALID_INPUT for a
+        component that the flow does not have.
+        """
+
+    @_abc_1.abstractmethod
+    def StopNode(
+        self,
+        request: _stop_pb2.StopNodeRequest,
+        context: _aio.ServicerContext[_stop_pb2.StopNodeRequest, _abc.Awaitable[_stop_pb2.StopNodeResponse]],
+    ) -> _abc.Awaitable[_stop_pb2.StopNodeResponse]:
+        """Does so with one node of a cycle; what is downstream goes by its `run_if`. Errors: as StopCycle, NOT_FOUND
+        NODE_TASK_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
     def GetCycle(
         self,
         request: _scheduler_service_pb2.GetCycleRequest,
@@ -339,6 +405,16 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_scheduler_service_pb2.ListLogsResponse]:
         """The execution log of a cycle, or of a flow's newest cycles, oldest first: lines of the scheduler and of nodes.
         Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def RunDoctor(
+        self,
+        request: _doctor_pb2.RunDoctorRequest,
+        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
+    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from tradewind.api.trigger.v1 import doctor_pb2 as tradewind_dot_api_dot_trigger_dot_v1_dot_doctor__pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -109,6 +110,11 @@ class TriggerServiceStub:
                 '/tradewind.api.trigger.v1.TriggerService/CountTriggers',
                 request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersResponse.FromString,
+                _registered_method=True)
+        self.RunDoctor = channel.unary_stream(
+                '/tradewind.api.trigger.v1.TriggerService/RunDoctor',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
                 _registered_method=True)
 
 
@@ -233,6 +239,14 @@ class TriggerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RunDoctor(self, request, context):
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TriggerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -310,6 +324,11 @@ def add_TriggerServiceServicer_to_server(servicer, server):
                     servicer.CountTriggers,
                     request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersResponse.SerializeToString,
+            ),
+            'RunDoctor': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunDoctor,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -718,6 +737,33 @@ class TriggerService:
             '/tradewind.api.trigger.v1.TriggerService/CountTriggers',
             tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersRequest.SerializeToString,
             tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountTriggersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDoctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/RunDoctor',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,

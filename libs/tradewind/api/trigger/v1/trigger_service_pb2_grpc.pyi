@@ -5,6 +5,7 @@ When: everything that fires at a time."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from tradewind.api.trigger.v1 import doctor_pb2 as _doctor_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as _trigger_service_pb2
 import abc as _abc_1
 
@@ -67,6 +68,10 @@ class TriggerServiceStub:
     """
     CountTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.CountTriggersRequest, _trigger_service_pb2.CountTriggersResponse]
     """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
 
 class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
     """The trigger service. It calls no other service: what is due leaves on a stream that the receiver opened."""
@@ -211,5 +216,15 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_trigger_service_pb2.CountTriggersRequest, _abc.Awaitable[_trigger_service_pb2.CountTriggersResponse]],
     ) -> _abc.Awaitable[_trigger_service_pb2.CountTriggersResponse]:
         """How many triggers of a queue, or of all flows, stand where. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+
+    @_abc_1.abstractmethod
+    def RunDoctor(
+        self,
+        request: _doctor_pb2.RunDoctorRequest,
+        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
+    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
 
 def add_TriggerServiceServicer_to_server(servicer: TriggerServiceServicer, server: _aio.Server) -> None: ...

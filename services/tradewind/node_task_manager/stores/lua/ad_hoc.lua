@@ -7,7 +7,7 @@ local NO_PARTITION = -1
 local changed, write_changed, list_run, expire_listed
 
 do
-  local TOLD_MS = 100
+  local TOLD_MS, AHEAD = 100, {retrying = true, waiting = true, suspended = true}
   local running, touched, events = {}, {}, {}
 
   -- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
@@ -20,7 +20,7 @@ do
       if kind and record.id == comp.run then
         touched[comp] = 'now'
         events[#events + 1] = {comp, {kind = kind, at = time, attempt = record.attempt or 0, worker_id = record.worker_id or nil,
-          reason = record.reason or nil, retry_at = (kind == 'retrying' or kind == 'waiting') and record.retry_at or nil,
+          reason = record.reason or nil, retry_at = AHEAD[kind] and record.retry_at or nil,
           stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, record.error}
       end
     end

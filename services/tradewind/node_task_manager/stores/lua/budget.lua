@@ -1,4 +1,4 @@
---!include fan_out
+--!include suspension
 --!level
 -- How many further attempts a flow (or a user, for what belongs to no flow) may have, by how many attempts began: counted in
 -- buckets of five seconds, the current one and the minute before. Only nodes that may be tried again are counted.

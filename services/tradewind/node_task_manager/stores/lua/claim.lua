@@ -92,7 +92,8 @@ local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_a
   effects.assignments[#effects.assignments + 1] = {worker_id = worker_id, task_id = record.id, nonce = nonce,
     attempt = attempt, component_id = comp.id, plan = comp.plan, index = record.index, run_id = comp.run_id,
     user_id = comp.user_id, inputs = inputs, inputs_outside = outside, traceparent = comp.traceparent or nil,
-    run_inputs = entry.inputs == 0 and inputs_of_run(comp.run) or nil, planned_ms = comp.planned, deadline_ms = close_at}
+    run_inputs = entry.inputs == 0 and inputs_of_run(comp.run) or nil, planned_ms = comp.planned, deadline_ms = close_at,
+    resumed = attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
 end
 
 -- When the time of an attempt that begins now is over, 0 for never, and when its lease lapses.

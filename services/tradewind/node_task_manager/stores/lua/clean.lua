@@ -34,6 +34,13 @@ local function ended_at(run, ids)
   return at, partition
 end
 
+-- The runs of a cycle stay and go together: `verb` happens to all of them up to a number, or to those before it.
+local function walk_cycle(verb, flow, cycle, number, till)
+  for at = number, 0, -1 do walk_later(verb, flow .. ':' .. cycle .. ':' .. at, till) end
+end
+
+local function drop_cycle(flow, cycle, number) walk_cycle('drop', flow, cycle, tonumber(number), 0) end
+
 -- Of a flow's ended runs those of the highest numbers stay.
 local function trim(flow, keep, run)
   local kept = base .. 'kept_runs:' .. flow
@@ -42,7 +49,7 @@ local function trim(flow, keep, run)
   for _, name in ipairs(excess > 0 and call('ZRANGE', kept, 0, math.min(excess, LOOKS) - 1) or {}) do
     spend(2)
     call('ZREM', kept, name)
-    walk_later('drop', flow .. ':' .. name, 0)
+    drop_cycle(flow, string.match(name, '^(%d+):(%d+)$'))
   end
   -- What expired by age leaves the index from its lower end, a little faster than runs come to it.
   for _, name in ipairs(call('ZRANGE', kept, 0, 1)) do
@@ -54,24 +61,40 @@ local LOOK = {}
 
 -- A run that ended a while ago is counted among those of its flow.
 function LOOK.run(run)
+  local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
+  number = tonumber(number)
   local v = call('HMGET', base .. 'run:' .. run, 'components', 'keep')
-  if not v[1] then return end
+  if not v[1] then return walk_cycle('expire', flow, cycle, number - 1, time + limits.settle) end
   local at, partition = ended_at(run, cmsgpack.unpack(v[1]))
   if not at then return end
   if not acknowledged(partition, at) then return call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. run) end
-  local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
+  if call('EXISTS', base .. 'run:' .. flow .. ':' .. cycle .. ':' .. number + 1) == 1 then
+    return walk_cycle('hold', flow, cycle, number, 0)
+  end
   local keep, keep_for = string.match(v[2] or '0 0', '^(%d+) (%d+)$')
   local till = at + tonumber(keep_for)
   if till > at and till <= time then
-    walk_later('drop', run, 0)
+    drop_cycle(flow, cycle, number)
   else
     local name = base .. 'kept_runs:' .. flow
     call('ZADD', name, cycle * RUNS + number, cycle .. ':' .. number)
     call('PEXPIRE', name, limits.run_retention)
     if till > at then walk_later('expire', run, till) end
+    local held = call('PTTL', base .. 'run:' .. run) == -1
+    if number > 0 or held then
+      walk_cycle('expire', flow, cycle, held and number or number - 1, till > at and till or at + limits.retention)
+    end
   end
   spend(3)
   trim(flow, tonumber(keep) > 0 and tonumber(keep) or limits.keep_cycles, run)
+end
+
+-- What is open of a flow, such as a run that waits for an approval, may stay so for longer than the index of it would.
+function LOOK.flow(flow)
+  local index = base .. 'flow_runs:' .. flow
+  if #call('ZRANGEBYSCORE', index, 'inf', 'inf', 'LIMIT', 0, 1) == 0 then return end
+  call('PEXPIRE', index, limits.plan_retention)
+  call('ZADD', base .. 'to_clean', time + limits.tombstone, 'flow:' .. flow)
 end
 
 -- A worker that is silent has nothing in its list but leases that stand.

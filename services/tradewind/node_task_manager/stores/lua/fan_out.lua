@@ -1,4 +1,5 @@
 --!include release
+--!include keep
 -- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most` at
 -- once. Its own node task is carried out by the node task manager, by offers that stand in `delayed` until they are, or are
 -- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait
@@ -226,9 +227,8 @@ fan_out = function()
       local item = task(record.id .. ':' .. string.format('%.0f', place))
       if item and item.status == 'running' then
         request_stop(item, mark)
-      elseif item and item.status == 'pending' then
-        dequeue(item, comp)
-        finish(item, comp, 'skipped', reason)
+      elseif item and not TERMINAL[item.status] then
+        end_idle(item, comp, reason)
       end
     end
   end

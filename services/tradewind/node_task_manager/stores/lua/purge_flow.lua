@@ -24,7 +24,7 @@ end
 local function drop(id, comp)
   local record = task(id)
   if not record then return end
-  if record.status == 'pending' then dequeue(record, comp) end
+  if record.status == 'pending' or record.status == 'suspended' then dequeue(record, comp) end
   if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
   if record.status == 'running' and record.worker_id then
     release_lease(record)
@@ -86,7 +86,7 @@ local function drop_component(run, id)
     drop_run(base .. 'run:' .. run, v[4])
     removed = removed + 1
   end
-  call('UNLINK', key, base .. 'stop:' .. run, base .. 'stop:' .. run .. ':' .. id)
+  call('UNLINK', key, base .. 'stop:' .. run, base .. 'stop:' .. run .. ':' .. id, base .. 'kept:' .. run .. ':' .. id)
   return true
 end
 

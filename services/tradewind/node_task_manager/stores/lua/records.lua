@@ -11,7 +11,7 @@ local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
 -- What every change needs of a node task is read at once, the rest by `more`.
 local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
-  'history', 'postponed'}
+  'history', 'postponed', 'resumed'}
 
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
@@ -45,7 +45,8 @@ local function more(record)
 end
 
 -- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal,
--- `parts` the components of its run when there are several; it is `early` when a node ended before its signals came.
+-- `parts` the components of its run when there are several; it is `early` when nodes may have ended before their
+-- signals came: 1, or of a rerun 'keep' while results are being taken over, and 'kept' then.
 local function component(run, id)
   local key = base .. 'component:' .. run .. ':' .. id
   local comp = components[key]
@@ -164,7 +165,7 @@ local totals = {}
 local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
   SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
   TOTAL_TIMEOUT = true, WORKER_LOST = true,
-  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true}
+  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true, WAIT_TIMEOUT = true}
 
 local function count_failure(code)
   local name = 'failed:' .. (CODES[code] and code or 'OTHER')

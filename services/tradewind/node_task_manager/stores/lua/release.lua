@@ -3,6 +3,8 @@
 local work, finished, queues = {}, {}, {}
 -- What a node that runs once for each item of a list needs besides; see fan_out.
 local fan_out
+-- What a node that waits without a worker needs besides; see suspension.
+local suspension
 local TURN = 1000000
 
 -- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next.
@@ -35,6 +37,7 @@ end
 local function enqueue(record, comp)
   local entry = node(comp.plan, record.index)
   if entry.map and fan_out().owns(record) then return fan_out().offer(record, comp) end
+  if entry.wait or record.status == 'suspended' then return suspension().ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
   note(record, 'ready_at', stamp)
@@ -52,7 +55,7 @@ local function enqueue(record, comp)
   items[n + 1] = record.rank
   items[n + 2] = record.id
   queue.ranked = queue.ranked or entry.ahead ~= nil
-  queue.bound = queue.bound or entry.flow_max or entry.key
+  queue.bound = queue.bound or entry.flow_max or entry.key or entry.pace
 end
 
 -- Puts up to `count` of a group that a limit held back into their queue again; returns how many.
@@ -119,11 +122,11 @@ local function reopen()
   end
 end
 
--- Takes out what waits, be it in a queue or for its next attempt.
+-- Takes out what waits, be it in a queue, for its next attempt or suspended.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
   if entry.map and fan_out().owns(record) then return fan_out().withdraw(record) end
-  if not withdraw(record, entry, comp) then
+  if record.status == 'pending' and not withdraw(record, entry, comp) then
     local items = queue_of(entry.type, comp.user_id).removed
     items[#items + 1] = record.id
   end
@@ -200,7 +203,7 @@ local function stop_component(comp, mark)
   if comp.stop or comp.status == 'finished' then return end
   set(comp, 'stop', mark)
   changed(comp, 0)
-  later('stop', comp, 0, 0)
+  if comp.early ~= 'keep' then later('stop', comp, 0, 0) end
 end
 
 -- A run that has ended gets its time to live, with all that belongs to it.
@@ -262,6 +265,13 @@ local function finish(record, comp, status, reason)
     finished[#finished + 1] = comp
     expire_run(comp)
   end
+end
+
+-- Ends one that no worker has: it is terminated if it is suspended, else skipped.
+local function end_idle(record, comp, reason)
+  local status = record.status == 'suspended' and 'terminated' or 'skipped'
+  if record.status ~= 'registered' then dequeue(record, comp) end
+  finish(record, comp, status, reason)
 end
 
 local function create(comp, id, entry, index)
@@ -367,8 +377,7 @@ function WORK.stop(comp, offset)
     if record.status == 'running' then
       request_stop(record, comp.stop)
     elseif not TERMINAL[record.status] then
-      if record.status == 'pending' then dequeue(record, comp) end
-      finish(record, comp, 'skipped', reason)
+      end_idle(record, comp, reason)
     end
   end
 end

@@ -53,7 +53,7 @@ local function fail_attempt(record, comp, error, wish)
   finish(record, comp, 'failed')
 end
 
--- Whether the latest attempt that failed and was not the last is the one with this nonce.
+-- Whether the latest attempt that failed or was suspended, and was not the last, is the one with this nonce.
 local function has_failed(record, nonce) return more(record).settled == nonce end
 
 -- Queues what is due; returns the time in ms until the next of the others is, or nil, and whether more is due already.
@@ -76,7 +76,7 @@ local function wake_delayed()
       take('delayed', due[at])
     end
     local record = not limit and task(due[at])
-    local open = record and (record.status == 'pending' or record.status == 'running' and not record.worker_id)
+    local open = record and not TERMINAL[record.status] and (record.status ~= 'running' or not record.worker_id)
     local comp = open and component_of(record)
     -- What this script has taken out is still in the set, and may be delayed anew.
     if comp and tonumber(more(record).retry_at) == tonumber(due[at + 1]) then

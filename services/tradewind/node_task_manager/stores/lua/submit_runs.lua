@@ -1,7 +1,8 @@
 -- Creates runs: their components, and node tasks for their entry nodes; the rest comes to be as signals arrive.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, runs {run, flow_id, cycle, run_id, user_id,
 -- components {[id, digest]}, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent,
--- planned_ms, begun_ms, node_type, keep_cycles, keep_for_ms (0: as the limits say)}.
+-- planned_ms, begun_ms, node_type, keep_cycles, keep_for_ms (0: as the limits say), source (number of the run that a rerun
+-- keeps results of, -1), source_id (its run_id), kept {[component id, places of nodes]}}.
 -- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
 --!include claim
 local backlog, results, known_plans, opened, indexes = {}, {}, {}, {}, {}
@@ -36,6 +37,8 @@ local function queued_of(user)
   return queued[user]
 end
 
+local function source_of(run) return string.match(run.run, '^(.+:)%d+$') .. run.source end
+
 -- Why a run of a flow is not taken.
 local function flow_refusal(run)
   local purged = call('GET', base .. 'purged:' .. run.flow_id)
@@ -52,6 +55,10 @@ local function refusal(run)
   if run.partition ~= NO_PARTITION then
     local refused = flow_refusal(run)
     if refused then return refused end
+  end
+  if run.source >= 0 then
+    local source = call('HMGET', base .. 'run:' .. source_of(run), 'run_id', 'dropped')
+    if source[1] ~= run.source_id or source[2] then return {outcome = 'results_expired'} end
   end
   local unknown = {}
   for _, part in ipairs(run.components) do
@@ -72,7 +79,7 @@ local function stop_mark(run, stopped, id)
   end
 end
 
-local function begin_component(run, id, digest, stopped)
+local function begin_component(run, id, digest, stopped, kept)
   local facts, key = plan_facts(digest), base .. 'component:' .. run.run .. ':' .. id
   local comp = {id = id, run = run.run, key = key, changes = {}, n = 0, status = 'running', open = facts.nodes, completed = 0,
     failed = 0, terminated = 0, skipped = 0, sinks = 0}
@@ -91,16 +98,36 @@ local function begin_component(run, id, digest, stopped)
   opened[digest] = (opened[digest] or 0) + 1
   changed(comp, 0)
   local mark = stop_mark(run, stopped, id)
-  if mark then stop_component(comp, mark) else later('entries', comp, facts.entries, 0) end
+  if kept then
+    set(comp, 'early', 'keep')
+    in_pieces('RPUSH', base .. 'kept:' .. run.run .. ':' .. id, kept)
+    later('keep', comp, run.source, 0)
+  end
+  if mark then stop_component(comp, mark) elseif not kept then later('entries', comp, facts.entries, 0) end
+end
+
+-- The run before stays on record while the rerun does. Returns the nodes whose results are kept, by component.
+local function hold_source(run)
+  local source, kept = source_of(run), {}
+  call('PERSIST', base .. 'run:' .. source)
+  for _, part in ipairs(run.components) do
+    call('PERSIST', base .. 'component:' .. source .. ':' .. part[1])
+    call('ZADD', base .. 'flow_runs:' .. run.flow_id, 'XX', 'inf', source .. ':' .. part[1])
+  end
+  call('ZREM', base .. 'kept_runs:' .. run.flow_id, (string.match(source, ':(.+)$')))
+  call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. source)
+  for _, each in ipairs(run.kept) do kept[each[1]] = each[2] end
+  return kept
 end
 
 local function begin(run)
-  local ids, index = {}, {}
+  local ids, index, kept = {}, {}, {}
+  if run.source >= 0 then kept = hold_source(run) end
   local stopped = call('GET', base .. 'stop:' .. run.run)
   for i, part in ipairs(run.components) do
     ids[i] = part[1]
     index[2 * i - 1], index[2 * i] = 'inf', run.run .. ':' .. part[1]
-    begin_component(run, part[1], part[2], stopped)
+    begin_component(run, part[1], part[2], stopped, kept[part[1]])
   end
   local key = base .. 'run:' .. run.run
   call('HSET', key, 'run_id', run.run_id, 'components', cmsgpack.pack(ids), 'open', #ids)

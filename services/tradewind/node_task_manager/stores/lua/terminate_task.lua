@@ -1,4 +1,4 @@
--- Stops one node task: skipped when it has not begun, asked to stop when it runs.
+-- Stops one node task: skipped when it has not begun, asked to stop when it runs, terminated when it is suspended.
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, task_id, component (where its node is), index,
 -- reason, by. Returns Effects; results: "" or "unknown".
 --!include claim
@@ -15,15 +15,14 @@ if not record and fan_out().is_item(args.task_id) then
 end
 if not record then
   record = create(comp, args.task_id, node(comp.plan, args.index), args.index)
-  set(comp, 'early', 1)
+  if not comp.early then set(comp, 'early', 1) end
 end
 local mark = cmsgpack.pack({reason = args.reason, by = args.by, at = time})
 effects.results[1] = ''
 if record.status == 'running' then
   request_stop(record, mark)
 elseif not TERMINAL[record.status] then
-  if record.status == 'pending' then dequeue(record, comp) end
   set(record, 'stop', mark)
-  finish(record, comp, 'skipped', args.reason)
+  end_idle(record, comp, args.reason)
 end
 return cmsgpack.pack(conclude())

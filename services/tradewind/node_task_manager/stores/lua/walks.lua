@@ -1,4 +1,5 @@
--- Walks over all records of ended runs, a part of them in each script: to remove them, or to give them another time to live.
+-- Walks over all records of ended runs, a part of them in each script: to remove them, to give them another time to live, or
+-- to take it from them.
 -- Those that are under way stand in the list `walks`: {verb, run, run_id, place of the component, place of the node, till,
 -- place of the item of this node}.
 --!include records
@@ -15,11 +16,12 @@ end
 
 local function walk_later(verb, run, till)
   local run_id = call('HGET', base .. 'run:' .. run, 'run_id')
+  if run_id and verb == 'drop' then call('HSET', base .. 'run:' .. run, 'dropped', 1) end
   if run_id then call('RPUSH', base .. 'walks', cmsgpack.pack({verb, run, run_id, 1, 0, till, 0})) end
 end
 
 -- What happens to so many node tasks of a run, to a component, to the run.
-local DROP, EXPIRE = {}, {}
+local DROP, EXPIRE, HOLD = {}, {}, {}
 
 function DROP.node_tasks(ids, comp)
   local keys = {}
@@ -61,7 +63,21 @@ function EXPIRE.run(run, till)
   lives_till('logs:' .. string.match(run, '^[^:]+:%d+'), till)
 end
 
-local VERBS = {drop = DROP, expire = EXPIRE}
+-- A run stays as long as the latest run of its cycle.
+function HOLD.node_tasks(ids)
+  for _, id in ipairs(ids) do call('PERSIST', base .. 'node_tasks:' .. id) end
+end
+
+function HOLD.component(run, id)
+  call('PERSIST', base .. 'component:' .. run .. ':' .. id)
+  call('ZADD', base .. 'flow_runs:' .. string.match(run, '^[^:]+'), 'XX', 'inf', run .. ':' .. id)
+end
+
+function HOLD.run(run)
+  call('PERSIST', base .. 'run:' .. run)
+end
+
+local VERBS = {drop = DROP, expire = EXPIRE, hold = HOLD}
 
 -- The ids of as many node tasks of a component as the budget allows, from a place on, and the place that follows. Items of a
 -- mapped node stand before it.

@@ -1,12 +1,13 @@
 """The node task manager's stores in memory, all of them; nothing outlives the process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.node_task_manager.use_cases.doctor import ShardDoctor
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import NoLink
 
@@ -33,6 +34,8 @@ class MemoryStores(NoLink):
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         shard = MemoryShard(limits, clock)
         self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
+        # Nothing here is kept twice, so there is nothing that could be at odds.
+        self.doctors: Mapping[int, ShardDoctor] = {}
         self.caches = MemoryCacheStore(clock)
         self.cache_statistics = MemoryCacheStatistics()
         self.config = MemoryConfigStore()

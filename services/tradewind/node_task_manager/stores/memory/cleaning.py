@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
@@ -53,14 +54,22 @@ class MemoryCleaning(MemoryConsequences):
             self._ends[name] = now + self._limits.settle_ms
             return
         del self._ends[name]
+        if str(replace(submission.run, run=submission.run.run + 1)) in self._runs:
+            return
         if submission.keep_for_ms and ended_at + submission.keep_for_ms <= now:
-            self._drop(submission.run)
+            self._drop_cycle(submission.run)
         else:
             self._kept.setdefault(submission.run.flow_id, set()).add(submission.run)
         of_flow = sorted(self._kept.get(submission.run.flow_id, ()), key=lambda run: (run.cycle, run.run))
         for run in of_flow[: -(submission.keep_cycles or self._limits.keep_cycles)]:
             self._kept[run.flow_id].discard(run)
-            self._drop(run)
+            self._drop_cycle(run)
+
+    def _drop_cycle(self, run: RunName) -> None:
+        """Remove a run and those of its cycle before it."""
+        for number in range(run.run, -1, -1):
+            if str(replace(run, run=number)) in self._runs:
+                self._drop(replace(run, run=number))
 
     def _drop(self, run: RunName) -> None:
         name = str(run)
@@ -69,6 +78,7 @@ class MemoryCleaning(MemoryConsequences):
             self._dead.pop(task_id, None)
             del self._tasks[task_id], self._private[task_id]
         del self._runs[name]
+        self._forget_signals(lambda other: other == run)
         self._components = {key: each for key, each in self._components.items() if key[0] != name}
         self._stops = {key: mark for key, mark in self._stops.items() if key[0] != name}
         if not any(other.cycle == run.cycle for other in self._kept.get(run.flow_id, ())):

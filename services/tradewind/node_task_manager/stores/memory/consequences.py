@@ -151,11 +151,15 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             return f'flow "{run.partition(":")[0]}"'
         return f'user "{self._components[self._owner(task)].user_id}"'
 
-    def _wake_delayed(self) -> None:
+    def _wake_delayed(self, turn: Turn) -> None:
         for at, task_id in sorted((at, task_id) for task_id, at in self._delayed.items()):
             if at <= self._clock():
                 del self._delayed[task_id]
-                self._enqueue(replace(self._tasks[task_id], retry_at=0))
+                self._wake(self._tasks[task_id], turn)
+
+    def _wake(self, task: NodeTask, turn: Turn) -> None:
+        """Go on with a node task whose time has come."""
+        self._enqueue(replace(task, retry_at=0))
 
     def _hold(self, task: NodeTask) -> None:
         """Renew a lease; no renewal outlasts the attempt's other clocks."""
@@ -281,7 +285,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         target = replace(target, waiting=target.waiting - 1, live=target.live + live)
         private = self._private[target.task_id]
         if value is not None:
-            kept = value if len(value.encode()) <= self._limits.signal_bytes else "@"
+            small = not source.kept and len(value.encode()) <= self._limits.signal_bytes
+            kept = value if small else "@"
             target = replace(target, inputs=(*target.inputs, (at, kept)))
         elif not live:
             private.dead = private.dead or _why_dead(source, self._node(source).node_id, edge.source_handle)
@@ -308,9 +313,14 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             if task.status is NodeTaskStatus.RUNNING:
                 self._request_stop(task, mark, turn)
             elif not task.status.terminal:
-                if task.status is NodeTaskStatus.PENDING:
-                    task = self._dequeue(task)
-                self._finish(task, NodeTaskStatus.SKIPPED, mark.reason, turn)
+                self._end_idle(task, mark.reason, turn)
+
+    def _end_idle(self, task: NodeTask, reason: str, turn: Turn) -> None:
+        """End a node task that no worker has: it is terminated if it is suspended, else skipped."""
+        suspended = task.status is NodeTaskStatus.SUSPENDED
+        if task.status is not NodeTaskStatus.REGISTERED:
+            task = self._dequeue(task)
+        self._finish(task, NodeTaskStatus.TERMINATED if suspended else NodeTaskStatus.SKIPPED, reason, turn)
 
     def _announce(self, owner: tuple[str, str], turn: Turn) -> None:
         component = self._components[owner]
@@ -355,13 +365,13 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         node_id = plan.nodes[plan.only_sink].node_id
         sink = self._tasks[component.run.task_id(node_id)]
         small = sum(len(value.encode()) for _, value in sink.outputs) <= self._limits.answer_bytes
-        if sink.status is not NodeTaskStatus.COMPLETED or not small:
+        if sink.status is not NodeTaskStatus.COMPLETED or sink.kept or not small:
             return {}
         return {"sink": node_id, "outputs": sink.outputs}
 
     def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
         self._settle(turn)
-        self._wake_delayed()
+        self._wake_delayed(turn)
         self._wake_paced()
         self._reopen()
         self._queues.tidy()
@@ -485,6 +495,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             traceparent=run.traceparent,
             planned_ms=run.planned_ms,
             deadline_ms=self._private[task.task_id].close_at,
+            resumed=task.resumed,
         )
 
 

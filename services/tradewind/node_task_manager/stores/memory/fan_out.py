@@ -230,8 +230,8 @@ class MemoryFanOut(MemoryConsequences):
             item = self._tasks[f"{task_id}:{place}"]
             if item.status is NodeTaskStatus.RUNNING:
                 self._request_stop(item, mark, turn)
-            elif item.status is NodeTaskStatus.PENDING:
-                self._finish(self._dequeue(item), NodeTaskStatus.SKIPPED, mark.reason, turn)
+            elif not item.status.terminal:
+                self._end_idle(item, mark.reason, turn)
 
 
 def _counts(task: NodeTask) -> ItemCounts:

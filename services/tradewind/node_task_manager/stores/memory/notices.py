@@ -14,6 +14,7 @@ from tradewind.node_task_manager.ports import Stretch
 
 BRIEF = 500
 QUIET_MS = 60_000
+_AHEAD = (TaskEventKind.RETRYING, TaskEventKind.WAITING, TaskEventKind.SUSPENDED)
 _LAST_CHARACTER = re.compile(rb"[\xc0-\xff][\x80-\xbf]*\Z")
 
 Item = TypeVar("Item")
@@ -142,7 +143,7 @@ class MemoryNotices:
                 message=task.message if told else "",
                 step=task.step if told else "",
                 reason=reason,
-                retry_at=task.retry_at if kind in (TaskEventKind.RETRYING, TaskEventKind.WAITING) else 0,
+                retry_at=task.retry_at if kind in _AHEAD else 0,
                 stop=task.stop if kind is TaskEventKind.STOPPING else None,
                 error=error,
             ),

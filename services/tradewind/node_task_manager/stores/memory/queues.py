@@ -91,14 +91,13 @@ class MemoryQueues:
             if not turns:
                 left.clear()
                 self._begun.pop(node_type, None)
+                self.served.pop(node_type, None)
             place = self._begun.get(node_type, 0)
             for user in [user for at, user in self._joining if at == node_type and queues.get(user)]:
                 if user not in turns:
                     turns[user] = max(place, left.pop(user, 0))
             if turns:
                 self.served.setdefault(node_type, self._clock())
-            else:
-                self.served.pop(node_type, None)
         self._joining = []
 
     def _leave(self, node_type: str, user: str) -> None:

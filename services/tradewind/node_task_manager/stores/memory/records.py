@@ -9,6 +9,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNode
+from tradewind.node_task_manager.domain.waiting import Resumption
 from tradewind.node_task_manager.ports import StoredLine
 
 RUNNING = NodeTaskStatus.RUNNING
@@ -62,6 +63,10 @@ class MemoryRecords:
         self._dead: dict[str, int] = {}
         self._logs: dict[tuple[str, int], list[StoredLine]] = {}
         self._unlisted: set[str] = set()
+        self._signals: dict[str, list[Resumption]] = {}
+        """What came before node tasks waited."""
+        self._asked: dict[str, dict[str, str]] = {}
+        """What became of the latest requests to signal, by node task."""
 
     async def save(self, plan: Plan, keep_ms: int | None = None) -> None:
         self._plans[plan.digest] = plan
@@ -141,6 +146,10 @@ class MemoryRecords:
         lines = self._logs.get((flow_id, cycle), [])
         past = next((at + 1 for at, line in enumerate(lines) if line.log_id == after), 0)
         return lines[past : past + limit]
+
+    def _forget_signals(self, gone: Callable[[RunName], bool]) -> None:
+        self._signals = {name: kept for name, kept in self._signals.items() if not gone(TaskName.parse(name).run)}
+        self._asked = {name: asked for name, asked in self._asked.items() if not gone(TaskName.parse(name).run)}
 
     def _plan(self, task: NodeTask) -> Plan:
         return self._plans[self._components[self._owner(task)].plan]

@@ -16,14 +16,14 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
-from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.consequences import Turn
-from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
 from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
+from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
+from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
 
 
-class MemoryShard(MemoryFanOut, MemoryCleaning):
+class MemoryShard(MemorySuspension, MemoryReruns):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
@@ -54,6 +54,8 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
                 return SubmitResult(SubmitOutcome.FLOW_PURGED)
             if self.waiting(run.partition) >= self._limits.events_per_partition:
                 return SubmitResult(SubmitOutcome.EVENTS_FULL)
+            if self._has_lost_its_source(run):
+                return SubmitResult(SubmitOutcome.RESULTS_EXPIRED)
         unknown = tuple(digest for _, digest in run.components if digest not in self._plans)
         if unknown:
             return SubmitResult(SubmitOutcome.PLAN_UNKNOWN, unknown)
@@ -81,11 +83,13 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
             )
             stops = [self._stops.get((name, stopped)) for stopped in ("", component_id)]
             marks = [stop[1] for stop in stops if stop is not None and stop[0] == run.run_id]
+            self._keep_results(run, (name, component_id), turn)
             if marks:
                 self._stop_component((name, component_id), marks[0], turn)
             else:
                 for place in plan.entries:
-                    self._enqueue(self._create((name, component_id), place))
+                    if run.run.task_id(plan.nodes[place].node_id) not in self._tasks:
+                        self._enqueue(self._create((name, component_id), place))
         return SubmitResult(SubmitOutcome.ACCEPTED)
 
     async def complete(self, outcomes: Sequence[Outcome], vacancies: Sequence[Vacancy] = ()) -> Effects:
@@ -96,9 +100,12 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
             task = self._tasks.get(outcome.task_id)
             if refused is not None or task is None:
                 continue
-            task = self._dequeue(task) if task.status is NodeTaskStatus.PENDING else self._release(task)
+            task = self._release(task) if task.status is NodeTaskStatus.RUNNING else self._dequeue(task)
             reason = ""
-            if outcome.kind is OutcomeKind.TERMINATED:
+            stopped = task.stop is not None or self._components[self._owner(task)].stop is not None
+            waits = outcome.kind is OutcomeKind.SUSPENDED and not stopped
+            kind = OutcomeKind.TERMINATED if outcome.kind is OutcomeKind.SUSPENDED else outcome.kind
+            if kind is OutcomeKind.TERMINATED:
                 reason = task.stop.reason if task.stop else outcome.error.message if outcome.error else ""
             outputs = tuple(sorted(outcome.outputs)) if outcome.kind is OutcomeKind.COMPLETED else ()
             task = replace(
@@ -114,8 +121,10 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
                 self._components[self._owner(task)] = replace(component, cached=component.cached + 1)
             if outcome.kind is OutcomeKind.FAILED and outcome.error is not None:
                 self._fail_attempt(task, outcome.error, outcome.wish, turn)
+            elif waits and outcome.wait is not None:
+                self._suspend(task, outcome.wait, turn)
             else:
-                self._finish(task, NodeTaskStatus(outcome.kind), reason, turn)
+                self._finish(task, NodeTaskStatus(kind), reason, turn)
         self._conclude(vacancies, turn)
         return turn.effects()
 
@@ -131,7 +140,8 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
                 return "the node runs once for each item of a list; only its items are given to workers"
             return None
         if task.nonce != outcome.nonce or task.status is not NodeTaskStatus.RUNNING:
-            if outcome.kind is OutcomeKind.FAILED and self._private[task.task_id].settled == outcome.nonce:
+            said = outcome.kind in (OutcomeKind.FAILED, OutcomeKind.SUSPENDED)
+            if said and self._private[task.task_id].settled == outcome.nonce:
                 return ""
             return f"the lease lapsed; this is attempt {outcome.attempt}, the latest is {task.attempt}"
         return None
@@ -312,11 +322,12 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
             for other, _ in standing.submission.components:
                 if component_id in ("", other):
                     self._stop_component((name, other), mark, turn)
-        self._conclude((), turn)
+        self._settle(turn)
         turn.results += [
             str(self._count(name, NodeTaskStatus.SKIPPED) - before),
             str(len(turn.terminations)),
         ]
+        self._conclude((), turn)
         return turn.effects()
 
     def _count(self, run: str, status: NodeTaskStatus) -> int:
@@ -336,9 +347,7 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
         if task.status is NodeTaskStatus.RUNNING:
             self._request_stop(task, mark, turn)
         elif not task.status.terminal:
-            if task.status is NodeTaskStatus.PENDING:
-                task = self._dequeue(task)
-            self._finish(replace(task, stop=mark), NodeTaskStatus.SKIPPED, reason, turn)
+            self._end_idle(replace(task, stop=mark), reason, turn)
         self._conclude((), turn)
         return turn.effects()
 
@@ -349,7 +358,7 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
         mark = StopMark("the flow was deleted", "system", self._clock())
         gone = [task for task in self._tasks.values() if task_name(task.task_id).run.flow_id == flow_id]
         for task in gone:
-            if task.status is NodeTaskStatus.PENDING:
+            if task.status in (NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED):
                 self._dequeue(task)
             if task.status is NodeTaskStatus.RUNNING and task.worker_id:
                 turn.terminations.append(Termination(task.worker_id, task.task_id, task.attempt, task.nonce, mark))
@@ -365,6 +374,7 @@ class MemoryShard(MemoryFanOut, MemoryCleaning):
             del self._runs[name]
             self._ends.pop(name, None)
         self._kept.pop(flow_id, None)
+        self._forget_signals(lambda run: run.flow_id == flow_id)
         self._stops = {key: mark for key, mark in self._stops.items() if key[0] not in runs}
         self._logs = {key: lines for key, lines in self._logs.items() if key[0] != flow_id}
         self._reopen()

@@ -51,6 +51,15 @@ local function answered_before(key, due, next_at, revision)
   return answer('duplicate', revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
 end
 
+-- The newest cycle that has not ended, and is no rerun.
+local function in_the_way(key)
+  local newest = call('ZREVRANGE', key .. ':open', 0, 0)[1]
+  if not newest or string.sub(newest, -2) == ':0' then return newest end
+  for _, name in ipairs(call('ZREVRANGE', key .. ':open', 1, -1)) do
+    if string.sub(name, -2) == ':0' then return name end
+  end
+end
+
 -- What becomes of a planned time while a cycle is open: it waits, or somebody gives way. Returns whether runs were marked as
 -- stopping.
 local function give_way(key, flow_id, overlap, planned, open)
@@ -61,7 +70,8 @@ local function give_way(key, flow_id, overlap, planned, open)
   elseif overlap == 'cancel_running' then
     drop_queued(key, flow_id, waiting, 'a later planned time took its place')
     queue_firing(key, flow_id, planned, running .. ' and was asked to stop')
-    return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler') > 0
+    return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler',
+      true) > 0
   elseif waiting >= (overlap == 'queue_one' and 1 or QUEUE) then
     note_firing(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited')
   else
@@ -95,7 +105,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       if first then return first end
     end
     if revision ~= current then return answer('revision_changed', current) end
-    local open = flow[4] ~= 'allow' and call('ZREVRANGE', key .. ':open', 0, 0)[1]
+    local open = flow[4] ~= 'allow' and in_the_way(key)
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
     if open and (queued or not scheduled or once and flow[4] == 'skip') then
       return answer('overlap', current, {cycle = tonumber(string.match(open, '^%d+'))})

@@ -2,14 +2,15 @@
 --!include partition
 local STOPS = 500
 
--- Marks up to 500 runs that are not stopping yet; returns their names and whether there are more.
-local function mark_stopping(flow_id, by, reason, source)
+-- Marks up to 500 runs that are not stopping yet, with `but_reruns` first runs of cycles only; returns their names and whether there are more.
+local function mark_stopping(flow_id, by, reason, source, but_reruns)
   local open = flow_key(flow_id) .. ':open'
   local marked, members = {}, redis.call('ZRANGEBYSCORE', open, 0, '+inf', 'LIMIT', 0, STOPS + 1)
   for i = 1, math.min(#members, STOPS) do
     local cycle, run = string.match(members[i], '^(%d+):(%d+)$')
+    local spared = but_reruns and run ~= '0'
     local key = run_key(flow_id, cycle, run)
-    if redis.call('EXISTS', key) == 1 then
+    if not spared and redis.call('EXISTS', key) == 1 then
       local version = redis.call('HINCRBY', key, 'version', 1)
       local fields = {'stop_by', by, 'stop_reason', reason, 'stop_at', time}
       redis.call('HSET', key, unpack(fields))
@@ -18,7 +19,7 @@ local function mark_stopping(flow_id, by, reason, source)
       redis.call('ZADD', base .. 'open', time, flow_id .. ':' .. members[i])
       marked[#marked + 1] = {tonumber(cycle), tonumber(run)}
     end
-    redis.call('ZADD', open, -1 - tonumber(cycle), members[i])
+    if not spared then redis.call('ZADD', open, -1 - tonumber(cycle), members[i]) end
   end
   return marked, #members > STOPS
 end

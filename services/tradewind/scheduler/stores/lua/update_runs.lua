@@ -25,7 +25,7 @@ local function end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_st
   local known = call('HMGET', flow, 'status', 'next_execution', 'paused_next', 'pause_after')
   local status, most = known[1], tonumber(known[4] or 0)
   local next_at = tonumber(status == 'paused' and known[3] or known[2])
-  local paused = most > 0 and count_failures(flow, flow_id, status, most, cycle, ending)
+  local paused = most > 0 and run == 0 and count_failures(flow, flow_id, status, most, cycle, ending)
   end_flow_that_is_over(flow, status, next_at, flow_status)
   return paused or call('EXISTS', flow .. ':queued') == 1
 end

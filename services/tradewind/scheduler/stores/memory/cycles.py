@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, begun_state
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
@@ -74,7 +74,7 @@ class MemoryCycles:
                 planned_ms = flow.queued.pop(0)
             elif request.scheduled:
                 next_ms = self._plan(request, flow, now)
-                if not planned_ms or (flow.open and flow.overlap is not OverlapPolicy.ALLOW):
+                if not planned_ms or (flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW):
                     stopping = bool(planned_ms) and give_way(self._data, flow, planned_ms, now)
                     end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=next_ms, revision=flow.revision, stopping=stopping)
@@ -121,12 +121,12 @@ class MemoryCycles:
                 return BeginAnswer(BeginOutcome.DUPLICATE, name, line.run_id, flow.next_execution_ms, flow.revision)
         if request.shape.revision != flow.revision:
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
-        if flow.open and flow.overlap is not OverlapPolicy.ALLOW:
+        if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW:
             # The one firing of a flow that runs once is not given up: it comes again until it can begin.
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
             if request.queued or not request.scheduled or once:
-                going_on = [name for name, stopping in flow.open.items() if not stopping]
-                in_the_way = max(going_on) if going_on else min(flow.open)
+                going_on = [name for name in flow.in_the_way if not flow.open[name]]
+                in_the_way = max(going_on) if going_on else min(flow.in_the_way)
                 return BeginAnswer(BeginOutcome.OVERLAP, in_the_way, revision=flow.revision)
         if request.queued and not flow.queued:
             return BeginAnswer(BeginOutcome.SETTLED, revision=flow.revision)
@@ -158,6 +158,41 @@ class MemoryCycles:
         if remembered is not None:
             self._data.remember(flow.flow_id, remembered, now, name, request.run_id)
         return BeginAnswer(BeginOutcome.BEGUN, name, request.run_id, next_ms, flow.revision, state)
+
+    async def begin_rerun(self, request: RerunRequest) -> BeginAnswer:
+        now, source = self._data.now(), request.source.name
+        flow = self._data.flows.get(source.flow_id)
+        if flow is None:
+            return BeginAnswer(BeginOutcome.NOT_FOUND)
+        if flow.status is FlowStatus.DELETING:
+            return BeginAnswer(BeginOutcome.DELETING)
+        if request.request is not None and (first := await self.first_answer(flow.flow_id, request.request)):
+            return first
+        latest = max((name for name in flow.runs if name.cycle == source.cycle), default=None)
+        before = flow.runs.get(source)
+        if latest != source or before is None or before.state.facts.run_id != request.rerun.source_id:
+            return BeginAnswer(BeginOutcome.NOT_LATEST, latest or source._replace(run=0))
+        if before.state.status is CycleStatus.RUNNING:
+            return BeginAnswer(BeginOutcome.NOT_ENDED, source)
+        state = replace(request, source=before.state).first_state(now)
+        flow.runs[state.name] = Run(state, before.node_ids, request.request)
+        flow.open[state.name] = False
+        self._data.open[state.name] = now + request.check_in_ms
+        text = f"Starting run {state.name.run} of cycle {source.cycle}, by {request.rerun.by}"
+        self._data.say(flow, source.cycle, LogLevel.INFO, LogSource.SCHEDULER, text)
+        if request.request is not None:
+            self._data.remember(flow.flow_id, request.request, now, state.name, request.run_id)
+        self._data.announce(state)
+        return BeginAnswer(BeginOutcome.BEGUN, state.name, request.run_id, 0, state.facts.revision, state)
+
+    async def first_answer(self, flow_id: str, request: RememberedRequest) -> BeginAnswer | None:
+        self._data.now()
+        first = self._data.first_answer(flow_id, request)
+        if first is None:
+            return None
+        if first.payload != request.payload or first.run is None:
+            return BeginAnswer(BeginOutcome.REUSED)
+        return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id)
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
         self._data.now()
@@ -220,7 +255,8 @@ class MemoryCycles:
             self._data.say(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
         if update.ending is not None:
             self._end(flow, run, update.ending, now)
-            follow_up = count_failures(self._data, flow, now, new.name.cycle, update.ending) or bool(flow.queued)
+            paused = not new.name.run and count_failures(self._data, flow, now, new.name.cycle, update.ending)
+            follow_up = paused or bool(flow.queued)
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
         elif update.check_in_ms >= 0 and new.name in self._data.open:
             self._data.open[new.name] = now + update.check_in_ms

@@ -65,6 +65,11 @@ class Flow:
     request: RememberedRequest | None = None
     memory: Memory = NO_MEMORY
 
+    @property
+    def in_the_way(self) -> list[RunName]:
+        """The runs that have not ended, but for reruns."""
+        return [name for name in self.open if not name.run]
+
 
 @dataclass(slots=True)
 class Run:
@@ -99,6 +104,7 @@ class Data:
         self.tombstones: dict[str, tuple[int, int]] = {}
         self.epochs: dict[int, int] = {}
         self.leases: dict[int, tuple[int, int]] = {}
+        self.replicas: dict[str, int] = {}
         self.listeners: dict[int, list[Callable[[Sequence[RunChange]], None]]] = {}
 
     def now(self) -> int:
@@ -111,7 +117,8 @@ class Data:
             for name, run in list(flow.runs.items()):
                 if run.expires_ms and run.expires_ms <= now:
                     del flow.runs[name]
-                    flow.logs.pop(name.cycle, None)
+                    if not any(other.cycle == name.cycle for other in flow.runs):
+                        flow.logs.pop(name.cycle, None)
         self.requests = {key: first for key, first in self.requests.items() if first.expires_ms > now}
         self.tombstones = {key: value for key, value in self.tombstones.items() if value[0] > now}
         self.leases = {key: value for key, value in self.leases.items() if value[0] > now}
@@ -166,5 +173,6 @@ class Data:
         """Remove all that belongs to a run."""
         flow.runs.pop(name, None)
         flow.open.pop(name, None)
-        flow.logs.pop(name.cycle, None)
+        if not any(other.cycle == name.cycle for other in flow.runs):
+            flow.logs.pop(name.cycle, None)
         self.open.pop(name, None)

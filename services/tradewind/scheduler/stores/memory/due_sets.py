@@ -69,6 +69,9 @@ class MemoryOutbox:
         self._data.outbox.pop(flow_id, None)
         return True
 
+    async def add(self, flow_id: str) -> None:
+        self._data.outbox[flow_id] = self._data.now()
+
     async def postpone(self, flow_id: str, delay_ms: int) -> None:
         if flow_id in self._data.outbox:
             self._data.outbox[flow_id] = self._data.now() + delay_ms

@@ -61,8 +61,8 @@ def drop_queued(flow: Flow, now: int, reason: str) -> None:
 
 def give_way(data: Data, flow: Flow, planned: int, now: int) -> bool:
     """Settle a planned time while a cycle is open; return whether runs were marked as stopping."""
-    going_on = [name for name, stopping in flow.open.items() if not stopping]
-    running = f"cycle {(max(going_on) if going_on else min(flow.open)).cycle} was running"
+    going_on = [name for name in flow.in_the_way if not flow.open[name]]
+    running = f"cycle {(max(going_on) if going_on else min(flow.in_the_way)).cycle} was running"
     most = {OverlapPolicy.QUEUE_ONE: 1, OverlapPolicy.QUEUE_ALL: QUEUE}.get(flow.overlap, 0)
     if flow.overlap is OverlapPolicy.SKIP:
         note_firing(flow, now, planned, FiringOutcome.SKIPPED, running)
@@ -70,7 +70,7 @@ def give_way(data: Data, flow: Flow, planned: int, now: int) -> bool:
         drop_queued(flow, now, "a later planned time took its place")
         _queue(flow, now, planned, f"{running} and was asked to stop")
         stop = StopRequest("system", "the next cycle is due and overlap is cancel_running", now)
-        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER))
+        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, but_reruns=True))
     elif len(flow.queued) >= most:
         note_firing(flow, now, planned, FiringOutcome.DROPPED, f"{running} and {len(flow.queued)} waited")
     else:

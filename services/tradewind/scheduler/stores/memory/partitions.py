@@ -1,6 +1,6 @@
 """Ownership of partitions in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tradewind.scheduler.stores.memory.data import Data
 
@@ -36,3 +36,11 @@ class MemoryPartitions:
         for partition, epoch in held.items():
             if self._data.leases.get(partition, (0, 0))[1] == epoch:
                 del self._data.leases[partition]
+
+    async def meet(self) -> Sequence[str]:
+        now, replicas = self._data.now(), self._data.replicas
+        replicas[self._replica] = now + self._lease_ms
+        return sorted(name for name, until in replicas.items() if until > now)
+
+    async def leave(self) -> None:
+        self._data.replicas.pop(self._replica, None)

@@ -8,9 +8,12 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.memory.data import Data, Flow
 
 
-def mark_stopping(data: Data, flow: Flow, stop: StopRequest, source: LogSource) -> tuple[RunName, ...]:
+def mark_stopping(
+    data: Data, flow: Flow, stop: StopRequest, source: LogSource, *, but_reruns: bool = False
+) -> tuple[RunName, ...]:
     """Mark the runs that are not stopping yet and return them."""
-    marked = [name for name, stopping in flow.open.items() if not stopping]
+    names = flow.in_the_way if but_reruns else list(flow.open)
+    marked = [name for name in names if not flow.open[name]]
     for name in marked:
         flow.open[name] = True
         run = flow.runs[name]

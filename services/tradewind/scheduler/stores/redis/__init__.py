@@ -6,6 +6,7 @@ from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis.changes import RedisChanges
 from tradewind.scheduler.stores.redis.cycles import RedisCycles
+from tradewind.scheduler.stores.redis.doctor import RedisPartitionDoctor
 from tradewind.scheduler.stores.redis.due_sets import RedisOpenRuns, RedisOutbox
 from tradewind.scheduler.stores.redis.firings import RedisFirings
 from tradewind.scheduler.stores.redis.flows import RedisFlows
@@ -43,6 +44,7 @@ class RedisStores:
         self.outbox = RedisOutbox(scripted)
         self.firings = RedisFirings(scripted)
         self.logs = RedisLogs(scripted)
+        self.doctor = RedisPartitionDoctor(scripted)
         self.memories = RedisFlowMemories(scripted)
         self.changes = RedisChanges(subscriber, keys)
         self.partitions = RedisPartitions(scripted, replica, lease_ms)

@@ -4,12 +4,20 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, begun_state
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
+from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
-from tradewind.scheduler.stores.redis.run_codec import facts_text, large_fields, state_of, update_fields
+from tradewind.scheduler.stores.redis.run_codec import (
+    facts_text,
+    facts_text_of,
+    large_fields,
+    rerun_text,
+    state_of,
+    update_fields,
+)
 from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
 
 
@@ -23,6 +31,14 @@ class _Begun(msgspec.Struct, array_like=True):
     next_at: int
     revision: int
     stopping: bool
+
+
+class _Rerun(msgspec.Struct, array_like=True):
+    outcome: BeginOutcome
+    cycle: int
+    run: int
+    run_id: str
+    start: int
 
 
 class _Updated(msgspec.Struct, array_like=True):
@@ -41,6 +57,7 @@ class _TidiedFlows(msgspec.Struct, array_like=True):
 
 _BEGIN = script("begin_cycles", list[list[_Begun]])
 _UPDATE = script("update_runs", list[list[_Updated]])
+_RERUN = script("begin_rerun", _Rerun)
 _TIDY = script("tidy_flows", _TidiedFlows)
 _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
 """So many flows are tidied in one step, unless so many runs of one of them go."""
@@ -68,6 +85,42 @@ class RedisCycles:
             _OVERTAKEN if reply is None else _answer(request, reply)
             for request, reply in zip(requests, replies, strict=True)
         ]
+
+    async def begin_rerun(self, request: RerunRequest) -> BeginAnswer:
+        source, remembered = request.source.name, request.request
+        facts = request.first_state(0).facts
+        reply = await self._scripted.call_for_flow(
+            _RERUN,
+            source.flow_id,
+            self._keys.run(*source),
+            cycle=source.cycle,
+            source=source.run,
+            source_id=facts.rerun.source_id if facts.rerun else "",
+            run_id=request.run_id,
+            planned=facts.planned_ms,
+            timeout=request.timeout_ms,
+            check_in=request.check_in_ms,
+            facts=facts_text_of(facts),
+            rerun=rerun_text(request.rerun),
+            memory=request.inputs_json,
+            by=request.rerun.by,
+            request=remembered.name if remembered else "",
+            payload=remembered.payload if remembered else "",
+            request_ms=REMEMBERED_MS,
+        )
+        run = RunName(source.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
+        state = request.first_state(reply.start) if reply.outcome is BeginOutcome.BEGUN else None
+        return BeginAnswer(reply.outcome, run, reply.run_id, 0, facts.revision if state else 0, state)
+
+    async def first_answer(self, flow_id: str, request: RememberedRequest) -> BeginAnswer | None:
+        first = await self._client.get(self._keys.request(flow_id, request.name))
+        if first is None:
+            return None
+        payload, *answer = first.decode().split()
+        if payload != request.payload or len(answer) != 3:
+            return BeginAnswer(BeginOutcome.REUSED)
+        run = RunName(flow_id, int(answer[0]), int(answer[1]))
+        return BeginAnswer(BeginOutcome.DUPLICATE, run, answer[2])
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
         args = self._scripted.args(partition, epoch, after=after, flows=_TIDIED_FLOWS, most=_TIDIED_RUNS)

@@ -74,6 +74,10 @@ class RedisOutbox(_DueSet):
         outbox = self._keys.outbox(partition_of(flow_id))
         return await self._scripted.call_for_flow(_SETTLE, flow_id, outbox, schedule_epoch=schedule_epoch)
 
+    async def add(self, flow_id: str) -> None:
+        outbox = self._keys.outbox(partition_of(flow_id))
+        await self._client.execute_command("ZADD", outbox, self._now_ms(), flow_id)
+
     async def postpone(self, flow_id: str, delay_ms: int) -> None:
         outbox = self._keys.outbox(partition_of(flow_id))
         await self._client.execute_command("ZADD", outbox, "XX", self._now_ms() + delay_ms, flow_id)

@@ -1,11 +1,12 @@
 """Ownership of partitions in Redis."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 
 _OWN = script("own_partition", int)
 _RELEASE = script("release_partition", bool)
+_MEET = script("meet_replicas", list[str])
 
 
 class RedisPartitions:
@@ -39,6 +40,16 @@ class RedisPartitions:
         calls = [(self._named(partition), self._scripted.args(partition, epoch)) for partition, epoch in held.items()]
         if calls:
             await _RELEASE.many(self._client, calls)
+
+    async def meet(self) -> Sequence[str]:
+        return await self._meet(self._lease_ms)
+
+    async def leave(self) -> None:
+        await self._meet(0)
+
+    async def _meet(self, keep_ms: int) -> Sequence[str]:
+        args = self._scripted.args(0, replica=self._replica, keep=keep_ms)
+        return await _MEET(self._client, [self._keys.replicas()], args)
 
     def _named(self, partition: int) -> tuple[str, str]:
         return self._keys.owner(partition), self._keys.lease(partition)

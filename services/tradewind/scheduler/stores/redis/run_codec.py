@@ -23,6 +23,7 @@ from tradewind.scheduler.domain.chain_state import (
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.redis.note_codec import note_field, notes_after
 
@@ -46,6 +47,18 @@ class _Facts(msgspec.Struct, array_like=True):
     keep_for_ms: int = 0
 
 
+class _Rerun(msgspec.Struct, array_like=True):
+    """A Rerun; places are told by the first and last of each row of them."""
+
+    source: int
+    source_id: str
+    kept: list[tuple[str, list[tuple[int, int]]]]
+    from_nodes: list[str]
+    by: str
+    reason: str
+
+
+_decode_rerun = msgspec.json.Decoder(_Rerun).decode
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Facts).decode
 
@@ -65,6 +78,45 @@ def facts_text(request: BeginRequest) -> str:
         shape.keep_for_ms,
     )
     return _encode(facts).decode()
+
+
+def facts_text_of(facts: CycleFacts) -> str:
+    """Return the field `facts` of a run that begins with these."""
+    told = _Facts(
+        facts.user_id,
+        facts.revision,
+        facts.origin,
+        facts.node_count,
+        facts.component_count,
+        facts.failure_policy,
+        facts.keep_cycles,
+        facts.traceparent,
+        facts.keep_for_ms,
+    )
+    return _encode(told).decode()
+
+
+def rerun_text(rerun: Rerun) -> str:
+    """Return the field `rerun`."""
+    kept = [(component_id, _rows(places)) for component_id, places in rerun.kept]
+    told = _Rerun(rerun.source, rerun.source_id, kept, list(rerun.from_nodes), rerun.by, rerun.reason)
+    return _encode(told).decode()
+
+
+def _rows(places: Iterable[int]) -> list[tuple[int, int]]:
+    rows: list[tuple[int, int]] = []
+    for place in places:
+        if rows and rows[-1][1] == place - 1:
+            rows[-1] = (rows[-1][0], place)
+        else:
+            rows.append((place, place))
+    return rows
+
+
+def _rerun(text: str) -> Rerun:
+    told = _decode_rerun(text)
+    kept = tuple((name, tuple(at for first, last in rows for at in range(first, last + 1))) for name, rows in told.kept)
+    return Rerun(told.source, told.source_id, kept, tuple(told.from_nodes), told.by, told.reason)
 
 
 def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
@@ -122,6 +174,7 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         traceparent=known.traceparent,
         keep_cycles=known.keep_cycles,
         keep_for_ms=known.keep_for_ms,
+        rerun=_rerun(text["rerun"]) if "rerun" in text else None,
     )
     return _with_progress(ChainState(run, facts, int(text["version"])), text)
 

@@ -1,0 +1,50 @@
+"""What a client asks the doctors of the services."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tradewind.api.node_task_manager.v1 import doctor_pb2 as of_node_tasks
+from tradewind.api.registry.v1 import doctor_pb2 as of_registry
+from tradewind.api.scheduler.v1 import doctor_pb2 as of_scheduler
+from tradewind.api.trigger.v1 import doctor_pb2 as of_trigger
+from tradewind.client.connection import Connection
+from tradewind.client.findings import Diagnosis, Finding
+
+
+class DoctorCalls:
+    """Broken invariants."""
+
+    _connection: Connection
+
+    async def run_doctor(self, *, mend: bool = False) -> Diagnosis:
+        """Look through what all services have on record for broken invariants, and with `mend` put right what can be.
+
+        Raises Unavailable when a service is away.
+        """
+        to = self._connection
+        asked: dict[str, AsyncIterator[Any]] = {
+            "scheduler": to.to_scheduler.stream(to.scheduler.RunDoctor, of_scheduler.RunDoctorRequest(mend=mend)),
+            "node_task_manager": to.to_node_task_manager.stream(
+                to.node_task_manager.RunDoctor, of_node_tasks.RunDoctorRequest(mend=mend)
+            ),
+            "trigger": to.to_trigger.stream(to.trigger.RunDoctor, of_trigger.RunDoctorRequest(mend=mend)),
+            "registry": to.to_registry.stream(to.registry.RunDoctor, of_registry.RunDoctorRequest(mend=mend)),
+        }
+        findings: list[Finding] = []
+        before: Counter[str] = Counter()
+        examined = 0
+        answers = await asyncio.gather(*(_all(each) for each in asked.values()))
+        for service, of_one in zip(asked, answers, strict=True):
+            for answer in of_one:
+                examined += answer.examined
+                findings += [
+                    Finding(service, each.check, each.subject, each.problem, each.mended) for each in answer.findings
+                ]
+            before.update(of_one[-1].found_before if of_one else {})
+        return Diagnosis(tuple(findings), examined, dict(before))
+
+
+async def _all(stream: AsyncIterator[Any]) -> list[Any]:
+    return [answer async for answer in stream]

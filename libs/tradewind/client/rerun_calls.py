@@ -1,0 +1,78 @@
+"""What a client has done to cycles that run or ran: stopping them, running them again."""
+
+from collections.abc import Iterable
+
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
+from tradewind.api.scheduler.v1 import stop_pb2
+from tradewind.client.calls import new_request_id
+from tradewind.client.connection import Connection
+from tradewind.client.cycles import CycleRecord, cycle_from
+from tradewind.client.flow_calls import Inputs, Started, started_from
+from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
+from tradewind.client.wire import Seconds, duration, inputs_json, seconds_of
+
+
+class RerunCalls:
+    """Stops and reruns."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def stop_cycle(
+        self, flow_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
+    ) -> CycleRecord:
+        """Ask what runs of a cycle, the latest when `cycle` is None, to stop, and skip what waits.
+
+        Raises NotFound, WrongStatus for a cycle that has ended.
+        """
+        request = stop_pb2.StopCycleRequest(flow_id=flow_id, cycle=cycle, run=run, reason=reason, by=self._user_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopCycle, request)
+        return cycle_from(answer.cycle)
+
+    async def stop_component(
+        self, flow_id: str, component_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
+    ) -> CycleRecord:
+        """Stop one component of a cycle; the others go on. Raises as stop_cycle, InvalidInput for an unknown one."""
+        request = stop_pb2.StopComponentRequest(
+            flow_id=flow_id, cycle=cycle, run=run, component_id=component_id, reason=reason, by=self._user_id
+        )
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopComponent, request)
+        return cycle_from(answer.cycle)
+
+    async def stop_node(
+        self, flow_id: str, node_id: str, cycle: int | None = None, run: int | None = None, *, reason: str = ""
+    ) -> NodeTaskRecord:
+        """Stop one node of a cycle; what is downstream goes by its `run_if`. Raises as stop_cycle."""
+        request = stop_pb2.StopNodeRequest(
+            flow_id=flow_id, cycle=cycle, run=run, node_id=node_id, reason=reason, by=self._user_id
+        )
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopNode, request)
+        return node_task_from(answer.node)
+
+    async def _start_rerun(
+        self,
+        flow_id: str,
+        cycle: int | None,
+        from_nodes: Iterable[str],
+        inputs: Inputs | None,
+        *,
+        reason: str,
+        wait: Seconds,
+        request_id: str | None,
+    ) -> Started:
+        """Run a cycle again, as Client.rerun_cycle."""
+        seconds = seconds_of(wait)
+        request = pb.RerunCycleRequest(
+            flow_id=flow_id,
+            cycle=cycle,
+            from_node_ids=from_nodes,
+            inputs_json=inputs_json(inputs),
+            request_id=request_id or new_request_id(),
+            wait=duration(seconds),
+            include_outputs=seconds > 0,
+            by=self._user_id,
+            reason=reason,
+        )
+        calls = self._connection.to_scheduler
+        answer = await calls.call(self._connection.scheduler.RerunCycle, request, extra=seconds)
+        return started_from(answer, with_outputs=request.include_outputs)

@@ -1,0 +1,43 @@
+"""What makes a run of a cycle a rerun, and who stopped one."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.client.wire import moment
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """A rerun keeps the good results of `source_run`, of `kept_nodes` nodes; it was told to begin at `from_nodes`."""
+
+    source_run: int
+    kept_nodes: int
+    from_nodes: tuple[str, ...]
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopRecord:
+    """Who asked for a stop, why and when."""
+
+    by: str
+    reason: str
+    at: datetime | None
+
+
+def rerun_from(message: cycle_pb2.Cycle) -> Rerun | None:
+    """Read what makes a cycle's run a rerun, None for its first run."""
+    if not message.HasField("rerun"):
+        return None
+    told = message.rerun
+    return Rerun(told.source_run, told.kept_nodes, tuple(told.from_node_ids), told.by, told.reason)
+
+
+def stop_from(message: cycle_pb2.Cycle | node_task_pb2.NodeTask) -> StopRecord | None:
+    """Read who asked for a stop, None when nobody did."""
+    if not message.HasField("stop"):
+        return None
+    return StopRecord(message.stop.by, message.stop.reason, moment(message.stop, "at"))

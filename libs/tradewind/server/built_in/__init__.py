@@ -1,0 +1,10 @@
+"""Node types that are part of Tradewind: the node task manager carries them out, and no worker is needed."""
+
+from tradewind.server.built_in.approvals import APPROVAL, Approval
+from tradewind.server.built_in.delays import DELAY, Delay
+from tradewind.server.built_in.node_type import BuiltIn, Handle
+
+BUILT_IN: dict[str, BuiltIn] = {built_in.name: built_in for built_in in (APPROVAL, DELAY)}
+"""All of them, by name."""
+
+__all__ = ["APPROVAL", "BUILT_IN", "DELAY", "Approval", "BuiltIn", "Delay", "Handle"]

@@ -1,0 +1,87 @@
+"""`approval`: asks a person, and goes on by what is answered."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.server.built_in.forms import form_faults
+from tradewind.server.built_in.node_type import BuiltIn, Fault, Handle, time_faults, times_of, unknown_faults
+
+APPROVED, REJECTED = "approved", "rejected"
+SIGNAL = "approval"
+"""The signal that answers it."""
+REJECT, APPROVE, FAIL = "reject", "approve", "fail"
+_THEN = (REJECT, APPROVE, FAIL)
+_FIELD = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "type": {"enum": ["text", "number", "integer", "boolean"]},
+        "title": {"type": "string"},
+        "required": {"type": "boolean"},
+        "choices": {"type": "array"},
+    },
+    "required": ["name", "type"],
+}
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "form": {
+            "type": "object",
+            "properties": {
+                "title": {"type": "string"},
+                "description": {"type": "string"},
+                "fields": {"type": "array", "items": _FIELD},
+            },
+            "required": ["title"],
+        },
+        "seconds": {"type": "number", "minimum": 0, "description": "How long it waits, from when the node is ready."},
+        "until": {"type": "string", "format": "date-time", "description": "Until when it waits, with its zone."},
+        "then": {"enum": list(_THEN), "description": "What it does when nobody has answered by then; reject."},
+    },
+    "required": ["form"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What is asked, until when (as in Delay; 0 and -1 together for ever), and what then."""
+
+    form: Mapping[str, Any]
+    until_ms: int
+    after_ms: int
+    then: str = REJECT
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Approval":
+        """Read a config. Raises ValueError with the first fault."""
+        if found := _faults(config):
+            raise ValueError(": ".join(filter(None, (".".join(map(str, found[0][0])), found[0][1]))))
+        return cls(config["form"], *times_of(config), config.get("then", REJECT))
+
+
+def _faults(config: Mapping[str, Any]) -> list[Fault]:
+    found = unknown_faults(config, ("form", "seconds", "until", "then"))
+    if "form" in config:
+        found += [(("form", *keys), message) for keys, message in form_faults(config["form"])]
+    else:
+        found.append(((), 'needs form, what is asked, such as {"title": "Release it?"}'))
+    found += time_faults(config, required=False)
+    then = config.get("then", REJECT)
+    if then not in _THEN:
+        found.append((("then",), f"must be {', '.join(_THEN[:-1])} or {_THEN[-1]}, is {then!r}"))
+    elif "then" in config and config.get("seconds") is None and config.get("until") is None:
+        found.append((("then",), "says what to do when the time has come; give seconds or until as well"))
+    return found
+
+
+APPROVAL = BuiltIn(
+    "approval",
+    "Asks a person and emits the answer by approved or rejected; it waits without a worker.",
+    (Handle("input", gather=True),),
+    (APPROVED, REJECTED),
+    json.dumps(_SCHEMA),
+    _faults,
+)

@@ -1,0 +1,47 @@
+"""`delay`: lets some time pass."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.server.built_in.node_type import BuiltIn, Fault, Handle, time_faults, times_of, unknown_faults
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "seconds": {"type": "number", "minimum": 0, "description": "How long, from when the node is ready."},
+        "until": {"type": "string", "format": "date-time", "description": "Until when, with its zone."},
+    },
+    "additionalProperties": False,
+    "oneOf": [{"required": ["seconds"]}, {"required": ["until"]}],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """How long: `until_ms` since the epoch, or `after_ms` from when the node is ready; 0 and -1 stand for the other."""
+
+    until_ms: int
+    after_ms: int
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Delay":
+        """Read a config. Raises ValueError with the first fault."""
+        if found := _faults(config):
+            raise ValueError(": ".join(filter(None, (".".join(map(str, found[0][0])), found[0][1]))))
+        return cls(*times_of(config))
+
+
+def _faults(config: Mapping[str, Any]) -> list[Fault]:
+    return [*unknown_faults(config, ("seconds", "until")), *time_faults(config, required=True)]
+
+
+DELAY = BuiltIn(
+    "delay",
+    "Waits for some seconds or until a time, without a worker; emits what arrived at its input, null when nothing did.",
+    (Handle("input"),),
+    ("output",),
+    json.dumps(_SCHEMA),
+    _faults,
+)

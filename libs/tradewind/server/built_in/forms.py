@@ -1,0 +1,130 @@
+"""Forms: what a person is asked, and whether an answer fits."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.server.built_in.node_type import Fault
+from tradewind.server.identifiers import is_identifier
+
+TYPES = ("text", "number", "integer", "boolean")
+MOST_FIELDS = 50
+_LONGEST_TITLE, _LONGEST_TEXT = 200, 8192
+_MOST_CHOICES = 100
+_FORM_KEYS = ("title", "description", "fields")
+_FIELD_KEYS = ("name", "type", "title", "required", "choices")
+
+
+def form_faults(form: object) -> list[Fault]:
+    """Return everything wrong with a form: {title, description, fields [{name, type, title, required, choices}]}."""
+    if not isinstance(form, Mapping):
+        return [((), "must be an object with a title, and the fields to fill in if there are any")]
+    found: list[Fault] = [((key,), f"is not known; there are {', '.join(_FORM_KEYS)}") for key in _strange(form)]
+    title = form.get("title")
+    if not isinstance(title, str) or not 1 <= len(title) <= _LONGEST_TITLE or "\n" in title:
+        found.append((("title",), f"must be one line of 1 to {_LONGEST_TITLE} characters"))
+    description = form.get("description", "")
+    if not isinstance(description, str) or len(description) > _LONGEST_TEXT:
+        found.append((("description",), f"must be text of at most {_LONGEST_TEXT} characters"))
+    fields = form.get("fields", [])
+    if not isinstance(fields, list) or len(fields) > MOST_FIELDS:
+        return [*found, (("fields",), f"must be a list of at most {MOST_FIELDS} fields")]
+    names: set[str] = set()
+    for at, each in enumerate(fields):
+        found += [(("fields", at, *keys), message) for keys, message in _field_faults(each, names)]
+    return found
+
+
+def _strange(form: Mapping[Any, Any]) -> list[str]:
+    return [str(key) for key in form if key not in _FORM_KEYS]
+
+
+def _field_faults(each: object, names: set[str]) -> list[Fault]:
+    if not isinstance(each, Mapping):
+        return [((), "must be an object with name and type")]
+    found: list[Fault] = [
+        ((str(key),), f"is not known; there are {', '.join(_FIELD_KEYS)}") for key in each if key not in _FIELD_KEYS
+    ]
+    name, kind = each.get("name"), each.get("type")
+    if not isinstance(name, str) or not is_identifier(name):
+        found.append((("name",), "must be an identifier"))
+    elif name in names:
+        found.append((("name",), f'"{name}" is the name of another field already'))
+    else:
+        names.add(name)
+    if kind not in TYPES:
+        return [*found, (("type",), f"must be one of {', '.join(TYPES)}, is {kind!r}")]
+    if not isinstance(each.get("title", ""), str) or len(each.get("title", "")) > _LONGEST_TITLE:
+        found.append((("title",), f"must be text of at most {_LONGEST_TITLE} characters"))
+    if not isinstance(each.get("required", False), bool):
+        found.append((("required",), "must be true or false"))
+    choices = each.get("choices", [])
+    if not isinstance(choices, list) or len(choices) > _MOST_CHOICES:
+        return [*found, (("choices",), f"must be a list of at most {_MOST_CHOICES} values")]
+    wrong = [choice for choice in choices if _type_fault(kind, choice)]
+    return [*found, *((("choices",), f"{json.dumps(choice)} is no {kind}") for choice in wrong)]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a form."""
+
+    approved: bool = True
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self, *, by: str) -> str:
+        """Return it as it is emitted, and as a node reads it, with who gave it."""
+        return json.dumps({"approved": self.approved, "values": dict(self.values), "by": by}, ensure_ascii=False)
+
+
+def read_answer(form: Mapping[str, Any], payload: object) -> tuple[Answer, list[Fault]]:
+    """Return an answer to a form without faults, and everything in which it does not fit.
+
+    Of a rejection no value is required, but those that are given are checked.
+    """
+    given = {} if payload is None else payload
+    if not isinstance(given, Mapping):
+        return Answer(), [((), 'must be an object such as {"approved": true, "values": {}}')]
+    found: list[Fault] = [
+        ((str(key),), "is not known; there are approved, values") for key in given if key not in ("approved", "values")
+    ]
+    approved, values = given.get("approved", True), given.get("values", {})
+    if not isinstance(approved, bool):
+        found.append((("approved",), "must be true or false"))
+    if not isinstance(values, Mapping):
+        return Answer(), [*found, (("values",), "must be an object of values by the names of fields")]
+    fields = {each["name"]: each for each in form.get("fields", [])}
+    for name, value in values.items():
+        known = fields.get(name)
+        if known is None:
+            there = f"it has {', '.join(fields)}" if fields else "it has none"
+            found.append((("values", str(name)), f"is no field of the form; {there}"))
+        elif fault := _value_fault(known, value):
+            found.append((("values", name), fault))
+    for name, each in fields.items():
+        if each.get("required") and approved and values.get(name) is None:
+            found.append((("values", name), "is required"))
+    return Answer(approved is True, dict(values)), found
+
+
+def _value_fault(known: Mapping[str, Any], value: object) -> str:
+    if value is None and not known.get("required"):
+        return ""
+    choices = known.get("choices")
+    fault = _type_fault(known["type"], value)
+    if not fault and choices and value not in choices:
+        return f"must be one of {', '.join(json.dumps(choice) for choice in choices)}, is {json.dumps(value)}"
+    return fault
+
+
+def _type_fault(kind: object, value: object) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    fits = {
+        "text": isinstance(value, str) and len(value) <= _LONGEST_TEXT,
+        "number": number,
+        "integer": number and isinstance(value, int),
+        "boolean": isinstance(value, bool),
+    }
+    return "" if fits[str(kind)] else f"must be {kind}, is {json.dumps(value, default=str)[:100]}"

@@ -1,0 +1,149 @@
+"""Checking the invariants of a store: step by step, each finding looked at twice, on request and in the background.
+
+A service brings examiners: each walks through a part of its store (a shard, a partition), some records at a time.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from tradewind.server.settings import CommonSettings
+
+_log = structlog.get_logger(__name__)
+
+AGAIN_S = 0.3
+"""So long after the first look a finding is looked at again: what was merely in flight is over by then."""
+_STEP = 100
+"""About how many records one step looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A broken invariant: the check's name, the id of a record or an index and its entry, what is wrong, whether it was
+    mended."""
+
+    check: str
+    subject: str
+    problem: str
+    mended: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is known by from one look to the next."""
+        return f"{self.check} {self.subject}"
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a step looked at and found; the next one goes on at `at`, which is "" when the examiner is through."""
+
+    records: int
+    findings: tuple[Finding, ...]
+    at: str
+
+
+class Examiner(Protocol):
+    """Looks through a part of a store."""
+
+    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+        """Look at about `records` records from `at` on, "" for the beginning.
+
+        A second look takes the names of what the first one found (`again`), returns those only that still hold, and
+        with `mend` puts right what can be. Nothing is changed otherwise.
+        """
+        ...
+
+
+Examiners = Callable[[bool], Awaitable[Iterable[Examiner]]]
+"""Returns the examiners that are this replica's to run now, or with True those of all."""
+
+
+async def no_examiners(everything: bool) -> Iterable[Examiner]:
+    """Return none: of a store that keeps nothing twice, so that nothing in it could be at odds."""
+    return ()
+
+
+class Doctor:
+    """Runs examiners; `examiners()` returns those that are this replica's to run now, or with True those of all.
+
+    What is found in the background is counted in `found`, by check.
+    """
+
+    def __init__(
+        self,
+        examiners: Examiners,
+        *,
+        every_s: float = 0,
+        per_second: int = 200,
+        mend: bool = True,
+        again_s: float = AGAIN_S,
+    ) -> None:
+        self._examiners = examiners
+        self._every_s = every_s
+        self._per_second = per_second
+        self._mend = mend
+        self._again_s = again_s
+        self.found: Counter[str] = Counter()
+
+    async def run(self, *, mend: bool) -> AsyncIterator[Examined]:
+        """Look through everything, at full speed, and yield each step that found something, and the last."""
+        records = 0
+        for examiner in await self._examiners(True):
+            async for step in self._examine(examiner, mend):
+                records += step.records
+                if step.findings:
+                    yield Examined(records, step.findings, step.at)
+                    records = 0
+                # The store is there for others as well.
+                await asyncio.sleep(0)
+        yield Examined(records, (), "")
+
+    async def watch(self) -> None:
+        """Go on for ever: look through what is this replica's, a bounded number of records a second, log and count.
+
+        Returns at once when that is switched off.
+        """
+        while self._every_s:
+            await asyncio.sleep(self._every_s * random.uniform(0.9, 1.1))
+            try:
+                for examiner in await self._examiners(False):
+                    async for step in self._examine(examiner, self._mend):
+                        self._tell(step)
+                        await asyncio.sleep(max(step.records, 1) / self._per_second)
+            except Exception as error:
+                _log.warning("doctor_stopped", error=repr(error), next_after_s=self._every_s)
+
+    async def _examine(self, examiner: Examiner, mend: bool) -> AsyncIterator[Examined]:
+        at = ""
+        while True:
+            step = await examiner(at, _STEP, None, False)
+            if step.findings:
+                await asyncio.sleep(self._again_s)
+                names = [finding.name for finding in step.findings]
+                second = await examiner(at, _STEP, names, mend)
+                step = Examined(step.records, second.findings, step.at)
+            yield step
+            at = step.at
+            if not at:
+                return
+
+    def _tell(self, step: Examined) -> None:
+        for finding in step.findings:
+            self.found[finding.check] += 1
+            fields: dict[str, Any] = {"check": finding.check, "subject": finding.subject, "mended": finding.mended}
+            _log.error("invariant_broken", **fields, problem=finding.problem, so_far=self.found[finding.check])
+
+
+def doctor_of(examiners: Examiners, settings: CommonSettings) -> Doctor:
+    """Return the doctor of a service as its settings have it."""
+    return Doctor(
+        examiners,
+        every_s=settings.doctor_seconds,
+        per_second=settings.doctor_records_per_second,
+        mend=settings.doctor_mend,
+    )

@@ -1,0 +1,116 @@
+"""`Wait`: what a node returns to be suspended, and what it reads when it goes on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
+from tradewind.worker.errors import NodeFault
+
+ANSWER = "answer"
+"""The signal that answers a form, unless another one is named."""
+
+
+class Suspension(msgspec.Struct, frozen=True):
+    """A wait on its way to the node task manager: `until_ms` since the epoch, or `delay_ms` from when it is stored."""
+
+    signal: str
+    until_ms: int
+    delay_ms: int
+    form_json: str
+    completes: str
+
+    def to_message(self) -> work_pb2.WaitOrder:
+        """Return it as it is reported."""
+        order = work_pb2.WaitOrder(signal=self.signal, form_json=self.form_json, completes=self.completes)
+        if self.until_ms:
+            order.until.FromMilliseconds(self.until_ms)
+        if self.delay_ms >= 0:
+            order.delay.FromMilliseconds(self.delay_ms)
+        return order
+
+
+class Wait:
+    """What a node returns to wait without a worker, until a signal or a time comes, whichever is first.
+
+    `signal` is an identifier; whoever may sends it to the node task, by `client.signal_node` or
+    `tradewind task signal`. `until` is a time with its zone, or how long as a timedelta or in seconds. `form`,
+    an object {title, description, fields}, is what a person is asked; its answer is the signal's payload.
+
+    Then the node runs again from its beginning, as a further attempt that does not count against its retries, and
+    `ctx.resumed` says what came. With `completes` it does not run again: the payload, null after a time, is what it
+    emits by its only output handle.
+
+    Raises ValueError for nothing to wait for, and for a time without its zone.
+    """
+
+    __slots__ = ("completes", "form", "signal", "until")
+
+    def __init__(
+        self,
+        signal: str | None = None,
+        *,
+        until: datetime | timedelta | float | None = None,
+        form: Mapping[str, Any] | None = None,
+        completes: bool = False,
+    ) -> None:
+        if signal is None and until is None and form is None:
+            raise ValueError("Wait needs a signal, a time or a form: Wait('paid'), Wait(until=timedelta(hours=1))")
+        if isinstance(until, datetime) and until.tzinfo is None:
+            raise ValueError(f"Wait(until={until}) needs a time with its zone, such as datetime.now(UTC) + ...")
+        self.signal = ANSWER if signal is None and form is not None else signal or ""
+        self.until = until
+        self.form = form
+        self.completes = completes
+
+    def __repr__(self) -> str:
+        parts = [repr(self.signal)] if self.signal else []
+        parts += [f"{name}={getattr(self, name)!r}" for name in ("until", "form") if getattr(self, name) is not None]
+        return f"Wait({', '.join([*parts, *(['completes=True'] if self.completes else [])])})"
+
+    def encode(self, handles: Sequence[str]) -> Suspension:
+        """Return it as it is reported of a node with these output handles. Raises NodeFault INVALID_OUTPUT."""
+        if self.completes and len(handles) != 1:
+            raise NodeFault(
+                "INVALID_OUTPUT",
+                f"Wait(completes=True) emits by the only output handle of a node, and this one has {len(handles)}",
+            )
+        form_json = ""
+        if self.form is not None:
+            try:
+                form_json = msgspec.json.encode(self.form).decode()
+            except (TypeError, ValueError, msgspec.MsgspecError) as error:
+                raise NodeFault("INVALID_OUTPUT", f"the form of the Wait is not JSON: {error}") from error
+        until_ms, delay_ms = 0, -1
+        if isinstance(self.until, datetime):
+            until_ms = max(1, round(self.until.timestamp() * 1000))
+        elif self.until is not None:
+            seconds = self.until.total_seconds() if isinstance(self.until, timedelta) else self.until
+            delay_ms = max(0, round(seconds * 1000))
+        return Suspension(self.signal, until_ms, delay_ms, form_json, handles[0] if self.completes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What ended the latest wait of a node: the signal `signal`, or the time, when that is empty."""
+
+    signal: str
+    payload: Any
+    """What came with the signal; None without one."""
+    by: str
+    """Who sent it."""
+    at: datetime
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time came before a signal."""
+        return not self.signal
+
+    @classmethod
+    def of(cls, message: node_task_pb2.Resumption) -> "Resumed":
+        """Read what an assignment says."""
+        payload = msgspec.json.decode(message.payload_json) if message.payload_json else None
+        return cls(message.signal, payload, message.by, message.at.ToDatetime(tzinfo=UTC))

@@ -1,0 +1,24 @@
+"""The part of NodeTaskManagerService for signals: parse, call the use case, answer."""
+
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
+from tradewind.api.node_task_manager.v1 import waiting_pb2 as pb2
+from tradewind.node_task_manager.rpc import checks, mapping, waiting_mapping
+from tradewind.node_task_manager.use_cases.signal_node import SignalNode
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SignalHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
+    """Signals to node tasks."""
+
+    _signal_node: SignalNode
+
+    async def SignalNode(self, request: pb2.SignalNodeRequest, context: Context) -> pb2.SignalNodeResponse:
+        checks.task_id(request.node_task_id, request.user_id)
+        asked = waiting_mapping.asked(request)
+        seen, kept = await self._signal_node(request.node_task_id, request.user_id, asked)
+        return pb2.SignalNodeResponse(node_task=mapping.node_task(seen), kept=kept)

@@ -1,0 +1,27 @@
+"""Protobuf's times and durations in milliseconds."""
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+_LAST_SECOND = 253_402_300_799
+_LONGEST_S = 100 * 366 * 24 * 3600
+
+
+def timestamp(ms: int) -> Timestamp | None:
+    """Return epoch milliseconds as a Timestamp, None for 0."""
+    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000) if ms else None
+
+
+def milliseconds(value: Timestamp | Duration) -> int:
+    """Return a Timestamp or Duration in whole milliseconds."""
+    return value.seconds * 1000 + value.nanos // 1_000_000
+
+
+def is_instant(value: Timestamp) -> bool:
+    """Say whether a Timestamp is within what stores and clients can hold: 1970 to 9999."""
+    return 0 <= value.seconds <= _LAST_SECOND and 0 <= value.nanos < 1_000_000_000
+
+
+def is_duration(value: Duration) -> bool:
+    """Say whether a Duration is within what stores can hold: up to 100 years, not negative."""
+    return 0 <= value.seconds <= _LONGEST_S and 0 <= value.nanos < 1_000_000_000

@@ -1,0 +1,109 @@
+"""Protobuf on the outside, domain on the inside: waits and signals."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, waiting_pb2, work_pb2
+from tradewind.node_task_manager.domain.built_in_waits import wait_of
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.waiting import MOST_FORM_BYTES, MOST_PAYLOAD_BYTES, Resumption, Wait
+from tradewind.node_task_manager.rpc.times import is_duration, is_instant, milliseconds, timestamp
+from tradewind.node_task_manager.use_cases.signal_node import Asked
+from tradewind.server.built_in.forms import form_faults
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import check_identifier
+
+_MAX_BY = _MAX_REQUEST_ID = 128
+
+
+def wait_order(order: work_pb2.WaitOrder) -> Wait | TaskError:
+    """Read what a node wants to wait for, or return what is wrong with it."""
+    faults = list(_order_faults(order))
+    title = ""
+    if order.form_json and not faults:
+        try:
+            form = msgspec.json.decode(order.form_json)
+            faults += [f"form{''.join(f'.{key}' for key in keys)}: {message}" for keys, message in form_faults(form)]
+            title = "" if faults else form["title"]
+        except msgspec.DecodeError as error:
+            faults.append(f"form: is not JSON: {error}")
+    if faults:
+        return TaskError("INVALID_OUTPUT", f"the node cannot wait for this: {'; '.join(faults)}"[:4096])
+    return Wait(
+        signal=order.signal,
+        till=max(1, milliseconds(order.until)) if order.HasField("until") else 0,
+        after_ms=milliseconds(order.delay) if order.HasField("delay") else -1,
+        form=order.form_json,
+        title=title,
+        completes=order.completes,
+    )
+
+
+def _order_faults(order: work_pb2.WaitOrder) -> Iterator[str]:
+    for name in ("signal", "completes"):
+        fault = check_identifier(name, getattr(order, name)) if getattr(order, name) else None
+        if fault is not None:
+            yield f"{name}: {fault.message}"
+    timed = order.HasField("until") + order.HasField("delay")
+    if not (order.signal or timed):
+        yield "it needs a signal or a time"
+    if timed == 2:
+        yield "until and delay are one too many"
+    if not is_instant(order.until):
+        yield "until: must be a time from 1970 to 9999"
+    if not is_duration(order.delay):
+        yield "delay: must be 0 to 100 years"
+    if order.form_json and not order.signal:
+        yield "a form needs a signal that answers it"
+    if len(order.form_json.encode()) > MOST_FORM_BYTES:
+        yield f"form: must have at most {MOST_FORM_BYTES // 1024} KiB"
+
+
+def built_in_faults(path: str, node: component_pb2.PlanNode) -> Iterator[Violation]:
+    """Yield what is wrong with the config of a node of a built-in type."""
+    try:
+        wait_of(node.node_type, node.config_json)
+    except ValueError as error:
+        yield Violation(f"{path}.config_json", str(error))
+
+
+def wait(standing: Wait | None) -> node_task_pb2.Wait | None:
+    """What a suspended node task waits for."""
+    if standing is None:
+        return None
+    return node_task_pb2.Wait(
+        signal=standing.signal,
+        until=timestamp(standing.till),
+        form_json=standing.form,
+        completes=standing.completes,
+        since=timestamp(standing.since),
+    )
+
+
+def resumption(resumed: Resumption | None) -> node_task_pb2.Resumption | None:
+    """What ended a wait."""
+    if resumed is None:
+        return None
+    return node_task_pb2.Resumption(
+        signal=resumed.signal, payload_json=resumed.payload, by=resumed.by, at=timestamp(resumed.at)
+    )
+
+
+def asked(request: waiting_pb2.SignalNodeRequest) -> Asked:
+    """Read a signal. Raises InvalidInput with every fault."""
+    faults = [check_identifier("signal", request.signal)] if request.signal else []
+    payload = request.payload_json or "null"
+    if len(payload.encode()) > MOST_PAYLOAD_BYTES:
+        faults.append(Violation("payload_json", f"must have at most {MOST_PAYLOAD_BYTES // 1024} KiB"))
+    else:
+        try:
+            msgspec.json.decode(payload)
+        except msgspec.DecodeError as error:
+            faults.append(Violation("payload_json", f"is not JSON: {error}"))
+    if len(request.request_id) > _MAX_REQUEST_ID:
+        faults.append(Violation("request_id", f"must have at most {_MAX_REQUEST_ID} characters"))
+    if found := [fault for fault in faults if fault is not None]:
+        raise InvalidInput(found)
+    by = request.by[:_MAX_BY] or request.user_id
+    return Asked(request.signal, payload, by, request.request_id, request.only_if_waiting)

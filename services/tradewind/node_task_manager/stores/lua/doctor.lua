@@ -1,0 +1,454 @@
+--!include fan_out
+-- What must hold of the records and indexes of a shard, as docs/doctor.md lists it. Uses args: again (the names of findings to
+-- look at once more, or nil), mend. Nothing is changed but what a finding of a second look mends.
+local doctor = {findings = {}, records = 0, changed = false}
+
+do
+  local again
+  if args.again then
+    again = {}
+    for _, name in ipairs(args.again) do again[name] = true end
+  end
+
+  -- Notes a broken invariant; `mend`, where it can be mended, puts it right.
+  local function found(check, subject, problem, mend)
+    if again and not again[check .. ' ' .. subject] then return end
+    local mended = again ~= nil and args.mend and mend ~= nil
+    if mended then
+      mend()
+      doctor.changed = true
+    end
+    doctor.findings[#doctor.findings + 1] = {check, subject, problem, mended}
+  end
+
+  local function scored(set, member) return call('ZSCORE', base .. set, member) end
+  local function life(key) return call('PTTL', base .. key) end
+  local function leaves(set, member) return function() take(set, member) end end
+
+  -- Whether there is nothing left over from earlier scripts: what gives records their time to live may be part of it.
+  local idle
+  local function all_done()
+    if idle == nil then idle = call('EXISTS', base .. 'todo') == 0 end
+    return idle
+  end
+
+  -- Whether records of a run are on their way out, or stay for a later run of its cycle.
+  local walking
+  local function walks_over(run)
+    if not walking then
+      walking = {}
+      for _, text in ipairs(call('LRANGE', base .. 'walks', 0, 999)) do walking[cmsgpack.unpack(text)[2]] = true end
+    end
+    if walking[run] == nil then
+      local cycle, number = string.match(run, '^([^:]+:%d+:)(%d+)$')
+      walking[run] = cycle ~= nil and call('EXISTS', base .. 'run:' .. cycle .. number + 1) == 1
+    end
+    return walking[run]
+  end
+
+  local standing_plans = {}
+  local function has_plan(comp)
+    if standing_plans[comp.plan] == nil then
+      standing_plans[comp.plan] = call('EXISTS', base .. 'plan:' .. comp.plan) == 1
+    end
+    return standing_plans[comp.plan]
+  end
+
+  local function holds_lease(record) return record and record.status == 'running' and record.worker_id end
+  local function is_delayed(record) return (tonumber(more(record).retry_at) or 0) > 0 end
+  local function notes_slot(record, limit)
+    return holds_lease(record) and string.find(' ' .. (record.slots or '') .. ' ', ' ' .. limit .. ' ', 1, true)
+  end
+
+  local function free_slot(limit, id)
+    return function()
+      take('slots:' .. limit, id)
+      held[limit] = held_of(limit) - 1
+      freed[limit] = (freed[limit] or 0) + 1
+    end
+  end
+
+  local function examine_lease(id, record)
+    local worker = 'worker_tasks:' .. record.worker_id
+    if not scored('inflight', id) or not scored(worker, id) then
+      found('task-without-lease', id, 'it runs on ' .. record.worker_id .. ', and no lease of it is on record', function()
+        put('inflight', id, time + limits.lease)
+        put(worker, id, time + limits.lease)
+      end)
+    end
+    for limit in string.gmatch(record.slots or '', '%S+') do
+      if not scored('slots:' .. limit, id) then
+        found('holder-without-slot', id, 'it runs, and does not count for the limit ' .. limit,
+          function() put('slots:' .. limit, id, stamp) end)
+      end
+    end
+  end
+
+  -- A ready node task stands in its queue, or with those whom a limit holds back; the user has turns, or is parked.
+  local function examine_place(id, record, comp, entry)
+    local user = comp.user_id
+    local function again_ready()
+      if record.blocked then set(record, 'blocked', '') end
+      enqueue(record, comp)
+    end
+    if record.blocked and record.blocked ~= '' then
+      local limit, group = string.match(record.blocked, '^([^|]*)|(.+)$')
+      if not scored('blocked:' .. record.blocked, id) then
+        found('ready-not-queued', id, 'it is ready, and does not wait for the limit ' .. limit .. ' as it says', again_ready)
+      elseif not scored('blocked_of', user .. '|' .. record.blocked)
+        or call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 0 then
+        found('waiters-not-indexed', record.blocked, 'node tasks wait for this limit, and nobody would let them in', function()
+          call('SADD', base .. 'blocked_by:' .. limit, group)
+          call('ZADD', base .. 'blocked_of', 0, user .. '|' .. record.blocked)
+        end)
+      end
+    elseif not scored('ready:' .. entry.type .. ':' .. user, id) then
+      found('ready-not-queued', id, 'it is ready, and stands in no queue', again_ready)
+    elseif scored('ring:' .. entry.type, user) then
+      if not scored('ready_types', entry.type) then
+        found('queue-without-turn', entry.type, 'users have turns of this node type, and nobody serves it',
+          function() call('ZADD', base .. 'ready_types', 'NX', time, entry.type) end)
+      end
+    elseif not scored('parked', user .. ':' .. entry.type) then
+      found('queue-without-turn', entry.type .. ':' .. user, 'node tasks are queued, and their user has no turn',
+        function() queue_of(entry.type, user).rejoins = true end)
+    end
+    local start_by = entry.start > 0 and time + entry.start or entry.total and tonumber(more(record).total_at)
+    if start_by and not scored('start_deadlines', id) then
+      found('ready-without-deadline', id, 'it is ready, and its wait for a worker would never end',
+        function() put('start_deadlines', id, start_by) end)
+    end
+  end
+
+  -- Limits hold no slot of a node task that does not run under them.
+  local function examine_slots(id, record, comp, entry)
+    local names = {}
+    if limits.user_running then names[1] = 'user:' .. comp.user_id end
+    if limits.type_running and limits.type_running[entry.type] then names[#names + 1] = 'type:' .. entry.type end
+    for _, limit in ipairs(own_limits(entry, comp) or {}) do
+      if not limit[3] then names[#names + 1] = limit[1] end
+    end
+    for _, limit in ipairs(names) do
+      if scored('slots:' .. limit, id) and not notes_slot(record, limit) then
+        found('slot-without-holder', limit .. ' ' .. id, 'it does not run under this limit, and holds a slot of it',
+          free_slot(limit, id))
+      end
+    end
+  end
+
+  -- The numbers of nodes by status, as their records have them, some nodes in each step.
+  local COUNTED = {'completed', 'failed', 'terminated', 'skipped'}
+  local PIECES = 250
+  local function ended_of(comp) return comp.completed + comp.failed + comp.terminated + comp.skipped end
+
+  -- Goes on with a count {run, component, place, ended at the beginning, counts}; returns it when there is more.
+  function doctor.count(job)
+    local run, id, place, began, counts = job[1], job[2], job[3], job[4], job[5]
+    local comp = component(run, id)
+    if not comp or not has_plan(comp) or comp.status == 'finished' and walks_over(run) then return end
+    local ids, before
+    local last = math.min(place + PIECES, comp.nodes) - 1
+    for at = place, last do
+      if not ids or at % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', at) end
+      local status = call('HGET', base .. 'node_tasks:' .. task_of(run, ids[at - before]), 'status')
+      if status then counts[status] = (counts[status] or 0) + 1 end
+    end
+    doctor.records = doctor.records + last - place + 1
+    if last + 1 < comp.nodes then return {run, id, last + 1, began, counts} end
+    -- Some have ended meanwhile: another look will tell.
+    if ended_of(comp) ~= began then return end
+    local wrong = {}
+    for _, status in ipairs(COUNTED) do
+      if comp[status] ~= (counts[status] or 0) then
+        wrong[#wrong + 1] = (counts[status] or 0) .. ' ' .. status .. ' nodes, counted as ' .. comp[status]
+      end
+    end
+    if #wrong > 0 then
+      -- What has ended, and was told to have, stays so.
+      local mend = comp.status ~= 'finished' and function()
+        for _, status in ipairs(COUNTED) do
+          comp[status] = counts[status] or 0
+          note(comp, status, comp[status])
+        end
+        comp.open = comp.nodes - ended_of(comp)
+        if comp.open == 0 then
+          finished[#finished + 1] = comp
+          expire_run(comp)
+        end
+      end or nil
+      found('component-counts', run .. ':' .. id, 'it has ' .. table.concat(wrong, ', '), mend)
+    elseif comp.open == 0 and comp.status == 'running' and all_done() then
+      found('component-not-finished', run .. ':' .. id, 'all its nodes have ended, and nobody was told', function()
+        finished[#finished + 1] = comp
+        expire_run(comp)
+      end)
+    end
+    if comp.partition == NO_PARTITION and comp.nodes <= PIECES then
+      local running = tonumber(call('HGET', comp.key, 'running') or 0)
+      if running ~= (counts.running or 0) then
+        found('batch-counts', run, (counts.running or 0) .. ' of its nodes run, counted as ' .. running,
+          function() call('HSET', comp.key, 'running', counts.running or 0) end)
+      end
+    end
+  end
+
+  local function examine_lives(comp, open, parts)
+    local run = 'run:' .. comp.run
+    local short = run .. ':' .. comp.id
+    for _, name in ipairs({run, 'component:' .. comp.run .. ':' .. comp.id}) do
+      local left = life(name)
+      if open and left >= 0 then
+        found('open-run-expires', name, 'its run is open, and it would expire in ' .. left .. ' ms',
+          function() call('PERSIST', base .. name) end)
+      elseif not open and left == -1 and all_done() then
+        found('no-time-to-live', name, 'its run has ended, and it would stay for ever',
+          function() call('PEXPIRE', base .. name, limits.retention) end)
+      end
+    end
+    if comp.status == 'running' and has_plan(comp) and life('plan:' .. comp.plan) >= 0 then
+      found('open-run-expires', 'plan:' .. comp.plan, 'an open run needs it, and it would expire',
+        function() call('PERSIST', base .. 'plan:' .. comp.plan) end)
+    end
+    if parts and tonumber(call('HGET', base .. run, 'open')) ~= parts then
+      found('run-counts', comp.run, parts .. ' of its components are open, and it counts '
+        .. tostring(call('HGET', base .. run, 'open')), parts > 0 and function() call('HSET', base .. run, 'open', parts) end or nil)
+    end
+  end
+
+  -- What belongs to no flow is in the list of its user, what does in the index of its flow: without end while the run is open.
+  local function examine_index(comp, open)
+    local name = comp.run .. ':' .. comp.id
+    if comp.partition == NO_PARTITION then
+      local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
+      if open and not scored(list, comp.run) then
+        found('run-not-listed', comp.run, 'it is open, and not in the list of its user',
+          function() put(list, comp.run, call('HGET', comp.key, 'submitted_at') or stamp) end)
+      end
+      return
+    end
+    local index = 'flow_runs:' .. string.match(comp.run, '^[^:]+')
+    local score = scored(index, name)
+    if open and score ~= 'inf' then
+      found('run-not-listed', name, 'it is open, and deleting its flow would leave it', function()
+        call('ZADD', base .. index, 'inf', name)
+        call('PEXPIRE', base .. index, limits.plan_retention)
+      end)
+    elseif not open and score == 'inf' and all_done() then
+      found('run-not-listed', name, 'it has ended, and the index of its flow says that it is open',
+        function() put(index, name, time + limits.retention) end)
+    end
+    for _, other in ipairs(call('ZRANGEBYSCORE', base .. index, 'inf', 'inf', 'LIMIT', 0, 20)) do
+      if call('EXISTS', base .. 'component:' .. other) == 0 then
+        found('index-without-record', index .. ' ' .. other, 'no such component is on record', leaves(index, other))
+      end
+    end
+  end
+
+  -- A component, and with the first one of a run the run.
+  local function examine_component(comp, jobs)
+    if comp.status == 'finished' and walks_over(comp.run) then return end
+    local ids = cmsgpack.unpack(call('HGET', base .. 'run:' .. comp.run, 'components') or cmsgpack.pack({}))
+    if #ids == 0 then
+      if life('component:' .. comp.run .. ':' .. comp.id) == -1 then
+        found('component-without-run', comp.run .. ':' .. comp.id, 'its run is not on record')
+      end
+      return
+    end
+    local open, parts = comp.status ~= 'finished', 0
+    for _, id in ipairs(#ids > 1 and ids or {}) do
+      local status = call('HGET', base .. 'component:' .. comp.run .. ':' .. id, 'status')
+      -- One that goes takes the others with it.
+      if not status or status == 'purged' then return end
+      if status ~= 'finished' then parts = parts + 1 end
+    end
+    doctor.records = doctor.records + #ids
+    open = open or parts > 0
+    examine_lives(comp, open, #ids > 1 and ids[1] == comp.id and parts)
+    examine_index(comp, open)
+    jobs[#jobs + 1] = {comp.run, comp.id, 0, ended_of(comp), {}}
+    return open
+  end
+
+  local function missing(id, listed_at)
+    local run = run_of(id)
+    local open = run and call('EXISTS', base .. 'run:' .. run) == 1 and life('run:' .. run) == -1
+    -- Ended ones are swept by the cleaner when all that may refer to them is gone.
+    local SWEPT_MS = 3600 * 1000
+    if open or listed_at <= time - limits.retention - SWEPT_MS then
+      found('index-without-record', 'node_tasks_list ' .. id, 'no such node task is on record', leaves('node_tasks_list', id))
+    end
+  end
+
+  -- A node task by its record: it stands where its status asks for, and nowhere else.
+  function doctor.node_task(id, listed_at, jobs)
+    local record = task(id)
+    if not record then return missing(id, listed_at) end
+    local comp = component_of(record)
+    if not comp then
+      local key = 'component:' .. run_of(id) .. ':' .. record.component_id
+      if call('EXISTS', base .. key) == 0 and life('node_tasks:' .. id) == -1 then
+        found('task-without-component', id, 'its component is not on record, and it would stay for ever',
+          function() call('PEXPIRE', record.key, limits.retention) end)
+      end
+      return
+    end
+    if not has_plan(comp) then
+      if comp.status == 'running' then
+        found('plan-missing', comp.plan, 'an open component needs it, and it is not on record: stop the run ' .. comp.run)
+      end
+      return
+    end
+    local entry = node(comp.plan, record.index)
+    if holds_lease(record) then
+      examine_lease(id, record)
+    elseif scored('inflight', id) then
+      found('lease-without-task', id, 'it is ' .. record.status .. ', and a lease of it is on record', leaves('inflight', id))
+    end
+    examine_slots(id, record, comp, entry)
+    local at = is_delayed(record) and not TERMINAL[record.status] and tonumber(record.retry_at)
+    if at and tonumber(scored('delayed', id)) ~= at then
+      found('waiting-not-delayed', id, 'it is to be tried again, and nobody would do so', function() put('delayed', id, at) end)
+    elseif not at and record.status == 'pending' then
+      examine_place(id, record, comp, entry)
+    end
+    if entry.inputs == 0 and not fan_out().is_item(id) and record.index == piece_of(comp.plan, 'entries', 0)[1] then
+      examine_component(comp, jobs)
+    end
+    if comp.status == 'finished' and life('node_tasks:' .. id) == -1 and all_done()
+      and life('run:' .. comp.run) >= 0 and not walks_over(comp.run) then
+      found('no-time-to-live', id, 'its run has ended, and it would stay for ever',
+        function() call('PEXPIRE', record.key, limits.retention) end)
+    end
+  end
+
+  -- Entries of indexes: each names a node task that is as the index says.
+  function doctor.lease(id)
+    if not holds_lease(task(id)) then
+      found('lease-without-task', id, 'a lease is on record, and no node task that runs', leaves('inflight', id))
+    elseif not scored('node_tasks_list', id) then
+      found('record-not-listed', id, 'it is not in the list of all node tasks',
+        function() put('node_tasks_list', id, stamp) end)
+    end
+  end
+
+  function doctor.start_deadline(id)
+    local record = task(id)
+    if not record or record.status ~= 'pending' or is_delayed(record) then
+      found('deadline-without-task', id, 'no node task of this name waits for a worker', leaves('start_deadlines', id))
+    end
+  end
+
+  function doctor.delay(id, at)
+    if string.sub(id, 1, 1) == '|' then return end
+    local record = task(id)
+    local waits = record and not TERMINAL[record.status] and (record.status ~= 'running' or not record.worker_id)
+    if not waits or tonumber(more(record).retry_at) ~= tonumber(at) then
+      found('delayed-without-task', id, 'no node task of this name is to be tried again then', leaves('delayed', id))
+    end
+  end
+
+  -- The first node tasks of a queue; others come to its head.
+  local HEADS = 50
+  function doctor.queue(node_type, user)
+    local name = 'ready:' .. node_type .. ':' .. user
+    local ids = call('ZRANGE', base .. name, 0, HEADS - 1)
+    if #ids == 0 then
+      found('turn-without-queue', node_type .. ':' .. user, 'the user has a turn, and nothing is queued', function()
+        call('ZREM', base .. 'ring:' .. node_type, user)
+        if call('EXISTS', base .. 'ring:' .. node_type) == 0 then
+          call('ZREM', base .. 'ready_types', node_type)
+          call('DEL', base .. 'left:' .. node_type)
+        end
+      end)
+    end
+    for _, id in ipairs(ids) do
+      local record = task(id)
+      local comp = record and component_of(record)
+      if not comp or record.status ~= 'pending' or is_delayed(record) or record.blocked and record.blocked ~= ''
+        or comp.user_id ~= user or has_plan(comp) and node(comp.plan, record.index).type ~= node_type then
+        found('queued-not-ready', name .. ' ' .. id, 'no node task of this name is ready there', function()
+          local removed = queue_of(node_type, user).removed
+          removed[#removed + 1] = id
+        end)
+      end
+    end
+    doctor.records = doctor.records + #ids + 1
+  end
+
+  function doctor.type_without_turns(node_type)
+    found('turn-without-queue', node_type, 'it is among those to be served, and no user has a turn',
+      function() call('ZREM', base .. 'ready_types', node_type) end)
+  end
+
+  function doctor.parked(member)
+    local user, node_type = string.match(member, '^(.+):(.+)$')
+    if held_of('user:' .. user) == 0 then
+      found('held-back-with-room', 'parked ' .. member, 'nothing of the user runs, and the user is held back',
+        function() unpark(user, node_type) end)
+    end
+  end
+
+  -- Those who hold slots of a limit, the oldest first: what leaks is found there.
+  local HOLDERS = 100
+  local seen = {}
+  local function examine_limit(limit)
+    if seen[limit] or string.sub(limit, 1, 5) == 'pace:' then return end
+    seen[limit] = true
+    local ids = call('ZRANGE', base .. 'slots:' .. limit, 0, HOLDERS - 1)
+    doctor.records = doctor.records + #ids + 1
+    for _, id in ipairs(ids) do
+      if not notes_slot(task(id), limit) then
+        found('slot-without-holder', limit .. ' ' .. id, 'it does not run under this limit, and holds a slot of it',
+          free_slot(limit, id))
+      end
+    end
+  end
+  doctor.limit = examine_limit
+
+  -- Those whom a limit holds back, with the user in front: `<user>|<limit>|<type>:<user>:<most>`.
+  function doctor.group(member)
+    local name = string.match(member, '^[^|]*|(.+)$')
+    local limit, node_type, user, most = string.match(name, '^([^|]*)|([^:]+):([^:]+):(.+)$')
+    examine_limit(limit)
+    for _, id in ipairs(call('ZRANGE', base .. 'blocked:' .. name, 0, HEADS - 1)) do
+      local record = task(id)
+      doctor.records = doctor.records + 1
+      if not record or record.status ~= 'pending' or record.blocked ~= name then
+        found('queued-not-ready', 'blocked:' .. name .. ' ' .. id, 'no node task of this name waits for the limit',
+          function() call('ZREM', base .. 'blocked:' .. name, id) end)
+      end
+    end
+    if call('EXISTS', base .. 'blocked:' .. name) == 0 then return end
+    if string.sub(limit, 1, 5) == 'pace:' then
+      if not scored('delayed', '|' .. limit) then
+        found('held-back-with-room', name, 'nobody would look again whether the rate has tokens',
+          function() look_again(limit, 0) end)
+      end
+      return
+    end
+    local free = tonumber(most) - held_of(limit)
+    -- Those let in already may be any of the queue.
+    if free > call('ZCARD', base .. 'ready:' .. node_type .. ':' .. user) then
+      found('held-back-with-room', name, free .. ' slots of the limit are free, and node tasks wait for one',
+        function() freed[limit] = math.max(freed[limit] or 0, free) end)
+    end
+  end
+
+  function doctor.worker(worker)
+    for _, id in ipairs(call('ZRANGE', base .. 'worker_tasks:' .. worker, 0, HOLDERS - 1)) do
+      local record = task(id)
+      doctor.records = doctor.records + 1
+      if not holds_lease(record) or record.worker_id ~= worker then
+        found('index-without-record', 'worker_tasks:' .. worker .. ' ' .. id, 'the worker does not run it',
+          leaves('worker_tasks:' .. worker, id))
+      end
+    end
+  end
+
+  function doctor.work_left(text)
+    if unpacked(text) then return end
+    local item = cmsgpack.unpack(text)
+    found('todo-of-nothing', item[1] .. ' ' .. item[2] .. ':' .. item[3], 'work is left for a component that is gone',
+      function() call('LREM', base .. 'todo', 1, text) end)
+  end
+end

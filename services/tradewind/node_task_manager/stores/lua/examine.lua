@@ -1,0 +1,86 @@
+-- Looks for broken invariants in some of the records and index entries of a shard, and mends them at a second look.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies (empty), at (JSON, where to go on, "" for the
+-- beginning), records (about how many to look at), again (names of findings to look at once more, or nil), mend, cleaner
+-- (look only while this replica leads the cleaning, or "").
+-- Returns {records, findings {[check, subject, problem, mended]}, at ("" at the end), effects}.
+--!include doctor
+--!include claim
+local state = args.at ~= '' and cjson.decode(args.at) or {1, '0', {}}
+local section, cursor, jobs = state[1], state[2], state[3]
+
+local function scan(set, look)
+  return function()
+    local following, found = unpack(call('ZSCAN', base .. set, cursor, 'COUNT', args.records))
+    doctor.records = doctor.records + #found / 2
+    for at = 1, #found, 2 do look(found[at], tonumber(found[at + 1]), jobs) end
+    return following
+  end
+end
+
+-- By rank, as far as the budget goes: `look` says no when it has not done with what stands there.
+local function range(members, look)
+  return function()
+    local first = tonumber(cursor)
+    local found = members(first)
+    for at, member in ipairs(found) do
+      if doctor.records >= args.records then return tostring(first + at - 1) end
+      doctor.records = doctor.records + 1
+      look(member)
+    end
+    return #found > 0 and tostring(first + #found) or '0'
+  end
+end
+
+local function ranked(set) return function(first) return call('ZRANGE', base .. set, first, first + args.records - 1) end end
+
+local USERS = 100
+-- A node type after the other; of one with many users so many in each step.
+local function queues_of_types()
+  local rank, first = string.match(cursor, '^(%d+):?(%d*)$')
+  local node_type = call('ZRANGE', base .. 'ready_types', rank, rank)[1]
+  if not node_type then return '0' end
+  first = tonumber(first) or 0
+  local users = call('ZRANGE', base .. 'ring:' .. node_type, first, first + USERS - 1)
+  if #users == 0 and first == 0 then doctor.type_without_turns(node_type) end
+  for at, user in ipairs(users) do
+    if doctor.records >= args.records then return rank .. ':' .. (first + at - 1) end
+    doctor.queue(node_type, user)
+  end
+  if #users == USERS then return rank .. ':' .. (first + USERS) end
+  return tostring(rank + 1)
+end
+
+local function bounded_types(first)
+  local names = {}
+  for node_type in pairs(limits.type_running or {}) do names[#names + 1] = node_type end
+  table.sort(names)
+  return {unpack(names, first + 1, first + args.records)}
+end
+
+local SECTIONS = {
+  scan('node_tasks_list', doctor.node_task), scan('inflight', doctor.lease), scan('start_deadlines', doctor.start_deadline),
+  scan('delayed', doctor.delay), queues_of_types, range(ranked('parked'), doctor.parked),
+  range(ranked('blocked_of'), doctor.group), range(bounded_types, function(name) doctor.limit('type:' .. name) end),
+  scan('to_clean', function(name)
+    local worker = string.match(name, '^worker:(.+)$')
+    if worker then doctor.worker(worker) end
+  end),
+  range(function(first) return call('LRANGE', base .. 'todo', first, first + args.records - 1) end, doctor.work_left),
+}
+
+if args.cleaner ~= '' and call('GET', base .. 'cleaner') ~= args.cleaner then
+  return cmsgpack.pack({records = 0, findings = {}, at = '', effects = effects})
+end
+local at = ''
+repeat
+  if #jobs > 0 then
+    local left = doctor.count(table.remove(jobs))
+    if left then jobs[#jobs + 1] = left end
+  else
+    cursor = SECTIONS[section]()
+    if cursor == '0' then section = section + 1 end
+  end
+until doctor.records >= args.records or #jobs == 0 and not SECTIONS[section]
+if #jobs > 0 or SECTIONS[section] then at = cjson.encode({section, cursor, jobs}) end
+return cmsgpack.pack({records = doctor.records, findings = doctor.findings, at = at,
+  effects = doctor.changed and conclude() or effects})

@@ -1,0 +1,126 @@
+--!include fan_out
+-- Node tasks that wait for a signal or a time, without a worker: their record says for what in `wait`, and they stand in
+-- `delayed` when a time ends the wait. What is sent before they wait is kept in the record of the run. Like what mapped nodes
+-- need, all of it is made when it is needed first.
+local waits
+
+suspension = function()
+  if waits then return waits end
+  waits = {}
+
+  local function kept_in(comp, id) return base .. 'run:' .. comp.run, 'signals:' .. id end
+
+  -- The first signal of a name that came before the node task waited, if there is one.
+  local function take_kept(record, comp, name)
+    local run, field = kept_in(comp, record.id)
+    local text = call('HGET', run, field)
+    local kept = text and cmsgpack.unpack(text) or {}
+    for at, signal in ipairs(kept) do
+      if signal.signal == name then
+        table.remove(kept, at)
+        call('HINCRBY', run, 'kept', -1)
+        if #kept == 0 then call('HDEL', run, field) else call('HSET', run, field, cmsgpack.pack(kept)) end
+        return signal
+      end
+    end
+  end
+
+  -- Keeps a signal for a node task that does not wait; false when too many are kept.
+  function waits.keep(comp, id, signal, most, most_of_run)
+    local run, field = kept_in(comp, id)
+    local text = call('HGET', run, field)
+    local kept = text and cmsgpack.unpack(text) or {}
+    if #kept >= most or tonumber(call('HGET', run, 'kept') or 0) >= most_of_run then return false end
+    kept[#kept + 1] = signal
+    call('HSET', run, field, cmsgpack.pack(kept))
+    call('HINCRBY', run, 'kept', 1)
+    return true
+  end
+
+  function waits.of(record) return cmsgpack.unpack(record.wait or call('HGET', record.key, 'wait')) end
+
+  -- Ends a wait; with a handle the node task is completed and emits `value` by it, else it runs again.
+  function waits.resume(record, comp, resumed, handle, value)
+    take('delayed', record.id)
+    set(record, 'retry_at', 0)
+    set(record, 'resumed', cmsgpack.pack(resumed))
+    if handle ~= '' then
+      record.outputs = {{handle, value}}
+      note(record, 'out:' .. handle, value)
+      return finish(record, comp, 'completed')
+    end
+    record.status = 'pending'
+    enqueue(record, comp)
+  end
+
+  -- Begins a wait; whoever calls this has taken the lease of one that ran.
+  function waits.begin(record, comp, wait)
+    local entry, ran = node(comp.plan, record.index), record.status == 'running' and -1 or 0
+    if wait.after_ms >= 0 then wait.till = time + wait.after_ms end
+    wait.after_ms, wait.since, wait.sources = -1, time, nil
+    record.status, record.comp = 'suspended', comp
+    set(record, 'wait', cmsgpack.pack(wait))
+    local till = wait.till > 0 and wait.till or HUGE
+    if entry.total then till = math.min(till, tonumber(more(record).total_at)) end
+    set(record, 'retry_at', till < HUGE and math.max(till, time + 1) or 0)
+    changed(comp, ran, record, 'suspended')
+    local early = wait.signal ~= '' and wait.form == '' and take_kept(record, comp, wait.signal)
+    if early then return waits.resume(record, comp, early, wait.completes, early.payload) end
+    if record.retry_at > 0 then delaying[#delaying + 1] = record end
+    local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
+    if flow then call('ZADD', base .. 'to_clean', 'NX', time + limits.tombstone, 'flow:' .. flow) end
+    if wait.form ~= '' then
+      notices.notify(comp.user_id, {kind = 'answer_wanted', subject = record.id, node_type = entry.type, message = wait.title})
+    end
+  end
+
+  -- What the first live edge into a node brought, or null.
+  local function passed(record, comp, entry)
+    for _, source in ipairs(entry.wait.sources) do
+      local edge, node_id, handle = unpack(source)
+      local value = record['in:' .. edge] or call('HGET', record.key, 'in:' .. edge)
+      if value == '@' then
+        local from = task(task_of(comp.run, node_id))
+        value = from and (from['out:' .. handle] or call('HGET', from.key, 'out:' .. handle))
+        -- A result that a rerun took over stands where it was worked out.
+        if value == '@' then value = call('HGET', base .. 'node_tasks:' .. call('HGET', from.key, 'kept'), 'out:' .. handle) end
+      end
+      if value then return value end
+    end
+    return 'null'
+  end
+
+  local function fail(record, comp, code, message)
+    set(record, 'error', cmsgpack.pack({code = code, message = message}))
+    set(record, 'nonce', '')
+    count_failure(code)
+    finish(record, comp, 'failed')
+  end
+
+  -- The time of a suspended node task has come.
+  local function due(record, comp, entry)
+    -- Of a component that is being stopped the stop reaches it as well.
+    if comp.stop then return end
+    if entry.total and tonumber(more(record).total_at) <= time then
+      return fail(record, comp, 'TOTAL_TIMEOUT', 'it waited when the total time of ' .. entry.total .. ' ms was over')
+    end
+    local wait, resumed = waits.of(record), {at = time, signal = '', payload = 'null', by = ''}
+    if wait.late_error ~= '' then return fail(record, comp, 'WAIT_TIMEOUT', wait.late_error) end
+    local handle, value = wait.completes, 'null'
+    if wait.late then handle, value = wait.late[1], wait.late[2] end
+    if wait.passes then value = passed(record, comp, entry) end
+    waits.resume(record, comp, resumed, handle, value)
+  end
+
+  -- A node that needs no worker is ready, or the time of a suspended one has come.
+  function waits.ready(record, comp, entry)
+    if record.status == 'suspended' then return due(record, comp, entry) end
+    note(record, 'ready_at', stamp)
+    set(record, 'started_at', stamp)
+    if entry.total then set(record, 'total_at', time + entry.total) end
+    local wait = {}
+    for name, value in pairs(entry.wait) do wait[name] = value end
+    waits.begin(record, comp, wait)
+  end
+  return waits
+end

@@ -1,0 +1,55 @@
+"""Reruns in memory: nodes whose results of the run before are kept."""
+
+from dataclasses import replace
+
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
+from tradewind.node_task_manager.stores.memory.consequences import Turn
+
+
+class MemoryReruns(MemoryCleaning):
+    """Takes results over; the runs of a cycle stay and go together."""
+
+    def _has_lost_its_source(self, run: RunSubmission) -> bool:
+        if run.source < 0:
+            return False
+        source = self._runs.get(str(replace(run.run, run=run.source)))
+        return source is None or source.submission.run_id != run.source_id
+
+    def _keep_results(self, run: RunSubmission, owner: tuple[str, str], turn: Turn) -> None:
+        """Complete the nodes of a component whose results are kept; then their signals are delivered."""
+        if run.source < 0:
+            return
+        source_run = replace(run.run, run=run.source)
+        self._kept.get(run.run.flow_id, set()).discard(source_run)
+        self._ends[str(source_run)] = self._clock() + self._limits.settle_ms
+        plan = self._plans[self._components[owner].plan]
+        for place in dict(run.kept).get(owner[1], ()):
+            node_id = plan.nodes[place].node_id if place < len(plan.nodes) else ""
+            source, task_id = self._tasks.get(source_run.task_id(node_id)), run.run.task_id(node_id)
+            if source is not None and source.status is NodeTaskStatus.COMPLETED and task_id not in self._tasks:
+                self._keep(source, owner, place)
+                turn.work.append((owner, task_id))
+
+    def _keep(self, source: NodeTask, owner: tuple[str, str], place: int) -> None:
+        task = replace(
+            self._create(owner, place),
+            status=NodeTaskStatus.COMPLETED,
+            waiting=0,
+            kept=source.kept or source.task_id,
+            attempt=source.attempt,
+            worker_id=source.worker_id,
+            ready_at=source.ready_at,
+            started_at=source.started_at,
+            ended_at=source.ended_at,
+            cached=source.cached,
+            outputs=source.outputs,
+            emitted=source.emitted,
+        )
+        self._tasks[task.task_id] = task
+        component = self._components[owner]
+        sink = not self._plan(task).outputs[place]
+        self._components[owner] = replace(
+            component, completed=component.completed + 1, sinks_completed=component.sinks_completed + sink
+        )

@@ -1,0 +1,143 @@
+"""Node tasks in memory that wait for a signal or a time."""
+
+from dataclasses import replace
+
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
+from tradewind.node_task_manager.domain.task_event import TaskEventKind
+from tradewind.node_task_manager.domain.waiting import (
+    MOST_KEPT,
+    MOST_KEPT_OF_RUN,
+    MOST_REQUESTS,
+    Resumption,
+    Signal,
+    Wait,
+)
+from tradewind.node_task_manager.domain.work import Effects
+from tradewind.node_task_manager.stores.memory.consequences import Turn
+from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
+
+
+class MemorySuspension(MemoryFanOut):
+    """Suspends node tasks, and ends their waits."""
+
+    async def signal(self, signal: Signal) -> Effects:
+        turn = Turn()
+        asked = self._asked.setdefault(signal.task_id, {})
+        if signal.request_id in asked:
+            turn.results.append(asked[signal.request_id])
+        else:
+            turn.results.append(self._take_signal(signal, turn))
+            if signal.request_id and turn.results[0] in ("resumed", "kept"):
+                asked[signal.request_id] = turn.results[0]
+                if len(asked) > MOST_REQUESTS:
+                    del asked[next(iter(asked))]
+        self._conclude((), turn)
+        return turn.effects()
+
+    def _take_signal(self, signal: Signal, turn: Turn) -> str:
+        name = TaskName.parse(signal.task_id)
+        task = self._tasks.get(signal.task_id)
+        component = self._components.get((str(name.run), signal.component_id))
+        if component is None:
+            return "unknown"
+        if task is not None and task.status.terminal:
+            return "ended"
+        if component.stop or (task is not None and task.stop):
+            return "stopping"
+        if task is None and name.item >= 0:
+            return "unknown"
+        came = Resumption(self._clock(), signal.signal, signal.payload, signal.by)
+        if task is None or task.status is not NodeTaskStatus.SUSPENDED:
+            if signal.attempt >= 0:
+                return "changed"
+            return self._keep_signal(signal.task_id, came)
+        if task.attempt != signal.attempt:
+            return "changed"
+        self._resume(task, came, signal.handle, signal.payload, turn)
+        return "resumed"
+
+    def _keep_signal(self, task_id: str, came: Resumption) -> str:
+        run = TaskName.parse(task_id).run
+        of_run = sum(len(kept) for other, kept in self._signals.items() if TaskName.parse(other).run == run)
+        kept = self._signals.setdefault(task_id, [])
+        if len(kept) >= MOST_KEPT or of_run >= MOST_KEPT_OF_RUN:
+            return "full"
+        kept.append(came)
+        return "kept"
+
+    def _suspend(self, task: NodeTask, wait: Wait, turn: Turn) -> None:
+        """Begin the wait of a node task that ran; its lease has been released."""
+        self._private[task.task_id].settled = task.nonce
+        task = self._wait(task, wait)
+        early = next((each for each in self._signals.get(task.task_id, ()) if each.signal == wait.signal), None)
+        if early is not None and wait.signal and not wait.form:
+            self._signals[task.task_id].remove(early)
+            self._resume(task, early, wait.completes, early.payload, turn)
+
+    def _wait(self, task: NodeTask, wait: Wait) -> NodeTask:
+        now = self._clock()
+        wait = replace(wait, till=now + wait.after_ms if wait.after_ms >= 0 else wait.till, after_ms=-1, since=now)
+        total_at = self._private[task.task_id].total_at if self._node(task).total_ms else 0
+        ends = [at for at in (wait.till, total_at) if at]
+        at = max(min(ends), now + 1) if ends else 0
+        if at:
+            self._delayed[task.task_id] = at
+        task = replace(task, status=NodeTaskStatus.SUSPENDED, wait=wait, retry_at=at)
+        self._tasks[task.task_id] = task
+        self._happened(task, TaskEventKind.SUSPENDED)
+        if wait.form:
+            wanted = NotificationKind.ANSWER_WANTED
+            fact = Fact(wanted, task.task_id, node_type=self._node(task).node_type, message=wait.title)
+            self._notify(self._user(task), fact)
+        return task
+
+    def _resume(self, task: NodeTask, came: Resumption, handle: str, value: str, turn: Turn) -> None:
+        """End a wait; with a handle the node task is completed and emits `value` by it, else it runs again."""
+        task = replace(self._dequeue(task), resumed=came)
+        if handle:
+            task = replace(task, outputs=((handle, value),), emitted=(handle,))
+            self._finish(task, NodeTaskStatus.COMPLETED, "", turn)
+        else:
+            self._enqueue(replace(task, status=NodeTaskStatus.PENDING))
+
+    def _enqueue(self, task: NodeTask) -> None:
+        wait = self._node(task).wait
+        if wait is None or self._is_mapped(task):
+            super()._enqueue(task)
+            return
+        now, node = self._clock(), self._node(task)
+        if node.total_ms:
+            self._private[task.task_id].total_at = now + node.total_ms
+        self._wait(replace(task, ready_at=now, started_at=now), wait)
+
+    def _wake(self, task: NodeTask, turn: Turn) -> None:
+        if task.status is not NodeTaskStatus.SUSPENDED:
+            super()._wake(task, turn)
+            return
+        wait, node = task.wait, self._node(task)
+        assert wait is not None
+        task = self._dequeue(task)
+        if node.total_ms and self._private[task.task_id].total_at <= self._clock():
+            message = f"it waited when the total time of {node.total_ms} ms was over"
+            self._fail(task, "TOTAL_TIMEOUT", message, turn)
+        elif wait.late_error:
+            self._fail(task, "WAIT_TIMEOUT", wait.late_error, turn)
+        else:
+            handle, value = wait.late or (wait.completes, "null")
+            self._resume(task, Resumption(self._clock()), handle, self._passed(task) if wait.passes else value, turn)
+
+    def _passed(self, task: NodeTask) -> str:
+        """What the first live edge into a node brought, or null."""
+        for at, value in sorted(task.inputs):
+            edge = self._plan(task).edges[at]
+            source = TaskName.parse(task.task_id).run.task_id(self._plan(task).nodes[edge.source].node_id)
+            return value if value != "@" else dict(self._tasks[source].outputs)[edge.source_handle]
+        return "null"
+
+    def _dequeue(self, task: NodeTask) -> NodeTask:
+        if task.status is not NodeTaskStatus.SUSPENDED:
+            return super()._dequeue(task)
+        self._delayed.pop(task.task_id, None)
+        return replace(task, retry_at=0, wait=None)

@@ -1,0 +1,43 @@
+"""Looking through a shard in Redis for broken invariants."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.node_task_manager.domain.work import Effects
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
+from tradewind.node_task_manager.use_cases.doctor import Looked
+from tradewind.server.doctor import Examined, Finding
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.script import Script
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    records: int
+    findings: tuple[tuple[str, str, str, bool], ...]
+    at: str
+    effects: Effects
+
+
+_EXAMINE = Script(__name__, "examine", _Looked)
+
+
+class RedisShardDoctor:
+    """A ShardDoctor; `tasks` knows the limits that hold."""
+
+    def __init__(self, client: Redis, keys: Keys, tasks: RedisNodeTaskStore) -> None:
+        self._client = client
+        self._any_key = [keys.inflight()]
+        self._tasks = tasks
+
+    async def examine(
+        self, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
+    ) -> Looked:
+        more: dict[str, Any] = {"at": at, "records": records, "mend": mend, "cleaner": cleaner}
+        if again is not None:
+            more["again"] = list(again)
+        looked = await _EXAMINE(self._client, self._any_key, self._tasks.script_args(more))
+        findings = tuple(Finding(*finding) for finding in looked.findings)
+        return Looked(Examined(looked.records, findings, looked.at), looked.effects)

@@ -1,0 +1,121 @@
+"""Signals to node tasks that wait."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, Signal, Wait
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.look import Look, Seen
+from tradewind.server.built_in.forms import read_answer
+from tradewind.server.faults import Exhausted, FailedPrecondition, Fault, InvalidInput, Unavailable, Violation
+from tradewind.server.partitions import shard_of
+
+_TRIES = 10
+_NEVER = 2**31 - 1
+"""No attempt has this number: with it the store only says what became of the same request before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A signal as somebody sends it; without a name it is the one that the node task waits for."""
+
+    signal: str
+    payload: str
+    by: str
+    request_id: str = ""
+    only_if_waiting: bool = False
+
+
+class SignalNode:
+    """Ends the wait of a node task, or lets the store keep the signal for one that does not wait yet."""
+
+    def __init__(self, dispatchers: Mapping[int, Dispatcher], look: Look) -> None:
+        self._dispatchers = dispatchers
+        self._look = look
+
+    async def __call__(self, task_id: str, user_id: str, asked: Asked) -> tuple[Seen, bool]:
+        """Return the node task as it is then, and whether the signal is kept.
+
+        Raises NotFound, FailedPrecondition, InvalidInput with every fault of an answer, and Exhausted.
+        """
+        dispatcher = self._dispatchers[shard_of(user_id, len(self._dispatchers))]
+        for _ in range(_TRIES):
+            seen = await self._look.node_task(task_id, user_id)
+            signal = Signal(task_id, seen.task.component_id, asked.signal, asked.payload, asked.by, asked.request_id)
+            refusal: Fault | None = None
+            try:
+                signal = _fitting(signal, seen, asked)
+            except Fault as fault:
+                if not asked.request_id:
+                    raise
+                # The same request may have done what it was to do.
+                signal, refusal = replace(signal, attempt=_NEVER), fault
+            effects = await dispatcher.shard.tasks.signal(signal)
+            dispatcher.apply(effects)
+            (became,) = effects.results
+            if became in ("resumed", "kept"):
+                dispatcher.look()
+                return await self._look.node_task(task_id, user_id), became == "kept"
+            if refusal is not None:
+                raise refusal
+            if became != "changed":
+                raise _refused(became, task_id, await self._look.node_task(task_id, user_id))
+        raise Unavailable("INTERNAL", f"{task_id} changes all the time; send the signal again")
+
+
+def _fitting(signal: Signal, seen: Seen, asked: Asked) -> Signal:
+    """Say which wait a signal is to end, if any, and how. Raises Fault when it does not fit."""
+    task, wait = seen.task, seen.task.wait
+    if task.status.terminal:
+        raise _refused("ended", task.task_id, seen)
+    if task.status is not NodeTaskStatus.SUSPENDED or wait is None:
+        if asked.only_if_waiting or seen.plan.nodes[task.index].wait is not None:
+            raise _not_awaited(seen, "does not wait now")
+        if not asked.signal:
+            raise InvalidInput([Violation("signal", "must be named while the node task does not wait")])
+        return signal
+    if not wait.signal:
+        raise _not_awaited(seen, "waits for a time, and for no signal")
+    if asked.signal not in ("", wait.signal):
+        raise _not_awaited(seen, f'waits for signal "{wait.signal}", not "{asked.signal}"')
+    approved, payload = True, asked.payload
+    if wait.form:
+        approved, payload = _answer(wait, asked)
+    handle = wait.handle(approved=approved)
+    return replace(signal, signal=wait.signal, payload=payload, attempt=task.attempt, handle=handle)
+
+
+def _answer(wait: Wait, asked: Asked) -> tuple[bool, str]:
+    """Return whether an answer approves, and the answer as it goes on. Raises InvalidInput with every fault."""
+    form: dict[str, Any] = msgspec.json.decode(wait.form)
+    answer, faults = read_answer(form, msgspec.json.decode(asked.payload))
+    if faults:
+        raise InvalidInput(
+            [Violation(".".join(("payload_json", *map(str, keys))), message) for keys, message in faults]
+        )
+    return answer.approved, answer.to_json(by=asked.by)
+
+
+def _not_awaited(seen: Seen, why: str) -> FailedPrecondition:
+    task = seen.task
+    message = f"{task.task_id} {why}; it is {task.status}"
+    return FailedPrecondition("SIGNAL_NOT_AWAITED", message, f"node_tasks/{task.task_id}")
+
+
+def _refused(became: str, task_id: str, seen: Seen) -> Fault:
+    subject = f"node_tasks/{task_id}"
+    match became:
+        case "full":
+            bounds = f"{MOST_KEPT} of a node task and {MOST_KEPT_OF_RUN} of a run"
+            return Exhausted("QUEUE_FULL", f"too many signals are kept for {task_id}, at most {bounds}", 5.0)
+        case "unknown":
+            return FailedPrecondition("WRONG_STATUS", f"{task_id} has not begun", subject)
+        case "stopping":
+            return FailedPrecondition("WRONG_STATUS", f"{task_id} is being stopped", subject)
+    resumed = seen.task.resumed
+    by = f'; signal "{resumed.signal}" of {resumed.by} ended its wait' if resumed and resumed.signal else ""
+    return FailedPrecondition("WRONG_STATUS", f"{task_id} is {seen.task.status}{by}", subject)

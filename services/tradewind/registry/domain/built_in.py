@@ -1,0 +1,40 @@
+"""The node types that are part of Tradewind, as the catalogue lists them."""
+
+from collections.abc import Sequence
+
+from tradewind.registry.domain.node_type import InputHandle, NodeType, NodeTypeRecord, OutputHandle
+from tradewind.server.built_in import BUILT_IN as TYPES
+from tradewind.server.built_in import BuiltIn
+
+
+def _record(found: BuiltIn) -> NodeTypeRecord:
+    node_type = NodeType(
+        name=found.name,
+        description=found.description,
+        inputs=tuple(InputHandle(handle.name, gather=handle.gather) for handle in found.inputs),
+        outputs=tuple(map(OutputHandle, found.outputs)),
+        config_schema=found.config_schema,
+    )
+    return NodeTypeRecord(node_type, 0, (), built_in=True)
+
+
+BUILT_IN = {name: _record(found) for name, found in sorted(TYPES.items())}
+"""Their records, by name."""
+
+
+def with_built_in(
+    records: Sequence[NodeTypeRecord], after: str, size: int, next_after: str
+) -> tuple[Sequence[NodeTypeRecord], str]:
+    """Return a page of at most `size` declared node types with the built-in ones in their places by name.
+
+    `after` and `next_after` say where the page began and where the next one of the declared ones begins, "" for the
+    first and for the last; so does the second of what is returned.
+    """
+    last = records[-1].node_type.name if records else ""
+    mine = [record for name, record in BUILT_IN.items() if name > after and (not next_after or name <= last)]
+    declared = [record for record in records if record.node_type.name not in BUILT_IN]
+    page = sorted([*declared, *mine], key=lambda record: record.node_type.name)
+    if len(page) > size:
+        page = page[:size]
+        next_after = page[-1].node_type.name
+    return page, next_after

@@ -1,0 +1,83 @@
+--!include records
+-- Looks for broken invariants in some of the workers and node types, and mends them at a second look. KEYS: as records.lua.
+-- args beyond those of records.lua: section (1 or 2), cursor ("0" to begin), count, again (names of findings to look at once
+-- more, or nil), mend.
+-- Returns {looked at, findings {check, subject, problem, mended}, section (0 at the end), cursor}.
+local looked, findings, again = 0, {}, nil
+if args.again then
+  again = {}
+  for _, name in ipairs(args.again) do again[name] = true end
+end
+
+local function found(check, subject, problem, mend)
+  if again and not again[check .. ' ' .. subject] then return end
+  local mended = again ~= nil and args.mend
+  if mended then mend() end
+  findings[#findings + 1] = {check, subject, problem, mended}
+end
+
+local function leaves(key, member) return function() redis.call('ZREM', key, member) end end
+
+-- A worker stands in the indices, and nowhere without a record.
+local function examine_worker(id, beat)
+  if beat <= gone then return end
+  local row = record(id)
+  if not row then
+    return found('index-without-record', 'alive ' .. id, 'no such worker is on record', function()
+      for _, index in ipairs({ALIVE, IDS, LOADS, CALLED}) do redis.call('ZREM', index, id) end
+    end)
+  end
+  if redis.call('PTTL', worker_key(id)) == -1 then
+    found('no-time-to-live', 'worker ' .. id, 'it would stay for ever when it is gone',
+      function() redis.call('PEXPIRE', worker_key(id), args.time_to_live + args.retention) end)
+  end
+  if not redis.call('ZSCORE', IDS, id) then
+    found('worker-not-listed', id, 'it is alive, and not in the list of workers', function() redis.call('ZADD', IDS, 0, id) end)
+  end
+  if row[API_URL] ~= '' and not redis.call('ZSCORE', CALLED, id) then
+    found('worker-not-listed', id .. ' called', 'it wants to be called, and nobody would', function() redis.call('ZADD', CALLED, 0, id) end)
+  end
+  if not is_alive(row) then return end
+  for _, name in ipairs(cjson.decode(row[TYPES])) do
+    looked = looked + 1
+    if not redis.call('ZSCORE', offering_key(name), id) then
+      found('worker-not-listed', id .. ' ' .. name, 'it offers the node type, and is not among those who do', function()
+        redis.call('ZADD', offering_key(name), row[HEARTBEAT], id)
+        redis.call('PEXPIRE', offering_key(name), args.time_to_live)
+      end)
+    end
+  end
+end
+
+-- A node type has a declaration; who is said to offer it does.
+local OFFERING = 50
+local function examine_node_type(name, lapses)
+  if lapses <= time then return end
+  if redis.call('EXISTS', node_type_key(name)) == 0 then
+    found('index-without-record', 'node_types ' .. name, 'no such node type is declared', function()
+      for _, index in ipairs({NAMES, LAPSES}) do redis.call('ZREM', index, name) end
+    end)
+  elseif not redis.call('ZSCORE', NAMES, name) then
+    found('node-type-not-listed', name, 'it is declared, and not in the list of node types',
+      function() redis.call('ZADD', NAMES, 0, name) end)
+  end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', offering_key(name), '(' .. text(out), '+inf', 'LIMIT', 0, OFFERING)) do
+    looked = looked + 1
+    local row, offers = record(id), false
+    for _, other in ipairs(row and cjson.decode(row[TYPES]) or {}) do offers = offers or other == name end
+    if not offers then
+      found('node-type-without-worker', name .. ' ' .. id, 'the worker is said to offer it, and does not',
+        leaves(offering_key(name), id))
+    end
+  end
+end
+
+local SECTIONS = {{ALIVE, examine_worker}, {LAPSES, examine_node_type}}
+local set, look = unpack(SECTIONS[args.section])
+local cursor, members = unpack(redis.call('ZSCAN', set, args.cursor, 'COUNT', args.count))
+for at = 1, #members, 2 do
+  looked = looked + 1
+  look(members[at], tonumber(members[at + 1]))
+end
+local section = cursor ~= '0' and args.section or SECTIONS[args.section + 1] and args.section + 1 or 0
+return cmsgpack.pack({looked, findings, section, cursor})

@@ -1,0 +1,33 @@
+"""Looking through the registry in Redis for broken invariants."""
+
+from collections.abc import Collection, Iterable
+
+from tradewind.registry.stores.redis import RedisWorkers
+from tradewind.server.doctor import Examined, Examiner, Finding
+from tradewind.server.redis.script import Script
+
+_EXAMINE = Script(__name__, "examine", tuple[int, list[tuple[str, str, str, bool]], int, str])
+
+
+class RedisRegistryExaminer:
+    """An Examiner of all workers and node types; a place is `<section>:<cursor>`."""
+
+    def __init__(self, workers: RedisWorkers) -> None:
+        self._workers = workers
+
+    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+        section, _, cursor = (at or "1:0").partition(":")
+        looked, findings, following, cursor = await self._workers.run(
+            _EXAMINE,
+            section=int(section),
+            cursor=cursor,
+            count=records,
+            mend=mend,
+            again=None if again is None else list(again),
+        )
+        place = f"{following}:{cursor}" if following else ""
+        return Examined(looked, tuple(Finding(*each) for each in findings), place)
+
+    async def examiners(self, everything: bool) -> Iterable[Examiner]:
+        """Return this one: every replica looks through all of it."""
+        return [self]

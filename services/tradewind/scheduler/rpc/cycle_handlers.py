@@ -1,0 +1,88 @@
+"""SchedulerService, what is done to single cycles: running them again, stopping them."""
+
+import hashlib
+from typing import Any
+
+import grpc
+
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.api.scheduler.v1 import stop_pb2
+from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
+from tradewind.scheduler.rpc import cycle_mapping, run_mapping
+from tradewind.scheduler.rpc.checks import identifiers, text
+from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish
+from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.server.telemetry import current_traceparent
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_STOPPED = "no reason was given"
+
+
+class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
+    """Reruns and stops."""
+
+    _rerun: RerunCycle
+    _stop_cycle: StopCycle
+    _outputs: SinkOutputs
+
+    async def RerunCycle(self, request: pb2.RerunCycleRequest, context: Context) -> pb2.RerunCycleResponse:
+        wait_s = run_mapping.wait_of(request)
+        reran = await self._rerun(_rerun_wish(request), wait_s)
+        response = pb2.RerunCycleResponse(cycle=cycle_mapping.cycle(reran.state))
+        if request.include_outputs and reran.planned is not None:
+            (outputs,) = await self._outputs([(reran.state, reran.planned)])
+            run_mapping.add_outputs(response.outputs, outputs)
+        return response
+
+    async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
+        state = await self._stop_cycle(*cycle_of(request), *_asked(request))
+        return stop_pb2.StopCycleResponse(cycle=cycle_mapping.cycle(state))
+
+    async def StopComponent(
+        self, request: stop_pb2.StopComponentRequest, context: Context
+    ) -> stop_pb2.StopComponentResponse:
+        state = await self._stop_cycle.component(*cycle_of(request), request.component_id, *_asked(request))
+        return stop_pb2.StopComponentResponse(cycle=cycle_mapping.cycle(state))
+
+    async def StopNode(self, request: stop_pb2.StopNodeRequest, context: Context) -> stop_pb2.StopNodeResponse:
+        identifiers(node_id=request.node_id)
+        node = await self._stop_cycle.node(*cycle_of(request), request.node_id, *_asked(request))
+        return stop_pb2.StopNodeResponse(node=node)
+
+
+def cycle_of(request: Any) -> tuple[str, int | None, int | None]:
+    """Return the flow, cycle and run that a request names, None for the latest. Raises InvalidInput."""
+    identifiers(flow_id=request.flow_id)
+    cycle = request.cycle if request.HasField("cycle") else None
+    run = request.run if request.HasField("run") else None
+    return request.flow_id, cycle, run
+
+
+def _asked(request: Any) -> tuple[str, str]:
+    """Return who asks and why."""
+    by, reason = text("by", request.by, 128), text("reason", request.reason, 1024)
+    return by or "user", reason or _STOPPED
+
+
+def _rerun_wish(request: pb2.RerunCycleRequest) -> RerunWish:
+    flow_id, cycle, run = cycle_of(request)
+    run_mapping.check_inputs(request.inputs_json, request.request_id)
+    remembered = None
+    if request.request_id:
+        asked = "\n".join((flow_id, str(cycle), str(run), request.inputs_json, *request.from_node_ids))
+        payload = hashlib.sha256(asked.encode()).hexdigest()[:32]
+        remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload)
+    return RerunWish(
+        flow_id,
+        cycle,
+        run,
+        tuple(dict.fromkeys(request.from_node_ids)),
+        request.inputs_json,
+        text("by", request.by, 128) or "user",
+        text("reason", request.reason, 1024),
+        remembered,
+        current_traceparent(),
+    )

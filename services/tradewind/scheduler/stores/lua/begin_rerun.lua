@@ -1,0 +1,62 @@
+-- Begins a further run of a cycle.
+-- KEYS: 1 owner, 2 hash of the flow, 3 hash of the run before.
+-- args: base, epoch (0), now, flow_id, cycle, source (number of the run before), source_id (its run_id), run_id, planned (ms),
+--   timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), by, request ("" for none), payload (its
+--   hash), request_ms.
+-- Returns {outcome, cycle, run, run_id, start}.
+--!include partition
+local RUNS = 1024
+local flow, source = KEYS[2], KEYS[3]
+
+local function answer(outcome, cycle, run, run_id) return {outcome, cycle or -1, run or 0, run_id or '', time} end
+
+local function refusal()
+  local status = call('HGET', flow, 'status')
+  if not status then return answer('not_found') end
+  if status == 'deleting' then return answer('deleting') end
+  local first = args.request ~= '' and call('GET', base .. 'request:' .. args.request)
+  if first then
+    local hash, cycle, run, run_id = string.match(first, '^(%S+) (%d+) (%d+) (%S+)$')
+    if hash ~= args.payload then return answer('reused') end
+    return answer('duplicate', tonumber(cycle), tonumber(run), run_id)
+  end
+  local rank = args.cycle * RUNS
+  local runs = call('ZRANGEBYSCORE', flow .. ':cycles', rank, rank + RUNS - 1)
+  local latest = runs[#runs] and tonumber(string.match(runs[#runs], ':(%d+)$'))
+  local known = call('HMGET', source, 'run_id', 'status')
+  if latest ~= args.source or known[1] ~= args.source_id then return answer('not_latest', args.cycle, latest or 0) end
+  if known[2] == 'running' then return answer('not_ended', args.cycle, latest) end
+end
+
+local function begin()
+  local run = args.source + 1
+  local name, key = args.cycle .. ':' .. run, run_key(args.flow_id, args.cycle, run)
+  local fields = {'flow_id', args.flow_id, 'cycle', args.cycle, 'run_id', args.run_id, 'status', 'running', 'version', 1,
+    'start_time', time, 'facts', args.facts, 'rerun', args.rerun, 'planned_time', args.planned}
+  local function add(field, value)
+    fields[#fields + 1] = field
+    fields[#fields + 1] = value
+  end
+  if args.memory ~= '' then add('memory', args.memory) end
+  if args.request ~= '' then add('request', args.request) end
+  if args.timeout > 0 then add('deadline', time + args.timeout) end
+  local variables = call('HGET', source, 'variables')
+  if variables then add('variables', variables) end
+  call('HSET', key, unpack(fields))
+  call('COPY', source .. ':nodes', key .. ':nodes')
+  call('PERSIST', key .. ':nodes')
+  call('PERSIST', logs_key(args.flow_id, args.cycle))
+  call('ZADD', flow .. ':cycles', args.cycle * RUNS + run, name)
+  call('ZADD', flow .. ':open', args.cycle * RUNS + run, name)
+  call('ZADD', base .. 'open', time + args.check_in, args.flow_id .. ':' .. name)
+  append_line(args.flow_id, args.cycle, 'INFO', 'scheduler', 'Starting run ' .. run .. ' of cycle ' .. args.cycle .. ', by ' .. args.by)
+  if args.request ~= '' then
+    call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. name:gsub(':', ' ') .. ' ' .. args.run_id, 'PX',
+      args.request_ms)
+  end
+  announce(args.flow_id, args.cycle, run, 1, {})
+  publish()
+  return answer('begun', args.cycle, run, args.run_id)
+end
+
+return cmsgpack.pack(refusal() or begin())

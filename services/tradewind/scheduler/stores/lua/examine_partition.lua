@@ -1,0 +1,167 @@
+-- Looks for broken invariants in some of the flows, runs and indexes of a partition, and mends them at a second look.
+-- KEYS: 1 owner. args: base, epoch, now, section (1 to 3), cursor ("" to begin), records (about how many to look at),
+--   again (names of findings to look at once more, or nil), mend, request_ms, retention_ms.
+-- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (that run, and whose
+--   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
+--!include partition
+local RUNS, NEWEST, OPEN = 1024, 20, 50
+local findings, records, running, submitted, again = {}, 0, {}, {}, nil
+if args.again then
+  again = {}
+  for _, name in ipairs(args.again) do again[name] = true end
+end
+
+local function found(check, subject, problem, mend)
+  if again and not again[check .. ' ' .. subject] then return end
+  local mended = again ~= nil and args.mend and mend ~= nil
+  if mended then mend() end
+  findings[#findings + 1] = {check, subject, problem, mended}
+end
+
+local function forget_open(flow_id, name)
+  return function()
+    call('ZREM', flow_key(flow_id) .. ':open', name)
+    call('ZREM', base .. 'open', flow_id .. ':' .. name)
+  end
+end
+
+-- A run by its record; `name` is <cycle>:<run>.
+local function examine_run(flow_id, name)
+  local cycle, run = string.match(name, '^(%d+):(%d+)$')
+  local key, subject = run_key(flow_id, cycle, run), flow_id .. ':' .. name
+  local known = call('HMGET', key, 'status', 'request', 'submitted_at', 'run_id')
+  records = records + 1
+  local flow_open, open = flow_key(flow_id) .. ':open', base .. 'open'
+  local listed, due = call('ZSCORE', flow_open, name), call('ZSCORE', open, subject)
+  if not known[1] then
+    if listed or due then
+      found('open-without-record', subject, 'it counts as open, and is not on record', forget_open(flow_id, name))
+    end
+    return
+  end
+  if not call('ZSCORE', flow_key(flow_id) .. ':cycles', name) then
+    found('run-not-listed', subject, 'it is on record, and not among the cycles of its flow',
+      function() call('ZADD', flow_key(flow_id) .. ':cycles', cycle * RUNS + run, name) end)
+  end
+  local left = call('PTTL', key)
+  if known[1] ~= 'running' then
+    if listed or due then
+      found('open-without-record', subject, 'it counts as open, and has ended', forget_open(flow_id, name))
+    end
+    if left == -1 then
+      found('no-time-to-live', subject, 'it has ended, and would stay for ever', function()
+        call('PEXPIRE', key, args.retention_ms)
+        call('PEXPIRE', key .. ':nodes', args.retention_ms)
+      end)
+    end
+  else
+    if not listed or not due then
+      found('open-run-forgotten', subject, 'it is running, and nobody looks after it', function()
+        call('ZADD', flow_open, 'NX', call('HEXISTS', key, 'stop_at') == 1 and -1 - cycle or cycle * RUNS + run, name)
+        call('ZADD', open, 'NX', time, subject)
+      end)
+    end
+    if left >= 0 then
+      found('open-run-expires', subject, 'it is running, and would expire in ' .. left .. ' ms', function()
+        call('PERSIST', key)
+        call('PERSIST', key .. ':nodes')
+      end)
+    end
+    if args.section == 2 and tonumber(known[3] or 0) > 0 then submitted[#submitted + 1] = subject end
+  end
+  local request = known[2] and base .. 'request:' .. known[2]
+  if request and call('PTTL', request) == -1 then
+    found('no-time-to-live', 'request:' .. known[2], 'what was answered would be remembered for ever',
+      function() call('PEXPIRE', request, args.request_ms) end)
+  end
+end
+
+local function examine_flow(flow_id)
+  local key = flow_key(flow_id)
+  local known = call('HMGET', key, 'status', 'schedule_epoch', 'next_execution', 'last_cycle', 'request')
+  records = records + 1
+  if not known[1] then
+    return found('index-without-record', 'flows ' .. flow_id, 'no such flow is on record',
+      function() call('ZREM', base .. 'flows', flow_id) end)
+  end
+  local told = call('ZSCORE', base .. 'outbox', flow_id)
+  if known[1] == 'deleting' then
+    if not told then
+      found('deletion-forgotten', flow_id, 'it is being deleted, and nobody goes on with that',
+        function() call('ZADD', base .. 'outbox', time, flow_id) end)
+    end
+    return
+  end
+  if known[1] == 'running' and tonumber(known[3]) > 0 and not told then
+    running[#running + 1] = {flow_id, tonumber(known[2]), math.max(0, time - tonumber(known[3]))}
+  end
+  if call('EXISTS', key .. ':queued') == 1 and not call('ZSCORE', base .. 'queued', flow_id) then
+    found('queue-forgotten', flow_id, 'planned times wait for a cycle, and nobody would begin theirs',
+      function() call('ZADD', base .. 'queued', time, flow_id) end)
+  end
+  local request = known[5] and base .. 'request:' .. known[5]
+  if request and call('PTTL', request) == -1 then
+    found('no-time-to-live', 'request:' .. known[5], 'what was answered would be remembered for ever',
+      function() call('PEXPIRE', request, args.request_ms) end)
+  end
+  local names = {}
+  for _, name in ipairs(call('ZRANGE', key .. ':open', 0, OPEN - 1)) do names[name] = true end
+  for _, name in ipairs(call('ZREVRANGE', key .. ':cycles', 0, NEWEST - 1)) do names[name] = true end
+  for cycle = math.max(0, tonumber(known[4]) - NEWEST + 1), tonumber(known[4]) do names[cycle .. ':0'] = true end
+  for name in pairs(names) do examine_run(flow_id, name) end
+end
+
+local function scan(set)
+  local following, members = unpack(call('ZSCAN', base .. set, args.cursor == '' and '0' or args.cursor, 'COUNT', args.records))
+  return following ~= '0' and following or '', members
+end
+
+local SECTIONS = {
+  function()
+    local after, from = args.cursor, args.cursor == '' and '-' or '(' .. args.cursor
+    local ids = call('ZRANGE', base .. 'flows', from, '+', 'BYLEX', 'LIMIT', 0, args.records)
+    for _, flow_id in ipairs(ids) do
+      if records >= args.records then return after end
+      examine_flow(flow_id)
+      after = flow_id
+    end
+    return #ids == args.records and after or ''
+  end,
+  function()
+    local following, members = scan('open')
+    for at = 1, #members, 2 do
+      local flow_id, name = string.match(members[at], '^(.-):(%d+:%d+)$')
+      if call('EXISTS', flow_key(flow_id)) == 1 then
+        if not call('ZSCORE', base .. 'flows', flow_id) then
+          found('flow-not-listed', flow_id, 'it is on record, and not in the index of flows',
+            function() call('ZADD', base .. 'flows', 0, flow_id) end)
+        end
+        examine_run(flow_id, name)
+      else
+        found('orphaned-chain-state', members[at], 'its flow is not on record', function()
+          call('PEXPIRE', run_key(flow_id, string.match(name, '^(%d+)'), string.match(name, '(%d+)$')), args.retention_ms)
+          forget_open(flow_id, name)()
+        end)
+      end
+    end
+    return following
+  end,
+  function()
+    local following, members = scan('queued')
+    for at = 1, #members, 2 do
+      records = records + 1
+      if call('EXISTS', flow_key(members[at]) .. ':queued') == 0 then
+        found('index-without-record', 'queued ' .. members[at], 'no planned time of the flow waits',
+          function() call('ZREM', base .. 'queued', members[at]) end)
+      end
+    end
+    return following
+  end,
+}
+
+local section, cursor = 0, ''
+if not overtaken() then
+  cursor = SECTIONS[args.section]()
+  section = cursor ~= '' and args.section or SECTIONS[args.section + 1] and args.section + 1 or 0
+end
+return cmsgpack.pack({records, findings, section, cursor, running, submitted})

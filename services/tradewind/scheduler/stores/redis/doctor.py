@@ -1,0 +1,44 @@
+"""Looking through a partition in Redis for broken invariants."""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
+from tradewind.scheduler.use_cases.doctor import PartitionLook
+from tradewind.server.doctor import Examined, Finding
+
+
+class _Looked(msgspec.Struct, array_like=True):
+    records: int
+    findings: list[tuple[str, str, str, bool]]
+    section: int
+    cursor: str
+    running: list[tuple[str, int, int]]
+    submitted: list[str]
+
+
+_EXAMINE = script("examine_partition", _Looked)
+
+
+class RedisPartitionDoctor:
+    """Implements PartitionDoctor; a place is `<section>:<cursor>`."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
+
+    async def examine(
+        self, partition: int, epoch: int, at: str, records: int, again: Collection[str] | None, mend: bool
+    ) -> PartitionLook:
+        section, _, cursor = (at or "1:").partition(":")
+        more: dict[str, Any] = {"section": int(section), "cursor": cursor, "records": records, "mend": mend}
+        if again is not None:
+            more["again"] = list(again)
+        args = self._scripted.args(partition, epoch, request_ms=REMEMBERED_MS, retention_ms=RETENTION_MS, **more)
+        looked = await _EXAMINE(self._scripted.client, [self._scripted.keys.owner(partition)], args)
+        following = f"{looked.section}:{looked.cursor}" if looked.section else ""
+        findings = tuple(Finding(*finding) for finding in looked.findings)
+        runs = tuple(map(RunName.parse, looked.submitted))
+        return PartitionLook(Examined(looked.records, findings, following), tuple(looked.running), runs)

@@ -1,0 +1,169 @@
+"""Looking through partitions for broken invariants, those between services among them."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports import (
+    ChainStateRepository,
+    FlowRecords,
+    NodeTasks,
+    OpenRuns,
+    Outbox,
+    PeerUnavailable,
+    Triggers,
+)
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.server.clock import Clock
+from tradewind.server.doctor import Examined, Examiner, Finding
+from tradewind.server.partitions import PARTITIONS
+
+_ASKED_AT_ONCE = 20
+_LATE_MS = 120_000
+"""A cycle that has not begun so long after its planned time and jitter will not by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLook:
+    """What a step found in the store, and what other services must know of: running flows and submitted runs.
+
+    Beside a flow's id stand its schedule epoch, and by how many ms its next planned time has passed.
+    """
+
+    examined: Examined
+    running: tuple[tuple[str, int, int], ...]
+    submitted: tuple[RunName, ...]
+
+
+class PartitionDoctor(Protocol):
+    """Looks through the store of a partition."""
+
+    async def examine(
+        self, partition: int, epoch: int, at: str, records: int, again: Collection[str] | None, mend: bool
+    ) -> PartitionLook:
+        """Take a step, as Examiner says; one with the epoch of a former owner finds nothing and is the last."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminePartition:
+    """An Examiner of a partition, for its owner when `epoch` is given."""
+
+    partition: int
+    epoch: int
+    store: PartitionDoctor
+    peers: "AskPeers"
+
+    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+        look = await self.store.examine(self.partition, self.epoch, at, records, again, mend)
+        found = await self.peers(look, again, mend)
+        return Examined(look.examined.records, (*look.examined.findings, *found), look.examined.at)
+
+
+class AskPeers:
+    """Compares records with what the trigger service and the node task manager say; one that is away is not asked."""
+
+    def __init__(
+        self,
+        triggers: Triggers,
+        node_tasks: NodeTasks,
+        flows: FlowRecords,
+        states: ChainStateRepository,
+        outbox: Outbox,
+        open_runs: OpenRuns,
+        outbox_alarm: Alarm,
+        runs_alarm: Alarm,
+        clock: Clock,
+    ) -> None:
+        self._triggers = triggers
+        self._node_tasks = node_tasks
+        self._flows = flows
+        self._states = states
+        self._outbox = outbox
+        self._open_runs = open_runs
+        self._outbox_alarm = outbox_alarm
+        self._runs_alarm = runs_alarm
+        self._clock = clock
+
+    async def __call__(self, look: PartitionLook, again: Collection[str] | None, mend: bool) -> list[Finding]:
+        """Return what they do not know; with `again` only of what was found before, mended if asked for."""
+        found = await self._without_trigger(look.running) + await self._unknown(look.submitted)
+        late = [flow_id for flow_id, _, late_ms in look.running if late_ms > _LATE_MS]
+        found += await self._silent(late, {finding.subject for finding in found})
+        if again is None:
+            return found
+        known = [finding for finding in found if finding.name in again]
+        return [await self._mended(finding) for finding in known] if mend else known
+
+    async def _silent(self, flow_ids: Sequence[str], explained: Collection[str]) -> list[Finding]:
+        found: list[Finding] = []
+        for flow in await self._flows.find([flow_id for flow_id in flow_ids if flow_id not in explained]):
+            # The only firing of a flow that runs once comes again until no other cycle runs.
+            if flow is None or flow.running_cycles:
+                continue
+            late_ms = self._clock.now_ms() - flow.next_execution_ms - flow.schedule.jitter_ms
+            if late_ms > _LATE_MS:
+                problem = f"a cycle was planned {late_ms // 1000} s ago, and has not begun"
+                found.append(Finding("trigger-silent", flow.flow_id, problem))
+        return found
+
+    async def _without_trigger(self, flows: Sequence[tuple[str, int, int]]) -> list[Finding]:
+        found: list[Finding] = []
+        for first in range(0, len(flows), _ASKED_AT_ONCE):
+            piece = flows[first : first + _ASKED_AT_ONCE]
+            try:
+                epochs = await asyncio.gather(*(self._triggers.epoch_of(flow_id) for flow_id, _, _ in piece))
+            except PeerUnavailable:
+                return found
+            for (flow_id, epoch, _), known in zip(piece, epochs, strict=True):
+                if known is None or known < epoch:
+                    problem = (
+                        "the trigger service has no trigger of it" if known is None else "its trigger is out of date"
+                    )
+                    found.append(Finding("running-without-trigger", flow_id, f"it is running, and {problem}"))
+        return found
+
+    async def _unknown(self, runs: Sequence[RunName]) -> list[Finding]:
+        states = [state for state in await self._states.load_many(runs) if state is not None]
+        if not states:
+            return []
+        try:
+            known = {(sight.run, sight.run_id) for sight in await self._node_tasks.components(states)}
+        except PeerUnavailable:
+            return []
+        return [
+            Finding("run-unknown", str(state.name), "it was submitted, and the node task manager does not know it")
+            for state in states
+            if (state.name, state.facts.run_id) not in known
+        ]
+
+    async def _mended(self, finding: Finding) -> Finding:
+        if finding.check == "run-unknown":
+            await self._open_runs.postpone({RunName.parse(finding.subject): 0})
+            self._runs_alarm.ring_in(0)
+        else:
+            if finding.check == "trigger-silent":
+                # Saved under the same epoch it would stay as it is.
+                await self._flows.raise_schedule_epoch(finding.subject)
+            await self._outbox.add(finding.subject)
+            self._outbox_alarm.ring_in(0)
+        return Finding(finding.check, finding.subject, finding.problem, mended=True)
+
+
+class ExaminePartitions:
+    """The examiners of all partitions, or in the background of those that this replica owns."""
+
+    def __init__(self, store: PartitionDoctor, peers: AskPeers, own: OwnPartitions) -> None:
+        self._store = store
+        self._peers = peers
+        self._own = own
+
+    async def __call__(self, everything: bool) -> Iterable[Examiner]:
+        """Return them."""
+        epochs = dict.fromkeys(range(PARTITIONS), 0) if everything else self._own.epochs
+        return [
+            ExaminePartition(partition, epoch, self._store, self._peers) for partition, epoch in sorted(epochs.items())
+        ]

@@ -1,0 +1,238 @@
+"""Runs a cycle again, keeping the results that are good."""
+
+import json
+from dataclasses import dataclass
+
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTaskStatus
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.nearest_name import NearestName
+from tradewind.scheduler.domain.node_status import NodeStatus
+from tradewind.scheduler.domain.paths import quoted
+from tradewind.scheduler.domain.rerun import NodeResult, Rerun, divide
+from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, NodeTasks
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
+from tradewind.scheduler.use_cases.faults import (
+    cycle_not_found,
+    cycle_running,
+    flow_deleting,
+    flow_not_found,
+    not_latest_run,
+    nothing_to_rerun,
+    request_id_reused,
+    results_expired,
+    revision_expired,
+    too_many_runs,
+)
+from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.identifiers import new_run_id
+
+MOST_RUNS = 1000
+_PAGE = 1000
+_STATUS = {
+    NodeTaskStatus.NODE_TASK_STATUS_COMPLETED: NodeStatus.COMPLETED,
+    NodeTaskStatus.NODE_TASK_STATUS_FAILED: NodeStatus.FAILED,
+    NodeTaskStatus.NODE_TASK_STATUS_TERMINATED: NodeStatus.TERMINATED,
+    NodeTaskStatus.NODE_TASK_STATUS_SKIPPED: NodeStatus.SKIPPED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RerunWish:
+    """A rerun that is wished for: of the latest cycle unless `cycle` names one, and of its latest run.
+
+    `run` is there to be sure that it still is the latest. `inputs_json` is an object, or empty, whose fields replace
+    those of the run before.
+    """
+
+    flow_id: str
+    cycle: int | None = None
+    run: int | None = None
+    from_nodes: tuple[str, ...] = ()
+    inputs_json: str = ""
+    by: str = "user"
+    reason: str = ""
+    request: RememberedRequest | None = None
+    traceparent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reran:
+    """The new run; `planned` is there unless this was answered before."""
+
+    state: ChainState
+    planned: PlannedFlow | None = None
+
+
+class RerunCycle:
+    """`check_in_ms` is when to look after a run of which nothing was heard; `alarm` wakes who looks."""
+
+    def __init__(
+        self,
+        read: ReadFlows,
+        cycles: CycleRecords,
+        states: ChainStateRepository,
+        node_tasks: NodeTasks,
+        definitions: Definitions,
+        hand_over: HandOver,
+        await_ends: AwaitEnds,
+        open_states: OpenStates,
+        alarm: Alarm,
+        check_in_ms: int,
+    ) -> None:
+        self._read = read
+        self._cycles = cycles
+        self._states = states
+        self._node_tasks = node_tasks
+        self._definitions = definitions
+        self._hand_over = hand_over
+        self._await_ends = await_ends
+        self._open_states = open_states
+        self._alarm = alarm
+        self._check_in_ms = check_in_ms
+
+    async def __call__(self, wish: RerunWish, wait_s: float = 0.0) -> Reran:
+        """Begin the run and hand it over; with `wait_s` answer when it has ended or the time is up.
+
+        Raises NotFound, InvalidInput, FailedPrecondition, Conflict, and PeerUnavailable when the node task manager,
+        which has the results, is away.
+        """
+        if wish.request is not None:
+            answered = await self._cycles.first_answer(wish.flow_id, wish.request)
+            if answered is not None:
+                return await self._again(wish, answered, wait_s)
+        before = await self._read.cycle(wish.flow_id, wish.cycle, wish.run)
+        await self._check(before)
+        facts = before.facts
+        planned = await self._definitions.revision(wish.flow_id, facts.revision, facts.user_id)
+        if planned is None:
+            raise revision_expired(before)
+        rerun, again = await self._divide(before, planned, wish)
+        request = RerunRequest(
+            before,
+            new_run_id(),
+            rerun,
+            self._check_in_ms,
+            planned.shape.timeout_ms,
+            _merged(facts.inputs_json, wish.inputs_json, planned, again),
+            wish.traceparent,
+            wish.request,
+        )
+        answer = await self._cycles.begin_rerun(request)
+        if answer.state is None:
+            return await self._again(wish, answer, wait_s)
+        state = answer.state
+        self._open_states.keep([state])
+        self._alarm.ring_in(self._check_in_ms)
+        waits = [self._await_ends.begin([state])] if wait_s > 0 else []
+        try:
+            (state,) = await self._hand_over([PlannedRun(state, planned)])
+        except BaseException:
+            self._await_ends.abandon(waits)
+            raise
+        if waits:
+            state = (await self._await_ends.finish(waits, wait_s)).get(state.name, state)
+        return Reran(state, planned)
+
+    async def _check(self, before: ChainState) -> None:
+        if not is_terminal(before.status):
+            raise cycle_running(before.name)
+        latest = await self._cycles.latest_run(before.name.flow_id, before.name.cycle)
+        if latest is not None and latest != before.name:
+            raise not_latest_run(before.name, latest)
+        if before.name.run >= MOST_RUNS:
+            raise too_many_runs(before.name, MOST_RUNS)
+
+    async def _again(self, wish: RerunWish, answer: BeginAnswer, wait_s: float) -> Reran:
+        """Return what this request began before; raise what refuses it."""
+        match answer.outcome:
+            case BeginOutcome.NOT_FOUND:
+                raise flow_not_found(wish.flow_id)
+            case BeginOutcome.DELETING:
+                raise flow_deleting(wish.flow_id)
+            case BeginOutcome.REUSED:
+                raise request_id_reused(wish.request.request_id if wish.request else "")
+            case BeginOutcome.NOT_ENDED if answer.run is not None:
+                raise cycle_running(answer.run)
+            case BeginOutcome.NOT_LATEST if answer.run is not None:
+                raise not_latest_run(answer.run._replace(run=answer.run.run - 1), answer.run)
+        assert answer.run is not None
+        if wait_s > 0:
+            waits = [await self._await_ends.begin_late([answer.run])]
+            await self._await_ends.finish(waits, wait_s)
+        state = await self._states.load(answer.run)
+        if state is None:
+            raise cycle_not_found(wish.flow_id, answer.run.cycle, answer.run.run)
+        planned = await self._definitions.revision(wish.flow_id, state.facts.revision, state.facts.user_id)
+        return Reran(state, planned)
+
+    async def _divide(self, before: ChainState, planned: PlannedFlow, wish: RerunWish) -> tuple[Rerun, frozenset[str]]:
+        """Return what the rerun keeps, and the nodes that run again."""
+        known = set(planned.shape.node_ids)
+        names = NearestName(known)
+        faults = [
+            Violation(f"from_node_ids[{place}]", f"the flow has no node {quoted(node_id)}{names.hint(node_id)}")
+            for place, node_id in enumerate(wish.from_nodes)
+            if node_id not in known
+        ]
+        if faults:
+            raise InvalidInput(faults)
+        results = await self._results(before)
+        begin_at = frozenset(wish.from_nodes)
+        kept: list[tuple[str, tuple[int, ...]]] = []
+        again: set[str] = set()
+        expired: list[str] = []
+        for component_id, digest in planned.components:
+            plan = planned.plans[digest]
+            divided = divide(plan, results, begin_at)
+            if divided.kept:
+                kept.append((component_id, divided.kept))
+            again.update(plan.nodes[place].node_id for place in divided.again)
+            unknown = [plan.nodes[place].node_id for place in divided.expired]
+            # A component that never ended has no results that could have expired.
+            if component_id in before.components:
+                expired += unknown
+            else:
+                again.update(unknown)
+        if expired:
+            raise results_expired(before.name, expired)
+        if not again:
+            raise nothing_to_rerun(before.name)
+        rerun = Rerun(before.name.run, before.facts.run_id, tuple(kept), wish.from_nodes, wish.by, wish.reason)
+        return rerun, frozenset(again)
+
+    async def _results(self, before: ChainState) -> dict[str, NodeResult]:
+        results: dict[str, NodeResult] = {}
+        token = ""
+        while True:
+            page = await self._node_tasks.node_tasks(before, page_size=_PAGE, page_token=token)
+            for task in page.node_tasks:
+                if task.run_id == before.facts.run_id:
+                    status = _STATUS.get(task.status, NodeStatus.REGISTERED)
+                    results[task.node_id] = NodeResult(status, frozenset(task.emitted_handles))
+            token = page.next_page_token
+            if not token:
+                return results
+
+
+def _merged(before: str, given: str, planned: PlannedFlow, again: frozenset[str]) -> str:
+    """Return the inputs of the new run. Raises InvalidInput when none of its nodes would see what is given."""
+    if not given:
+        return before
+    if not any(_is_entry(planned, digest, again) for _, digest in planned.components):
+        message = "reach entry nodes only, and none of those runs again: name one with from_node_ids"
+        raise InvalidInput([Violation("inputs_json", message)])
+    return json.dumps({**json.loads(before or "{}"), **json.loads(given)}, ensure_ascii=False)
+
+
+def _is_entry(planned: PlannedFlow, digest: str, again: frozenset[str]) -> bool:
+    plan = planned.plans[digest]
+    targets = {edge.target for edge in plan.edges}
+    return any(node.node_id in again and place not in targets for place, node in enumerate(plan.nodes))

@@ -1,0 +1,123 @@
+"""Stopping a cycle, a component or a node of it; who did, why and when is on record."""
+
+from dataclasses import replace
+
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
+from tradewind.scheduler.domain.chain_state import STOP, ChainState, StopRequest
+from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, NodeTasks
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.faults import cycle_ended
+from tradewind.scheduler.use_cases.look_after_runs import stop_order
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.server.clock import Clock
+from tradewind.server.faults import Aborted, FailedPrecondition, InvalidInput, NotFound, Violation
+
+_TRIES = 20
+_STOP_AGAIN_MS = 1_000
+
+
+class StopCycle:
+    """The stop of a cycle is on record before anybody is told, and its owner repeats it until the cycle has ended."""
+
+    def __init__(
+        self,
+        read: ReadFlows,
+        cycles: CycleRecords,
+        states: ChainStateRepository,
+        node_tasks: NodeTasks,
+        background: Background,
+        alarm: Alarm,
+        clock: Clock,
+    ) -> None:
+        self._read = read
+        self._cycles = cycles
+        self._states = states
+        self._node_tasks = node_tasks
+        self._background = background
+        self._alarm = alarm
+        self._clock = clock
+
+    async def __call__(self, flow_id: str, cycle: int | None, run: int | None, by: str, reason: str) -> ChainState:
+        """Ask a cycle to stop and return it; one that was stopped before is left as it is.
+
+        Raises NotFound, FailedPrecondition for one that has ended otherwise.
+        """
+        for _ in range(_TRIES):
+            state = await self._read.cycle(flow_id, cycle, run)
+            if state.stop is not None and (state.status is CycleStatus.CANCELLED or not is_terminal(state.status)):
+                return state
+            if is_terminal(state.status):
+                raise cycle_ended(state)
+            stopping = replace(state, stop=StopRequest(by, reason, self._clock.now_ms()))
+            log = LogText(LogLevel.WARNING, f"Stopping, by {by}: {reason}")
+            (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
+            if result.ok:
+                stopping = replace(stopping, version=result.version)
+                self._background.begin(self._node_tasks.stop(stop_order(stopping)), "stop of a cycle")
+                self._alarm.ring_in(_STOP_AGAIN_MS)
+                return stopping
+        raise _contended(flow_id)
+
+    async def component(
+        self, flow_id: str, cycle: int | None, run: int | None, component_id: str, by: str, reason: str
+    ) -> ChainState:
+        """Stop one component of a cycle and return the cycle; others go on.
+
+        Raises NotFound, InvalidInput for a component that there is not, FailedPrecondition for one that has ended,
+        PeerUnavailable.
+        """
+        state = await self._open(flow_id, cycle, run)
+        count = state.facts.component_count
+        if component_id not in map(str, range(count)):
+            known = f'"0" to "{count - 1}"' if count > 1 else '"0"'
+            raise InvalidInput([Violation("component_id", f'no component "{component_id}"; there is {known}')])
+        if component_id in state.components:
+            raise cycle_ended(state) if is_terminal(state.status) else _component_ended(state, component_id)
+        order = stop_order(replace(state, stop=StopRequest(by, reason, self._clock.now_ms())))
+        await self._node_tasks.stop(replace(order, component_id=component_id))
+        await self._note(state, f"Stopping component {component_id}, by {by}: {reason}")
+        return await self._read.cycle(*state.name)
+
+    async def node(
+        self, flow_id: str, cycle: int | None, run: int | None, node_id: str, by: str, reason: str
+    ) -> NodeTask:
+        """Stop one node of a cycle and return its node task; what is downstream goes by its `run_if`.
+
+        Raises NotFound, FailedPrecondition for a cycle that has ended, PeerUnavailable.
+        """
+        state = await self._open(flow_id, cycle, run)
+        if node_id not in await self._cycles.node_ids(state.name):
+            raise NotFound("node task", f"{state.name}:{node_id}")
+        stopped = await self._node_tasks.stop_node(state, node_id, by, reason)
+        await self._note(state, f"Stopping node {node_id}, by {by}: {reason}")
+        return stopped
+
+    async def _open(self, flow_id: str, cycle: int | None, run: int | None) -> ChainState:
+        state = await self._read.cycle(flow_id, cycle, run)
+        if is_terminal(state.status):
+            raise cycle_ended(state)
+        return state
+
+    async def _note(self, state: ChainState, text: str) -> None:
+        """Write a line into the cycle's log; one that has ended meanwhile says enough."""
+        for _ in range(_TRIES):
+            (result,) = await self._states.update_many([RunUpdate(state, (), log=LogText(LogLevel.WARNING, text))])
+            if result.ok:
+                return
+            found = await self._states.load(state.name)
+            if found is None or is_terminal(found.status):
+                return
+            state = found
+
+
+def _component_ended(state: ChainState, component_id: str) -> FailedPrecondition:
+    message = f'component {component_id} of cycle {state.name.cycle} of flow "{state.name.flow_id}" has ended'
+    return FailedPrecondition("WRONG_STATUS", message, f"cycles/{state.name}")
+
+
+def _contended(flow_id: str) -> Aborted:
+    return Aborted("VERSION_CONFLICT", f'the cycle of flow "{flow_id}" changes all the time; repeat')

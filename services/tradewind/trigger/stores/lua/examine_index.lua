@@ -1,0 +1,66 @@
+-- Looks for broken invariants in a part of an index, and mends them at a second look.
+-- KEYS: 1 the index, 2 due, 3 claimed
+-- args: now_ms, prefix, index ('due', 'claimed', 'dead' or 'all'), queue, events (beginning of keys), first (a rank), limit, again
+--   (names of findings to look at once more, or nil), mend
+-- Returns {seen, findings = {check, subject, problem, mended}}.
+--!include record
+
+local now_ms = now(args.now_ms)
+local expected = { due = 'scheduled', claimed = 'claimed', dead = 'dead' }
+local seen, findings, again = 0, {}, nil
+if args.again then
+  again = {}
+  for _, name in ipairs(args.again) do
+    again[name] = true
+  end
+end
+
+local function found(check, subject, problem, mend)
+  if again and not again[check .. ' ' .. subject] then
+    return
+  end
+  local mended = again ~= nil and args.mend
+  if mended then
+    mend()
+  end
+  findings[#findings + 1] = { check, subject, problem, mended }
+end
+
+-- A trigger of a queue stands in the index that its status asks for.
+local function examine(t, subject)
+  if t.status == 'scheduled' and not redis.call('ZSCORE', KEYS[2], t.id) then
+    found('trigger-not-due', subject, 'it is enabled, and would never fire', function()
+      redis.call('ZADD', KEYS[2], place_of(t), t.id)
+    end)
+  elseif t.status == 'claimed' and not redis.call('ZSCORE', KEYS[3], t.id) then
+    found('claim-without-lease', subject, 'it is with a receiver, and would never come back', function()
+      redis.call('ZADD', KEYS[3], now_ms, t.id)
+    end)
+  elseif t.event ~= '' and (t.status == 'waiting' or t.status == 'paused')
+    and redis.call('HEXISTS', args.events .. t.event, args.queue .. '/' .. t.id) == 0 then
+    found('trigger-not-listening', subject, 'it waits for events, and would hear of none', function()
+      redis.call('HSET', args.events .. t.event, args.queue .. '/' .. t.id, t.spec)
+    end)
+  end
+  local left = redis.call('PTTL', t.key)
+  if t.status == 'scheduled' and left >= 0 then
+    found('trigger-expires', subject, 'it is enabled, and would expire in ' .. left .. ' ms', function()
+      redis.call('PERSIST', t.key)
+    end)
+  end
+end
+
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], args.first, args.first + args.limit - 1)) do
+  seen = seen + 1
+  local t = read(args.prefix .. id, id, now_ms)
+  local subject = args.queue == '' and id or args.queue .. '/' .. id
+  if not t or args.index ~= 'all' and t.status ~= expected[args.index] then
+    found('index-without-record', args.index .. ' ' .. subject, 'no trigger of this name is ' .. (expected[args.index] or 'there'),
+      function()
+        redis.call('ZREM', KEYS[1], id)
+      end)
+  else
+    examine(t, subject)
+  end
+end
+return cmsgpack.pack({ seen = seen, findings = findings })

@@ -1,0 +1,67 @@
+"""Looking through triggers and their indexes for broken invariants."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tradewind.server.doctor import Examined, Examiner, Finding
+from tradewind.server.partitions import PARTITIONS
+
+_OF_FLOWS = ("due", "claimed", "dead")
+_OF_QUEUES = ("all", "due", "claimed", "dead")
+
+
+class IndexDoctor(Protocol):
+    """Looks through the indexes of triggers."""
+
+    async def queues(self, partition: int) -> Sequence[str]:
+        """Return the names of the queues whose triggers are in a partition."""
+        ...
+
+    async def examine(
+        self,
+        partition: int,
+        queue: str,
+        index: str,
+        first: int,
+        limit: int,
+        again: Collection[str] | None,
+        mend: bool,
+    ) -> tuple[int, Sequence[Finding]]:
+        """Look at up to `limit` entries of an index from rank `first` on, as Examiner says.
+
+        Returns how many there were, and what is wrong with them.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExamineIndex:
+    """An Examiner of an index of a queue, of the flows' triggers when `queue` is ""; a place is a rank."""
+
+    queues: IndexDoctor
+    partition: int
+    queue: str
+    index: str
+
+    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+        first = int(at or 0)
+        seen, findings = await self.queues.examine(self.partition, self.queue, self.index, first, records, again, mend)
+        # Those behind entries that were taken out are looked at the next time.
+        return Examined(seen, tuple(findings), str(first + seen) if seen == records else "")
+
+
+class ExamineIndexes:
+    """The examiners of all indexes; every replica looks through all of them."""
+
+    def __init__(self, queues: IndexDoctor) -> None:
+        self._queues = queues
+
+    async def __call__(self, everything: bool) -> Iterable[Examiner]:
+        """Return them."""
+        return [
+            ExamineIndex(self._queues, partition, queue, index)
+            for partition in range(PARTITIONS)
+            for queue in ("", *await self._queues.queues(partition))
+            for index in (_OF_QUEUES if queue else _OF_FLOWS)
+        ]

@@ -1,0 +1,28 @@
+"""docs/doctor.md lists the checks of each service, and no others."""
+
+import re
+
+import pytest
+
+from tests.house.project import ROOT
+
+FOUND = re.compile(r"""(?:found\(|Finding\()\s*["']([a-z-]+)["']""")
+HEADINGS = {
+    "node_task_manager": "Node task manager",
+    "scheduler": "Scheduler",
+    "trigger": "Trigger service",
+    "registry": "Registry",
+}
+
+
+@pytest.mark.parametrize("service", HEADINGS)
+def test_the_page_lists_the_checks(service: str) -> None:
+    folder = ROOT / "services" / "tradewind" / service
+    made = {
+        name
+        for path in (*folder.rglob("*.lua"), *folder.rglob("doctor.py"))
+        for name in FOUND.findall(path.read_text(encoding="utf-8"))
+    }
+    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    section = page.split(f"## {HEADINGS[service]}\n")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `([a-z-]+)`", section, re.MULTILINE)) == sorted(made)

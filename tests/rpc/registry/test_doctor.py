@@ -1,0 +1,39 @@
+"""RunDoctor of the registry: each invariant is broken by hand, found and mended."""
+
+import pytest
+
+from tests.rpc.registry.conftest import AVERAGE, Stub, a_worker, register
+from tests.servers import RedisServer
+from tradewind.api.registry.v1 import doctor_pb2
+
+BASE = "trading_flow:{registry}:"
+BROKEN = [
+    (("DEL", "workers:w"), "index-without-record", "alive w"),
+    (("PERSIST", "workers:w"), "no-time-to-live", "worker w"),
+    (("ZREM", "worker_ids", "w"), "worker-not-listed", "w"),
+    (("ZREM", "called", "w"), "worker-not-listed", "w called"),
+    (("ZREM", "node_types:average:workers", "w"), "worker-not-listed", "w average"),
+    (("DEL", "node_types:average"), "index-without-record", "node_types average"),
+    (("ZREM", "node_type_names", "average"), "node-type-not-listed", "average"),
+    (("HSET", "workers:w", "supported_nodes", "[]"), "node-type-without-worker", "average w"),
+]
+
+
+async def found(registry: Stub, *, mend: bool = False) -> list[tuple[str, str, bool]]:
+    call = registry.RunDoctor(doctor_pb2.RunDoctorRequest(mend=mend))
+    return [(each.check, each.subject, each.mended) async for answer in call for each in answer.findings]
+
+
+@pytest.mark.parametrize(("command", "check", "subject"), BROKEN, ids=[f"{b[1]}-{b[2]}" for b in BROKEN])
+async def test_what_is_broken_by_hand_is_mended(
+    registry: Stub, embedded: RedisServer, command: tuple[str, ...], check: str, subject: str
+) -> None:
+    await register(registry, a_worker(api_url="worker:9000"), AVERAGE)
+    assert await found(registry) == []
+    verb, key, *rest = command
+    await embedded.connect().execute_command(verb, BASE + key, *rest)
+    assert (check, subject, False) in await found(registry)
+    assert (check, subject, True) in await found(registry, mend=True)
+    await found(registry, mend=True)
+    assert await found(registry) == []
+    await embedded.close_clients()

@@ -1,0 +1,61 @@
+"""RunDoctor of the scheduler, over a real channel."""
+
+from tests.rpc.scheduler.conftest import Client, Peers, Start
+from tests.servers import RedisServer
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import doctor_pb2
+from tradewind.server.partitions import partition_of
+
+
+async def run_doctor(scheduler: Client, *, mend: bool = False) -> list[tuple[str, str, bool]]:
+    """Return what it finds."""
+    call = scheduler.stub.RunDoctor(doctor_pb2.RunDoctorRequest(mend=mend))
+    answers = [answer async for answer in call]
+    assert not answers[-1].findings
+    return [(each.check, each.subject, each.mended) for answer in answers for each in answer.findings]
+
+
+async def test_a_flow_whose_trigger_was_lost_gets_it_back(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register("f")
+    await scheduler.start("f")
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
+    assert await run_doctor(scheduler) == []
+    peers.triggers.triggers.clear()
+    assert await run_doctor(scheduler, mend=True) == [("running-without-trigger", "f", True)]
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told again")
+
+
+async def test_a_run_that_the_node_task_manager_lost_is_submitted_again(start: Start, peers: Peers) -> None:
+    scheduler = await start(scheduler_compare_seconds=3600, scheduler_check_in_seconds=600)
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f")
+    cycle = await scheduler.run("f", wait=0)
+    key = ("f", cycle.cycle, 0)
+    await until(lambda: key in peers.node_tasks.runs, "the run was submitted")
+
+    async def found_nothing() -> bool:
+        return await run_doctor(scheduler) == []
+
+    await until(found_nothing, "nothing is wrong")
+    del peers.node_tasks.runs[key]
+    if await run_doctor(scheduler, mend=True):
+        await until(lambda: key in peers.node_tasks.runs, "the run was submitted again")
+
+
+async def test_the_background_finds_mends_and_counts(start: Start, embedded: RedisServer) -> None:
+    scheduler = await start(doctor_seconds=0.1, doctor_records_per_second=100_000)
+    admin = embedded.connect()
+    flows = f"trading_flow:{{f{partition_of('gone')}}}:flows"
+    await admin.execute_command("ZADD", flows, 0, "gone")
+
+    async def is_gone() -> bool:
+        return await admin.execute_command("ZSCORE", flows, "gone") is None
+
+    await until(is_gone, "the entry was taken out")
+
+    async def counted() -> bool:
+        call = scheduler.stub.RunDoctor(doctor_pb2.RunDoctorRequest())
+        return [answer async for answer in call][-1].found_before["index-without-record"] == 1
+
+    await until(counted, "the finding was counted")
+    await embedded.close_clients()

@@ -1,0 +1,304 @@
+"""Each invariant is broken by hand, found, mended, and all is well again."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer, RedisServers
+from tests.stores.node_task_manager.doctors import findings
+from tests.stores.node_task_manager.invariants import BASE, check_invariants
+from tests.stores.node_task_manager.shards import LIMITS, Bench, RedisShard, plan_of, redis_shard
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.server.clock import ManualClock
+from tradewind.server.redis.client import Client
+
+TASK = "flow:0:0:a"
+OTHER = "flow:0:0:c"
+
+
+@dataclass
+class Ward(Bench):
+    """A shard in Redis, and the store as its operator sees it."""
+
+    server: RedisServer
+    redis: RedisShard
+    admin: Client
+
+    async def do(self, *command: Any) -> None:
+        """Break something: the second word is a key without its beginning."""
+        verb, key, *rest = command
+        await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
+
+    async def configure(self, **limits: object) -> None:
+        config = SystemConfig(version=1, **limits)  # type: ignore[arg-type]
+        await self.redis.save_config(config)
+        self.redis.configure(config)
+
+    async def found(self, *, mend: bool = False) -> list[tuple[str, str]]:
+        return [(each.check, each.subject) for each in await findings(self.redis, mend=mend)]
+
+
+@pytest.fixture(scope="session")
+def embedded(redis_servers: RedisServers) -> RedisServer:
+    """The embedded store."""
+    return redis_servers.get("embedded")
+
+
+@pytest_asyncio.fixture
+async def ward(embedded: RedisServer) -> AsyncIterator[Ward]:
+    server, clock = embedded, ManualClock()
+    await server.flush()
+    shard = redis_shard(server, clock, replace(LIMITS))
+    yield Ward(shard, clock, server, shard, server.connect())
+    await server.close_clients()
+
+
+async def cured(ward: Ward, check: str, subject: str) -> None:
+    """It is found, and mended; nothing is left of it, nor of what followed from it."""
+    assert (check, subject) in await ward.found()
+    assert (check, subject, True) in [
+        (each.check, each.subject, each.mended) for each in await findings(ward.redis, mend=True)
+    ]
+    assert await ward.found() == []
+    await check_invariants(ward.server)
+
+
+PLAN = plan_of("a>b c", start_to_close_ms=1000, schedule_to_start_ms=1000)
+Break = Callable[[Ward], Awaitable[None]]
+
+
+async def queued(ward: Ward) -> None:
+    assert await ward.submit(PLAN) == "accepted"
+
+
+async def running(ward: Ward) -> None:
+    await queued(ward)
+    assert len(await ward.take()) == 2
+
+
+async def ended(ward: Ward) -> None:
+    await ward.submit(plan_of("a"))
+    (taken,) = await ward.take()
+    assert await ward.complete(taken) == ""
+
+
+BROKEN = [
+    (queued, ("ZREM", "ready:noop:default", TASK), "ready-not-queued", TASK),
+    (queued, ("DEL", "ring:noop"), "queue-without-turn", "noop:default"),
+    (queued, ("ZREM", "ready_types", "noop"), "queue-without-turn", "noop"),
+    (queued, ("ZREM", "start_deadlines", TASK), "ready-without-deadline", TASK),
+    (queued, ("ZADD", "ready:noop:default", 1, "flow:0:0:x"), "queued-not-ready", "ready:noop:default flow:0:0:x"),
+    (queued, ("ZADD", "ring:noop", 1, "nobody"), "turn-without-queue", "noop:nobody"),
+    (queued, ("ZADD", "ready_types", 1, "other"), "turn-without-queue", "other"),
+    (queued, ("ZADD", "inflight", 1e15, TASK), "lease-without-task", TASK),
+    (queued, ("ZADD", "inflight", 1e15, "flow:9:0:x"), "lease-without-task", "flow:9:0:x"),
+    (queued, ("ZADD", "start_deadlines", 1e15, "flow:9:0:x"), "deadline-without-task", "flow:9:0:x"),
+    (queued, ("ZADD", "delayed", 1e15, TASK), "delayed-without-task", TASK),
+    (queued, ("ZADD", "node_tasks_list", 1, "flow:9:0:x"), "index-without-record", "node_tasks_list flow:9:0:x"),
+    (queued, ("PEXPIRE", "run:flow:0:0", 10**9), "open-run-expires", "run:flow:0:0"),
+    (queued, ("PEXPIRE", "component:flow:0:0:0", 10**9), "open-run-expires", "component:flow:0:0:0"),
+    (queued, ("PEXPIRE", f"plan:{PLAN.digest}", 10**9), "open-run-expires", f"plan:{PLAN.digest}"),
+    (queued, ("ZADD", "flow_runs:flow", "+inf", "flow:9:0:0"), "index-without-record", "flow_runs:flow flow:9:0:0"),
+    (queued, ("ZREM", "flow_runs:flow", "flow:0:0:0"), "run-not-listed", "flow:0:0:0"),
+    (queued, ("HSET", "component:flow:0:0:0", "completed", 1), "component-counts", "flow:0:0:0"),
+    (running, ("ZREM", "inflight", TASK), "task-without-lease", TASK),
+    (running, ("ZREM", "worker_tasks:w1", TASK), "task-without-lease", TASK),
+    (ended, ("PERSIST", "node_tasks:flow:0:0:a"), "no-time-to-live", TASK),
+    (ended, ("PERSIST", "run:flow:0:0"), "no-time-to-live", "run:flow:0:0"),
+    (ended, ("ZADD", "flow_runs:flow", "+inf", "flow:0:0:0"), "run-not-listed", "flow:0:0:0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("begin", "command", "check", "subject"), BROKEN, ids=[f"{b[2]}-{b[1][0]}-{b[1][1]}" for b in BROKEN]
+)
+async def test_what_is_broken_by_hand_is_mended(
+    ward: Ward, begin: Break, command: tuple[Any, ...], check: str, subject: str
+) -> None:
+    await begin(ward)
+    assert await ward.found() == []
+    await ward.do(*command)
+    await cured(ward, check, subject)
+
+
+async def running_one(ward: Ward) -> None:
+    await queued(ward)
+    assert len(await ward.take()) == 1
+
+
+async def blocked(ward: Ward) -> None:
+    """One of two runs under the limit of its flow, the other waits for it."""
+    await ward.configure(max_running_per_flow=1)
+    await running_one(ward)
+
+
+LIMITED: list[tuple[Break, tuple[Any, ...], str, str]] = [
+    (blocked, ("ZADD", "slots:flow:flow", 1, "flow:8:0:x"), "slot-without-holder", "flow:flow flow:8:0:x"),
+    (blocked, ("ZREM", "slots:flow:flow", TASK), "holder-without-slot", TASK),
+    (blocked, ("ZREM", "blocked:flow:flow|noop:default:1", OTHER), "ready-not-queued", OTHER),
+    (blocked, ("SREM", "blocked_by:flow:flow", "noop:default:1"), "waiters-not-indexed", "flow:flow|noop:default:1"),
+    (
+        blocked,
+        ("ZADD", "blocked:flow:flow|noop:default:1", 1, "flow:8:0:x"),
+        "queued-not-ready",
+        "blocked:flow:flow|noop:default:1 flow:8:0:x",
+    ),
+]
+
+
+@pytest.mark.parametrize(("begin", "command", "check", "subject"), LIMITED, ids=[f"{b[2]}-{b[1][0]}" for b in LIMITED])
+async def test_what_is_broken_of_limits_is_mended(
+    ward: Ward, begin: Break, command: tuple[Any, ...], check: str, subject: str
+) -> None:
+    await begin(ward)
+    assert await ward.found() == []
+    await ward.do(*command)
+    await cured(ward, check, subject)
+
+
+async def test_those_whom_a_leaked_slot_held_back_go_on(ward: Ward) -> None:
+    """The slot of what ended is still there: nobody of the flow would ever run again."""
+    await ward.configure(max_running_per_flow=1)
+    await queued(ward)
+    (first,) = await ward.take()
+    assert await ward.complete(first, out="1") == ""
+    await ward.do("ZADD", "slots:flow:flow", 1, first.task_id)
+    assert await ward.take() == []
+    assert ("slot-without-holder", f"flow:flow {first.task_id}") in await ward.found()
+    await ward.found(mend=True)
+    assert len(await ward.take()) == 1
+    await check_invariants(ward.server)
+
+
+async def test_those_who_wait_for_a_limit_that_has_room_go_on(ward: Ward) -> None:
+    await blocked(ward)
+    await ward.do("ZREM", "slots:flow:flow", TASK)
+    await ward.do("HSET", f"node_tasks:{TASK}", "slots", "")
+    await cured_in(ward, "held-back-with-room", "flow:flow|noop:default:1")
+    assert len(await ward.take()) == 1
+
+
+async def test_a_user_who_is_parked_while_nothing_runs_goes_on(ward: Ward) -> None:
+    await ward.configure(max_running_per_user=1)
+    await running_one(ward)
+    assert await ward.take() == []
+    await ward.do("DEL", "slots:user:default")
+    await ward.do("HSET", f"node_tasks:{TASK}", "slots", "")
+    await cured_in(ward, "held-back-with-room", "parked default:noop")
+    assert len(await ward.take()) == 1
+
+
+async def cured_in(ward: Ward, check: str, subject: str) -> None:
+    """As cured, where the raw keys do not all agree with what a test made up."""
+    assert (check, subject) in await ward.found()
+    await ward.found(mend=True)
+    assert await ward.found() == []
+
+
+async def test_what_is_to_be_tried_again_is(ward: Ward) -> None:
+    await ward.submit(plan_of("a", retry=RetryPolicy(attempts=3)))
+    (taken,) = await ward.take()
+    failed = Outcome(taken.task_id, taken.attempt, taken.nonce, OutcomeKind.FAILED, error=TaskError("NODE_ERROR", "no"))
+    await ward.shard.complete([failed])
+    await ward.do("ZREM", "delayed", TASK)
+    await cured(ward, "waiting-not-delayed", TASK)
+
+
+async def test_what_waits_for_a_time_goes_on_then(ward: Ward) -> None:
+    await ward.submit(plan_of("a c"))
+    for taken, wait in zip(await ward.take(), (Wait("paid", after_ms=1_000), Wait("paid")), strict=True):
+        waiting = Outcome(taken.task_id, taken.attempt, taken.nonce, OutcomeKind.SUSPENDED, wait=wait)
+        await ward.shard.complete([waiting])
+    assert await ward.found() == []
+    await ward.do("ZREM", "delayed", TASK)
+    await cured(ward, "waiting-not-delayed", TASK)
+
+
+async def test_the_counts_of_large_components_are_taken_in_steps(ward: Ward) -> None:
+    await ward.submit(plan_of(" ".join(f"n{at}" for at in range(600))))
+    for each in await ward.take(300):
+        assert await ward.complete(each, out="1") == ""
+    assert await ward.found() == []
+    await ward.do("HSET", "component:flow:0:0:0", "completed", 301)
+    await cured(ward, "component-counts", "flow:0:0:0")
+
+
+async def test_a_component_whose_last_end_was_not_counted_ends(ward: Ward) -> None:
+    """The record says that all of it has ended; its event is made up for."""
+    await ward.submit(plan_of("a"))
+    (taken,) = await ward.take()
+    await ward.complete(taken, out="1")
+    await ward.do("HSET", "component:flow:0:0:0", "completed", 0, "status", "running")
+    await ward.do("PERSIST", "component:flow:0:0:0")
+    assert ("component-counts", "flow:0:0:0") in await ward.found()
+    await ward.found(mend=True)
+    events = await ward.redis.read({3: "0"}, 10)
+    assert [event.completed for event in events] == [1, 1]
+
+
+async def test_batches_count_what_runs(ward: Ward) -> None:
+    plan = plan_of("0 1")
+    await ward.shard.save(plan)
+    run = RunSubmission(RunName.of_batch("b"), "r", "default", (("0", plan.digest),), -1, begun_ms=ward.clock())
+    assert (await ward.shard.submit([run])).results[0].outcome == "accepted"
+    assert len(await ward.take(1)) == 1
+    await ward.do("HSET", "component:batch:b:0", "running", 7)
+    await cured(ward, "batch-counts", "batch:b")
+    await ward.do("ZREM", "user_runs:default:batch", "batch:b")
+    await cured(ward, "run-not-listed", "batch:b")
+
+
+async def test_a_run_counts_its_open_components(ward: Ward) -> None:
+    plans = [plan_of("a", digest="d0"), plan_of("b", digest="d1")]
+    for plan in plans:
+        await ward.shard.save(plan)
+    parts = tuple((str(at), plan.digest) for at, plan in enumerate(plans))
+    run = RunSubmission(RunName("flow", 0, 0), "r", "default", parts, 3, begun_ms=ward.clock())
+    await ward.shard.submit([run])
+    await ward.do("HSET", "run:flow:0:0", "open", 5)
+    await cured(ward, "run-counts", "flow:0:0")
+
+
+async def test_work_left_for_what_is_gone_is_dropped(ward: Ward) -> None:
+    item = msgspec.msgpack.encode(("deliver", "flow:7:0", "0", "r7", 0, 1))
+    await ward.do("RPUSH", "todo", item)
+    assert await ward.found() == [("todo-of-nothing", "deliver flow:7:0:0")]
+    await ward.found(mend=True)
+    assert await ward.found() == []
+
+
+async def test_what_cannot_be_mended_is_told_each_time(ward: Ward) -> None:
+    await queued(ward)
+    await ward.do("DEL", f"plan:{PLAN.digest}")
+    for _ in range(2):
+        found = await findings(ward.redis, mend=True)
+        assert ("plan-missing", PLAN.digest, False) in [(each.check, each.subject, each.mended) for each in found]
+
+
+async def test_nothing_is_changed_unless_it_is_to_be_mended(ward: Ward) -> None:
+    await queued(ward)
+    await ward.do("ZREM", "ready:noop:default", TASK)
+    before = await ward.admin.execute_command("ZRANGE", f"{BASE}ready:noop:default", 0, -1)
+    assert await ward.found() == await ward.found() == [("ready-not-queued", TASK)]
+    assert await ward.admin.execute_command("ZRANGE", f"{BASE}ready:noop:default", 0, -1) == before
+
+
+async def test_the_background_looks_only_where_it_leads_the_cleaning(ward: Ward) -> None:
+    await queued(ward)
+    await ward.do("ZREM", "ready:noop:default", TASK)
+    doctor = ward.redis.doctor
+    assert (await doctor.examine("", 100, None, False, "me")).examined.records == 0
+    await ward.shard.clean("me", 0)
+    assert [each.check for each in (await doctor.examine("", 100, None, False, "me")).examined.findings] == [
+        "ready-not-queued"
+    ]

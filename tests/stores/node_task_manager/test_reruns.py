@@ -1,0 +1,172 @@
+"""Reruns: nodes whose results of the run before are kept."""
+
+from dataclasses import replace
+
+from tests.servers import RedisServer
+from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
+from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.server.clock import ManualClock
+
+SETTLE, SECOND = LIMITS.settle_ms, 1000
+LARGE = '"' + "v" * 5000 + '"'
+
+
+def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
+    """A cycle of one component."""
+    return RunSubmission(
+        RunName("flow", 0, 0),
+        "r0",
+        "default",
+        (("0", plan.digest),),
+        3,
+        begun_ms=bench.clock(),
+        keep_cycles=keep_cycles,
+    )
+
+
+def again(before: RunSubmission, *places: int) -> RunSubmission:
+    """A rerun that keeps the results of these nodes."""
+    name = replace(before.run, run=before.run.run + 1)
+    return replace(
+        before,
+        run=name,
+        run_id=f"r{name.run}",
+        source=before.run.run,
+        source_id=before.run_id,
+        kept=(("0", places),) if places else (),
+    )
+
+
+async def run(bench: Bench, submission: RunSubmission, **outputs: str) -> list[str]:
+    """Carry out a run; nodes emit what is given by their ids, else 1. Return the ids of those that ran, in order."""
+    assert (await bench.shard.submit([submission])).results[0].outcome == "accepted"
+    ran: list[str] = []
+    while (await bench.shard.claim()).todo:
+        pass
+    while taken := await bench.take():
+        for each in taken:
+            node_id = each.task_id.rpartition(":")[2]
+            ran.append(node_id)
+            assert await bench.complete(each, out=outputs.get(node_id, "1")) == ""
+        while (await bench.shard.claim()).todo:
+            pass
+    return ran
+
+
+async def test_what_is_kept_does_not_run_and_reaches_what_does(bench: Bench) -> None:
+    plan = plan_of("a>b b>c a>d")
+    await bench.shard.save(plan)
+    before = first(bench, plan)
+    assert sorted(await run(bench, before, a=LARGE, b="2")) == ["a", "b", "c", "d"]
+    rerun = again(before, 0, 1, 3)
+    assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
+    (assigned,) = await bench.take()
+    assert (assigned.task_id, assigned.inputs) == ("flow:0:1:c", ((1, "@"),))
+    assert await bench.shard.outputs([("flow:0:1:b", "out"), ("flow:0:1:a", "out")]) == ["2", LARGE]
+    assert await bench.complete(assigned, out="3") == ""
+    tasks = await bench.shard.tasks([f"flow:0:1:{name}" for name in "abcd"], outputs=True)
+    assert [task and (task.status.value, task.kept, dict(task.outputs)["out"]) for task in tasks] == [
+        ("completed", "flow:0:0:a", LARGE),
+        ("completed", "flow:0:0:b", "2"),
+        ("completed", "", "3"),
+        ("completed", "flow:0:0:d", "1"),
+    ]
+    (component,) = await bench.shard.components([(rerun.run, "0")])
+    assert component is not None
+    assert (component.completed, component.sinks_completed, component.open) == (4, 2, 0)
+    assert await bench.shard.emitted(["flow:0:1:d"]) == [(("out", "1"),)]
+    # The next refers to where the results are, not to who refers to them.
+    assert await run(bench, again(rerun, 0, 1, 2)) == ["d"]
+    tasks = await bench.shard.tasks([f"flow:0:2:{name}" for name in "abc"])
+    assert [task and task.kept for task in tasks] == ["flow:0:0:a", "flow:0:0:b", "flow:0:1:c"]
+
+
+async def test_a_run_of_which_all_is_kept_ends_at_once(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    await bench.shard.save(plan)
+    before = first(bench, plan)
+    await run(bench, before)
+    assert await run(bench, again(before, 0, 1)) == []
+    assert [event.run for event in await bench.shard.read({3: "0"}, 10)] == ["flow:0:0", "flow:0:1"]
+
+
+async def test_a_stop_leaves_what_is_kept(bench: Bench) -> None:
+    plan = plan_of("a>b b>c")
+    await bench.shard.save(plan)
+    before = first(bench, plan)
+    await run(bench, before)
+    rerun = again(before, 0)
+    await bench.shard.stop(rerun.run, rerun.run_id, "", "enough", "ann", 1000)
+    assert await run(bench, rerun) == []
+    tasks = await bench.shard.tasks([f"flow:0:1:{name}" for name in "abc"])
+    assert [task and task.status.value for task in tasks] == ["completed", "skipped", "skipped"]
+
+
+async def test_results_that_are_gone_are_not_kept(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    await bench.shard.save(plan)
+    before = first(bench, plan)
+    for unknown in (again(before, 0), replace(again(before, 0), source_id="other")):
+        assert (await bench.shard.submit([unknown])).results[0].outcome == "results_expired"
+    await run(bench, before)
+    submitted = await bench.shard.submit([replace(again(before, 0), source_id="x")])
+    assert submitted.results[0].outcome == "results_expired"
+
+
+async def test_the_runs_of_a_cycle_stay_and_go_together(bench: Bench, store: RedisServer | None) -> None:
+    plan = plan_of("a>b")
+    await bench.shard.save(plan)
+    before = first(bench, plan, keep_cycles=1)
+    await run(bench, before)
+    rerun = again(before, 0)
+    assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
+    other = replace(before, run=RunName("flow", 1, 0), run_id="other")
+    # While the rerun is open its source is not trimmed, however many cycles end.
+    await _settle(bench)
+    (assigned,) = await bench.take()
+    assert await bench.shard.outputs([("flow:0:1:a", "out")]) == ["1"]
+    assert await bench.complete(assigned, out="1") == ""
+    await _settle(bench)
+    assert await bench.shard.component_ids(before.run)
+    if store is not None:
+        client = store.connect()
+        ttls = [await client.pttl(f"trading_flow:{{s0}}:node_tasks:flow:0:{number}:a") for number in (0, 1)]
+        # The clock of the test went on by so much since the record of the rerun got its own.
+        assert 0 < ttls[1] - SETTLE <= ttls[0] + SECOND
+    await run(bench, other)
+    await _settle(bench)
+    assert not await bench.shard.component_ids(before.run)
+    assert not await bench.shard.component_ids(rerun.run)
+    assert await bench.shard.tasks(["flow:0:0:a", "flow:0:1:a"]) == [None, None]
+    assert (await bench.shard.submit([again(rerun, 0)])).results[0].outcome == "results_expired"
+
+
+async def _settle(bench: Bench) -> None:
+    await acknowledge(bench)
+    bench.clock.advance(LIMITS.settle_ms)
+    await clean(bench)
+
+
+async def test_many_are_kept_in_bounded_steps(store: RedisServer | None) -> None:
+    """With ten records a script it takes many; nothing is delivered before all results are taken over."""
+    clock, limits = ManualClock(), replace(LIMITS, records_per_script=10)
+    if store is None:
+        bench = Bench(memory_shard(clock, limits), clock)
+    else:
+        await store.flush()
+        bench = Bench(redis_shard(store, clock, limits), clock)
+    leaves = [f"n{at}" for at in range(60)]
+    plan = plan_of(" ".join([f"a>{name} {name}>z.many" for name in leaves]))
+    await bench.shard.save(plan)
+    before = first(bench, plan)
+    assert len(await run(bench, before)) == 62
+    places = [place for place, node in enumerate(plan.nodes) if node.node_id not in ("n7", "z")]
+    assert await run(bench, again(before, *places), n7="7") == ["n7", "z"]
+    (task,) = await bench.shard.tasks(["flow:0:1:z"], inputs=True)
+    assert task is not None
+    assert sorted(value for _, value in task.inputs) == sorted(["@"] * 59 + ["7"])
+    if store is not None:
+        await store.close_clients()

@@ -1,0 +1,180 @@
+"""Suspended node tasks: nothing is held, a signal or a time ends the wait once, stops and total times for good."""
+
+import asyncio
+from dataclasses import replace
+
+from tests.stores.node_task_manager.shards import Bench, plan_of
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask
+from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.waiting import MOST_KEPT, Resumption, Signal, Wait
+from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
+
+CHAIN = plan_of("a.out>b.in")
+PAID = Wait("paid")
+
+
+async def task(bench: Bench, node: str = "a") -> NodeTask:
+    (found,) = await bench.shard.tasks([f"flow:0:0:{node}"], outputs=True)
+    assert found is not None
+    return found
+
+
+async def suspend(bench: Bench, given: Assignment, wait: Wait) -> str:
+    outcome = Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.SUSPENDED, wait=wait)
+    return (await bench.shard.complete([outcome])).results[0]
+
+
+async def signal(bench: Bench, attempt: int = 1, **fields: str) -> str:
+    sent = Signal("flow:0:0:a", "0", "paid", "7", "ann", attempt=attempt)
+    return (await bench.shard.signal(replace(sent, **fields))).results[0]  # type: ignore[arg-type]
+
+
+async def begun(bench: Bench, wait: Wait, plan: Plan = CHAIN) -> Assignment:
+    await bench.submit(plan)
+    (given,) = await bench.take()
+    assert await suspend(bench, given, wait) == ""
+    return given
+
+
+async def test_a_suspended_node_task_holds_neither_worker_nor_slot_and_goes_on_with_what_came(bench: Bench) -> None:
+    bench.shard.configure(SystemConfig(max_running_per_user=1))
+    given = await begun(bench, PAID)
+    found = await task(bench)
+    assert (found.status, found.wait, found.slots) == ("suspended", replace(PAID, since=bench.clock()), ())
+    assert await bench.shard.held_by("w1") == []
+    assert await bench.shard.held(["user:default"]) == [0]
+    # Whoever did not hear that it took effect says it again.
+    assert await suspend(bench, given, PAID) == ""
+    assert await bench.complete(given, out="1") != ""
+    bench.clock.advance(40 * 24 * 3600 * 1000)
+    await bench.shard.reap()
+    assert await signal(bench) == "resumed"
+    (again,) = await bench.take()
+    assert (again.attempt, again.resumed) == (2, Resumption(bench.clock(), "paid", "7", "ann"))
+    assert await bench.complete(again, out="1") == ""
+    assert (await task(bench)).failures == 0
+    assert (await bench.statuses(CHAIN))["b"] == "pending"
+
+
+async def test_of_two_signals_at_the_same_moment_one_ends_the_wait(bench: Bench) -> None:
+    await begun(bench, replace(PAID, completes="out"))
+    became = await asyncio.gather(*(signal(bench, handle="out", payload=str(at)) for at in range(5)))
+    assert sorted(became) == ["ended"] * 4 + ["resumed"]
+    done = await task(bench)
+    assert (done.status, done.outputs) == ("completed", (("out", str(became.index("resumed"))),))
+
+
+async def test_the_same_request_does_it_once_and_gets_the_same_answer(bench: Bench) -> None:
+    await begun(bench, PAID)
+    assert [await signal(bench, request_id="r1") for _ in range(3)] == ["resumed"] * 3
+    (again,) = await bench.take()
+    await suspend(bench, again, PAID)
+    assert await signal(bench, 2, request_id="r1") == "resumed"
+    assert (await task(bench)).status == "suspended"
+
+
+async def test_what_comes_early_is_kept_and_ends_the_wait_that_it_is_for(bench: Bench) -> None:
+    await bench.submit(CHAIN)
+    assert await signal(bench, -1, signal="other") == "kept"
+    assert await signal(bench, -1, payload="8") == "kept"
+    assert await signal(bench, 1) == "changed"
+    (given,) = await bench.take()
+    came = bench.clock()
+    bench.clock.advance(1_000)
+    await suspend(bench, given, PAID)
+    (again,) = await bench.take()
+    assert again.resumed == Resumption(came, "paid", "8", "ann")
+    await suspend(bench, again, PAID)
+    assert (await task(bench)).status == "suspended"
+    assert await signal(bench, -1) == "changed"
+
+
+async def test_only_so_much_is_kept(bench: Bench) -> None:
+    await bench.submit(CHAIN)
+    became = [await signal(bench, -1) for _ in range(MOST_KEPT + 1)]
+    assert became == ["kept"] * MOST_KEPT + ["full"]
+
+
+async def test_nothing_kept_answers_a_form(bench: Bench) -> None:
+    await bench.submit(CHAIN)
+    await signal(bench, -1)
+    (given,) = await bench.take()
+    await suspend(bench, given, replace(PAID, form='{"title":"Sure?"}', title="Sure?"))
+    assert (await task(bench)).status == "suspended"
+
+
+async def test_a_time_ends_a_wait_without_a_signal(bench: Bench) -> None:
+    await bench.submit(CHAIN)
+    (given,) = await bench.take()
+    outcome = Outcome(given.task_id, 1, given.nonce, OutcomeKind.SUSPENDED, wait=replace(PAID, after_ms=5_000))
+    assert (await bench.shard.complete([outcome])).due_in == 5_000
+    bench.clock.advance(4_999)
+    assert await bench.take() == []
+    bench.clock.advance(1)
+    (again,) = await bench.take()
+    assert again.resumed == Resumption(bench.clock())
+    assert await signal(bench) == "changed"
+
+
+async def test_retries_are_not_used_up_by_waiting(bench: Bench) -> None:
+    given = await begun(bench, PAID, plan_of("a", retry=RetryPolicy(2, initial_ms=0)))
+    for attempt in (1, 2, 3):
+        assert await signal(bench, attempt) == "resumed"
+        (given,) = await bench.take()
+        await suspend(bench, given, PAID)
+    assert ((await task(bench)).attempt, (await task(bench)).failures) == (4, 0)
+
+
+async def test_the_total_time_counts_on(bench: Bench) -> None:
+    await begun(bench, PAID, plan_of("a", total_ms=3_000))
+    bench.clock.advance(3_000)
+    await bench.shard.claim()
+    failed = await task(bench)
+    assert failed.error is not None
+    assert (failed.status, failed.error.code) == ("failed", "TOTAL_TIMEOUT")
+
+
+async def test_a_stop_ends_a_wait(bench: Bench) -> None:
+    await begun(bench, replace(PAID, after_ms=5_000))
+    await bench.shard.terminate("flow:0:0:a", "0", 0, "no more", "ann")
+    stopped = await task(bench)
+    assert (stopped.status, stopped.reason, stopped.retry_at) == ("terminated", "no more", 0)
+    assert (await bench.statuses(CHAIN))["b"] == "skipped"
+    assert await signal(bench) == "ended"
+
+
+async def test_stopping_the_run_ends_a_wait_and_what_returns_to_wait_then_is_terminated(bench: Bench) -> None:
+    plan = plan_of("a c")
+    await bench.submit(plan)
+    first, second = await bench.take()
+    await suspend(bench, first, PAID)
+    await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 10**6)
+    assert await suspend(bench, second, PAID) == ""
+    assert set((await bench.statuses(plan)).values()) == {"terminated"}
+
+
+async def test_a_flow_that_is_purged_leaves_no_wait(bench: Bench) -> None:
+    await begun(bench, replace(PAID, after_ms=5_000))
+    while not (await bench.shard.purge("flow")).done:
+        pass
+    assert await signal(bench) == "unknown"
+    bench.clock.advance(5_000)
+    assert await bench.take() == []
+
+
+async def test_a_node_that_needs_no_worker_passes_on_what_it_got(bench: Bench) -> None:
+    large = '"' + "v" * 9000 + '"'
+    pause = PlanNode("pause", "delay", wait=Wait(after_ms=700, late=("output", "null"), passes=True))
+    plan = plan_of("a.out>pause.in pause.output>z.in")
+    plan = Plan("delayed", (plan.nodes[0], pause, plan.nodes[2]), plan.edges)
+    await bench.submit(plan)
+    (given,) = await bench.take()
+    await bench.complete(given, out=large)
+    assert (await task(bench, "pause")).status == "suspended"
+    bench.clock.advance(700)
+    await bench.shard.claim()
+    assert (await task(bench, "pause")).outputs == (("output", large),)
+    assert [each.task_id for each in await bench.take()] == ["flow:0:0:z"]

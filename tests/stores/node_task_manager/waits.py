@@ -1,0 +1,60 @@
+"""What nodes wait for, drawn at random, and signals to them."""
+
+import random
+
+from tests.stores.node_task_manager.shards import Whole
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.waiting import Signal, Wait
+
+LARGE = '"' + "w" * 3000 + '"'
+FORM = '{"title":"Sure?"}'
+
+
+def random_wait(rng: random.Random, now: int) -> Wait:
+    """Draw what a node that ran waits for: a signal, a time, or whichever comes first."""
+    signal = rng.choice(("", "go", "go", "stop"))
+    timed = not signal or rng.random() < 0.4
+    after = rng.choice((0, 1, 700, 60_000)) if timed and rng.random() < 0.7 else -1
+    return Wait(
+        signal,
+        till=max(1, now + rng.choice((-5, 700, 60_000))) if timed and after < 0 else 0,
+        after_ms=after,
+        form=FORM if signal and rng.random() < 0.3 else "",
+        title="Sure?",
+        completes=rng.choice(("", "", "x")),
+    )
+
+
+def random_built_in(rng: random.Random) -> Wait:
+    """Draw what a node that needs no worker waits for."""
+    if rng.random() < 0.5:
+        return Wait(after_ms=rng.choice((0, 700, 30_000)), late=("x", "null"), passes=rng.random() < 0.7)
+    after = rng.choice((-1, 700, 30_000))
+    late = ("y", "false") if after >= 0 and rng.random() < 0.5 else None
+    late_error = "" if late or after < 0 else "nobody answered"
+    return Wait("approval", 0, after, FORM, "Sure?", late=late, late_error=late_error, decides=True)
+
+
+def random_signal(rng: random.Random, component_id: str, task_id: str, task: NodeTask | None) -> Signal:
+    """Draw a signal that a node task waits for, now and then believing that it does not, or did before."""
+    wait = task.wait if task is not None else None
+    attempt, handle, name = -1, "", rng.choice(("go", "stop"))
+    if task is not None and wait is not None and wait.signal and rng.random() < 0.9:
+        attempt, name = task.attempt - (rng.random() < 0.1), wait.signal
+        handle = rng.choice("xy") if wait.decides else wait.completes
+    return Signal(
+        task_id,
+        component_id,
+        name,
+        rng.choice(("1", '{"a":null}', LARGE)),
+        rng.choice(("ann", "bob")),
+        rng.choice(("", "", "r1", "r2", "r3")),
+        max(attempt, -1),
+        handle,
+    )
+
+
+async def suspended(shard: Whole, ids: list[str]) -> list[NodeTask]:
+    """Return those that wait."""
+    tasks = await shard.tasks(ids)
+    return [task for task in tasks if task is not None and task.status is NodeTaskStatus.SUSPENDED]

@@ -1,0 +1,229 @@
+"""Each invariant is broken by hand, found, mended, and all is well again."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer, RedisServers
+from tests.stores.scheduler.bench import Bench, redis_stores, request_of
+from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.submission import ComponentSight
+from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.stores.redis import RedisStores
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.server.clock import ManualClock
+from tradewind.server.doctor import Doctor, Finding
+from tradewind.server.partitions import partition_of
+from tradewind.server.redis.client import Client
+
+FOREVER = 10**15
+BASE = f"trading_flow:{{f{partition_of('f')}}}:"
+
+
+@dataclass
+class Peers:
+    """The trigger service and the node task manager, as far as a doctor asks them."""
+
+    epochs: dict[str, int] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+    away: bool = False
+
+    async def epoch_of(self, flow_id: str) -> int | None:
+        if self.away:
+            raise PeerUnavailable("trigger service", "away")
+        return self.epochs.get(flow_id)
+
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
+        if self.away:
+            raise PeerUnavailable("node task manager", "away")
+        return [
+            ComponentSight(state.name, state.facts.run_id, "0", False, ComponentEnd(), 2)
+            for state in runs
+            if str(state.name) in self.known
+        ]
+
+
+@dataclass
+class Ward(Bench):
+    """Stores in Redis, and the store as its operator sees it."""
+
+    admin: Client = None  # type: ignore[assignment]
+    peers: Peers = field(default_factory=Peers)
+
+    async def do(self, *command: Any) -> None:
+        """Break something: the second word is a key without its beginning."""
+        verb, key, *rest = command
+        await self.admin.execute_command(verb, f"{BASE}{key}", *rest)
+
+    async def findings(self, *, mend: bool = False, everything: bool = True) -> list[Finding]:
+        stores, peers = self.stores, self.peers
+        assert isinstance(stores, RedisStores)
+        asked: Any = peers
+        ask = AskPeers(
+            asked, asked, stores.flows, stores.states, stores.outbox, stores.open_runs, Alarm(), Alarm(), self.clock
+        )
+        own = OwnPartitions(stores.partitions, "here")
+        examiners = ExaminePartitions(stores.doctor, ask, own)
+        if not everything:
+            assert await examiners(False) == []
+            await own.take()
+            assert len(list(await examiners(False))) == 16
+        doctor = Doctor(examiners, again_s=0)
+        return [finding async for step in doctor.run(mend=mend) for finding in step.findings]
+
+    async def found(self, *, mend: bool = False) -> list[tuple[str, str]]:
+        return [(each.check, each.subject) for each in await self.findings(mend=mend)]
+
+
+@pytest.fixture(scope="session")
+def embedded(redis_servers: RedisServers) -> RedisServer:
+    """The embedded store."""
+    return redis_servers.get("embedded")
+
+
+@pytest_asyncio.fixture
+async def ward(embedded: RedisServer) -> AsyncIterator[Ward]:
+    await embedded.flush()
+    clock = ManualClock()
+    yield Ward(redis_stores(embedded, clock), clock, admin=embedded.connect())
+    await embedded.close_clients()
+
+
+async def started(ward: Ward) -> None:
+    """A running flow, of which the trigger service knows."""
+    await ward.register("f")
+    await ward.move(FlowStatus.RUNNING)
+    flow = await ward.flow()
+    ward.peers.epochs["f"] = flow.schedule_epoch
+    await ward.stores.outbox.settle("f", flow.schedule_epoch)
+
+
+async def open_cycle(ward: Ward) -> ChainState:
+    """A cycle that runs."""
+    await started(ward)
+    return await ward.begun(replace(ward.request(), request=request_of("r")))
+
+
+async def ended_cycle(ward: Ward) -> None:
+    """A cycle that has ended."""
+    await ward.end(await open_cycle(ward))
+
+
+BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, str]] = [
+    (started, ("ZADD", "flows", 0, "gone"), "index-without-record", "flows gone"),
+    (started, ("ZADD", "queued", 0, "gone"), "index-without-record", "queued gone"),
+    (started, ("ZADD", "flow:f:queued", 5, 5), "queue-forgotten", "f"),
+    (started, ("ZADD", "open", FOREVER, "gone:0:0"), "orphaned-chain-state", "gone:0:0"),
+    (started, ("ZADD", "open", FOREVER, "f:7:0"), "open-without-record", "f:7:0"),
+    (started, ("ZADD", "flow:f:open", 7 * 1024, "7:0"), "open-without-record", "f:7:0"),
+    (open_cycle, ("ZREM", "open", "f:0:0"), "open-run-forgotten", "f:0:0"),
+    (open_cycle, ("ZREM", "flow:f:open", "0:0"), "open-run-forgotten", "f:0:0"),
+    (open_cycle, ("ZREM", "flow:f:cycles", "0:0"), "run-not-listed", "f:0:0"),
+    (open_cycle, ("ZREM", "flows", "f"), "flow-not-listed", "f"),
+    (open_cycle, ("PEXPIRE", "flow:f:cycle:0:0", FOREVER), "open-run-expires", "f:0:0"),
+    (open_cycle, ("PERSIST", "request:default:r"), "no-time-to-live", "request:default:r"),
+    (ended_cycle, ("PERSIST", "flow:f:cycle:0:0"), "no-time-to-live", "f:0:0"),
+    (ended_cycle, ("ZADD", "open", FOREVER, "f:0:0"), "open-without-record", "f:0:0"),
+    (ended_cycle, ("ZREM", "flow:f:cycles", "0:0"), "run-not-listed", "f:0:0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("begin", "command", "check", "subject"), BROKEN, ids=[f"{b[2]}-{b[1][0]}-{b[1][1]}" for b in BROKEN]
+)
+async def test_what_is_broken_by_hand_is_mended(
+    ward: Ward,
+    begin: Callable[[Ward], Awaitable[object]],
+    command: tuple[Any, ...],
+    check: str,
+    subject: str,
+) -> None:
+    await begin(ward)
+    assert await ward.found() == []
+    await ward.do(*command)
+    assert (check, subject) in await ward.found()
+    assert (check, subject, True) in [
+        (each.check, each.subject, each.mended) for each in await ward.findings(mend=True)
+    ]
+    assert await ward.found() == []
+
+
+async def test_a_deletion_that_nobody_goes_on_with_is_taken_up_again(ward: Ward) -> None:
+    await started(ward)
+    await ward.move(FlowStatus.DELETING)
+    assert await ward.found() == []
+    await ward.do("ZREM", "outbox", "f")
+    assert await ward.found() == [("deletion-forgotten", "f")]
+    await ward.found(mend=True)
+    assert (await ward.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
+
+
+@pytest.mark.parametrize("epoch", [None, 1])
+async def test_a_running_flow_without_its_trigger_tells_the_trigger_service_again(
+    ward: Ward, epoch: int | None
+) -> None:
+    await started(ward)
+    if epoch is None:
+        del ward.peers.epochs["f"]
+    else:
+        ward.peers.epochs["f"] = epoch
+    assert await ward.found() == [("running-without-trigger", "f")]
+    await ward.found(mend=True)
+    assert (await ward.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
+    # What is on its way is no finding.
+    assert await ward.found() == []
+
+
+async def test_a_planned_time_that_passed_unheard_is_told_again(ward: Ward) -> None:
+    await started(ward)
+    ward.clock.advance(119_000)
+    assert await ward.found() == []
+    ward.clock.advance(2_000)
+    assert await ward.found() == [("trigger-silent", "f")]
+    before = (await ward.flow()).schedule_epoch
+    await ward.found(mend=True)
+    assert (await ward.flow()).schedule_epoch > before
+    assert (await ward.stores.outbox.check([partition_of("f")], 10))[partition_of("f")].due == ("f",)
+
+
+async def test_a_submitted_run_that_the_node_task_manager_does_not_know_is_looked_after(ward: Ward) -> None:
+    state = await open_cycle(ward)
+    assert await ward.found() == [], "not submitted yet"
+    await ward.stores.states.try_update(replace(state, submitted_ms=ward.now), {SUBMITTED})
+    ward.peers.known.add("f:0:0")
+    assert await ward.found() == []
+    ward.peers.known.clear()
+    assert await ward.found() == [("run-unknown", "f:0:0")]
+    await ward.found(mend=True)
+    assert (await ward.stores.open_runs.check([partition_of("f")], 10))[partition_of("f")].due == (state.name,)
+
+
+async def test_services_that_are_away_are_not_blamed(ward: Ward) -> None:
+    state = await open_cycle(ward)
+    await ward.stores.states.try_update(replace(state, submitted_ms=ward.now), {SUBMITTED})
+    ward.peers.away = True
+    assert await ward.found() == []
+
+
+async def test_in_the_background_it_looks_at_what_it_owns_alone(ward: Ward) -> None:
+    await started(ward)
+    await ward.do("ZADD", "flows", 0, "gone")
+    assert [each.check for each in await ward.findings(everything=False)] == ["index-without-record"]
+
+
+async def test_many_flows_are_looked_through_in_steps(ward: Ward) -> None:
+    names = [f"f{at}" for at in range(3000)]
+    same = [name for name in names if partition_of(name) == partition_of("f")][:150]
+    for name in same:
+        await ward.register(name)
+    await ward.do("ZADD", "flows", 0, "zzz")
+    doctor = ward.stores.doctor  # type: ignore[attr-defined]
+    first = await doctor.examine(partition_of("f"), 0, "", 100, None, False)
+    assert first.examined.at == f"1:{sorted(same)[99]}"
+    assert await ward.found() == [("index-without-record", "flows zzz")]

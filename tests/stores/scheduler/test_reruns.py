@@ -1,0 +1,108 @@
+"""Reruns of cycles: whose number they have, what stands in their way, and what they do not stand in the way of."""
+
+from typing import Any
+
+from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, RerunRequest
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.rerun import Rerun
+from tradewind.scheduler.domain.run_name import RunName
+
+KEPT = (("0", (0, 1, 2, 7)), ("1", (4,)))
+
+
+async def rerun(bench: Bench, source: ChainState, run_id: str = "again", **changes: Any) -> BeginAnswer:
+    """Ask for a rerun of a run as it was when it was read."""
+    made = Rerun(source.name.run, source.facts.run_id, KEPT, ("n1",), "ada", "the feed was late")
+    wish = RerunRequest(source, run_id, made, CHECK_IN, MINUTE, **changes)
+    return await bench.stores.cycles.begin_rerun(wish)
+
+
+async def ended(bench: Bench, keep_cycles: int = 100) -> ChainState:
+    """Return a cycle that has begun and failed."""
+    state = await bench.begun(bench.request(shape=shape(keep_cycles=keep_cycles)))
+    await bench.end(state, CycleStatus.FAILED)
+    return await bench.state(state.name)
+
+
+async def test_a_rerun_is_the_next_run_of_the_same_cycle(bench: Bench) -> None:
+    await bench.register()
+    first = await ended(bench)
+    answer = await rerun(bench, first, inputs_json='{"a":2}')
+    assert (answer.outcome, answer.run, answer.run_id) == (BeginOutcome.BEGUN, RunName("f", 0, 1), "again")
+    state = await bench.state(RunName("f", 0, 1))
+    assert state == answer.state
+    assert (state.version, state.status, state.components, state.end_ms) == (1, CycleStatus.RUNNING, {}, 0)
+    assert state.facts.rerun == Rerun(0, first.facts.run_id, KEPT, ("n1",), "ada", "the feed was late")
+    assert (state.facts.planned_ms, state.facts.revision) == (first.facts.planned_ms, first.facts.revision)
+    assert (state.facts.inputs_json, state.facts.deadline_ms) == ('{"a":2}', bench.now + MINUTE)
+    assert await bench.state(first.name) == first
+    assert await bench.stores.cycles.latest_run("f", 0) == RunName("f", 0, 1)
+    assert await bench.stores.cycles.node_ids(state.name) == await bench.stores.cycles.node_ids(first.name)
+    assert (await bench.lines(0))[-1] == "Starting run 1 of cycle 0, by ada"
+    assert names([await bench.begun()]) == [1]
+
+
+async def test_only_the_latest_run_and_only_once_it_has_ended(bench: Bench) -> None:
+    await bench.register()
+    first = await bench.begun()
+    assert (await rerun(bench, first)).outcome is BeginOutcome.NOT_ENDED
+    await bench.end(first)
+    first = await bench.state(first.name)
+    assert (await rerun(bench, first)).outcome is BeginOutcome.BEGUN
+    again = await rerun(bench, first, "other")
+    assert (again.outcome, again.run) == (BeginOutcome.NOT_LATEST, RunName("f", 0, 1))
+    second = await bench.state(RunName("f", 0, 1))
+    assert (await rerun(bench, second, "other")).outcome is BeginOutcome.NOT_ENDED
+
+
+async def test_a_request_is_answered_once(bench: Bench) -> None:
+    await bench.register()
+    first = await ended(bench)
+    request = request_of("r1", "p")
+    assert await bench.stores.cycles.first_answer("f", request) is None
+    assert (await rerun(bench, first, request=request)).outcome is BeginOutcome.BEGUN
+    for answer in (
+        await rerun(bench, first, "x", request=request),
+        await bench.stores.cycles.first_answer("f", request),
+    ):
+        assert answer is not None
+        assert (answer.outcome, answer.run, answer.run_id) == (BeginOutcome.DUPLICATE, RunName("f", 0, 1), "again")
+    assert (await rerun(bench, first, "x", request=request_of("r1", "q"))).outcome is BeginOutcome.REUSED
+    answer = await bench.stores.cycles.first_answer("f", request_of("r1", "q"))
+    assert answer is not None
+    assert answer.outcome is BeginOutcome.REUSED
+
+
+async def test_it_is_in_nobodys_way_and_stops_with_the_flow(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    first = await ended(bench)
+    assert (await rerun(bench, first)).outcome is BeginOutcome.BEGUN
+    second = await bench.begun()
+    assert second.name == RunName("f", 1)
+    assert (await bench.begin(bench.request())).outcome is BeginOutcome.OVERLAP
+    answer = await bench.move(FlowStatus.STOPPED)
+    assert sorted(answer.stopping) == [RunName("f", 0, 1), RunName("f", 1)]
+
+
+async def test_a_failed_rerun_does_not_count_towards_the_pause_of_the_flow(bench: Bench) -> None:
+    await bench.register(pause_after_failures=2)
+    await bench.move(FlowStatus.RUNNING)
+    first = await ended(bench)
+    answer = await rerun(bench, first)
+    assert answer.state is not None
+    await bench.end(answer.state, CycleStatus.FAILED)
+    assert (await bench.flow()).status is FlowStatus.RUNNING
+
+
+async def test_the_log_of_a_cycle_stays_with_its_last_run(bench: Bench) -> None:
+    await bench.register(keep_cycles=1)
+    first = await ended(bench, keep_cycles=1)
+    answer = await rerun(bench, first)
+    assert answer.state is not None
+    await bench.end(answer.state)
+    assert await bench.stores.states.load(first.name) is None
+    assert (await bench.lines(0))[0] == "Starting cycle 0"

@@ -1,0 +1,327 @@
+"""The scheduler and the trigger service over their stores, under one clock that a test moves, without anything between
+them that waits: what is due is claimed, begun, handed over and answered step by step."""
+
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.stores.scheduler.bench import Stores
+from tests.stores.trigger.bench import BothPorts, token
+from tests.waiting import until
+from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
+from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
+from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.submission import (
+    ComponentEvent,
+    ComponentSight,
+    StopOrder,
+    Submission,
+    SubmitAnswer,
+    SubmitOutcome,
+)
+from tradewind.scheduler.domain.weather import read_weather
+from tradewind.scheduler.peers.trigger import TriggerPeer
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
+from tradewind.scheduler.use_cases.begin_due import BeginDue
+from tradewind.scheduler.use_cases.begin_queued import BeginQueued
+from tradewind.scheduler.use_cases.change_flow import ChangeFlow
+from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.fold_events import FoldEvents
+from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
+from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.put_on_record import Author, registration_of
+from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import partition_of
+from tradewind.server.telemetry import Tracing
+from tradewind.trigger.domain.claim import Ack, Nack, Subscription
+from tradewind.trigger.ports import ClaimOrder
+from tradewind.trigger.rpc import parsing
+from tradewind.trigger.use_cases.plan_acks import planned
+
+LEASE_MS = 20_000
+CHECK_IN_MS = 5_000
+COMPARE_MS = 3_600_000
+
+
+class Killed(Exception):
+    """The scheduler's process is gone."""
+
+
+@dataclass
+class SlowNodes:
+    """The node task manager: each run that is submitted completes after `cycle_ms`, or when it is stopped."""
+
+    clock: ManualClock
+    cycle_ms: int
+    running: dict[RunName, tuple[int, ChainState]] = field(default_factory=dict)
+    submitted: list[RunName] = field(default_factory=list)
+    ended: dict[RunName, ComponentEvent] = field(default_factory=dict)
+    _news: list[ComponentEvent] = field(default_factory=list)
+
+    async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
+        for run in runs:
+            if run.state.name not in self.running and run.state.name not in self.ended:
+                self.running[run.state.name] = (self.clock.now_ms() + self.cycle_ms, run.state)
+                self.submitted.append(run.state.name)
+        return [SubmitAnswer(SubmitOutcome.ACCEPTED) for _ in runs]
+
+    async def stop(self, order: StopOrder) -> None:
+        if order.run in self.running:
+            self._end(order.run, ComponentEnd(terminated=1))
+
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
+        sights = []
+        for run in runs:
+            if run.name in self.running:
+                sights.append(ComponentSight(run.name, run.facts.run_id, "0", False, ComponentEnd(), 1))
+            elif run.name in self.ended:
+                end = self.ended[run.name].end
+                sights.append(ComponentSight(run.name, run.facts.run_id, "0", True, end, 1))
+        return sights
+
+    async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
+        """Nobody listens."""
+
+    def work(self) -> None:
+        """End what has run for long enough."""
+        for run, (ends_ms, _) in list(self.running.items()):
+            if ends_ms <= self.clock.now_ms():
+                self._end(run, ComponentEnd(completed=1, sinks_completed=1))
+
+    def _end(self, run: RunName, end: ComponentEnd) -> None:
+        _, state = self.running.pop(run)
+        self.ended[run] = ComponentEvent(run, state.facts.run_id, "0", end, partition_of(run.flow_id), 0, "1")
+        self._news.append(self.ended[run])
+
+    def unheard(self) -> list[ComponentEvent]:
+        """Return the ends that were not asked for yet."""
+        news, self._news = self._news, []
+        return news
+
+
+class _TriggerService:
+    """Stands where the stub of the trigger service is, over its store."""
+
+    def __init__(self, store: BothPorts) -> None:
+        self._store = store
+
+    async def SaveTrigger(self, request: pb2.SaveTriggerRequest, timeout: float) -> None:
+        await self._store.save(partition_of(request.trigger.partition_key), parsing.draft(request, 65_536))
+
+    async def RemoveTrigger(self, request: pb2.RemoveTriggerRequest, timeout: float) -> None:
+        await self._store.remove(partition_of(request.partition_key), request.trigger_id, request.epoch)
+
+
+class Triggers(TriggerPeer):
+    """The real mapping of schedules to triggers, without a channel."""
+
+    def __init__(self, store: BothPorts) -> None:
+        self._stub = _TriggerService(store)  # type: ignore[assignment]
+
+
+class Replica:
+    """One scheduler; with `dies_after` its process ends once that step of the next tick is done."""
+
+    STEPS = ("claimed", "begun", "handed over", "answered")
+
+    def __init__(
+        self,
+        name: str,
+        partitions: Collection[int],
+        clock: ManualClock,
+        stores: Stores,
+        triggers: BothPorts,
+        nodes: SlowNodes,
+    ) -> None:
+        self.name = name
+        self._partitions = partitions
+        self.stores = stores
+        self.dies_after = ""
+        self.epochs: dict[int, int] = {}
+        self._clock, self._triggers, self._nodes = clock, triggers, nodes
+        self._nonces = itertools.count()
+        alarm, follow_up = Alarm(), lambda: None
+        # As much of a node task manager as schedules need.
+        node_tasks: Any = nodes
+        open_states, waiters = OpenStates(), EndWaiters()
+        definitions = Definitions(stores.flows)
+        begin = BeginCycles(stores.cycles, definitions, open_states, Tracing("test", None), alarm, CHECK_IN_MS)
+        self.hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
+        self._begin_due = BeginDue(begin)
+        self._begin_queued = BeginQueued(begin, stores.firings)
+        self._fold = FoldEvents(stores.states, open_states, waiters)
+        settle = SettleOutbox(stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), alarm)
+        self.background = Background()
+        self.change = ChangeFlow(
+            stores.flows,
+            stores.states,
+            node_tasks,
+            settle,
+            self.background,
+            alarm,
+            clock,
+        )
+        self._look_after = LookAfterRuns(
+            stores.open_runs,
+            stores.states,
+            node_tasks,
+            definitions,
+            self.hand_over,
+            self._fold,
+            open_states,
+            waiters,
+            clock,
+            COMPARE_MS,
+            follow_up,
+        )
+
+    async def own(self) -> None:
+        """Take the partitions, from whoever has them."""
+        self.epochs = {each: await self.stores.partitions.take(each, force=True) for each in self._partitions}
+        await self._triggers.subscribe(self._subscriptions())
+
+    def _subscriptions(self) -> list[Subscription]:
+        return [Subscription(partition, epoch, self.name) for partition, epoch in self.epochs.items()]
+
+    async def step(self) -> None:
+        """Do all there is to do now: fold what has ended, begin what waited, look after runs, begin what is due."""
+        self._nodes.work()
+        await self._fold(self._nodes.unheard(), self.epochs)
+        await self.hand_over(await self._begin_queued(self._partitions, self.epochs))
+        checks = await self.stores.open_runs.check(self._partitions, 500)
+        due = [run for check in checks.values() for run in check.due]
+        await self._look_after(due, self.epochs)
+        if await self.tick() or due:
+            await self.step()
+
+    async def claim(self) -> list[DueFlow]:
+        """Claim what is due."""
+        orders = [ClaimOrder(each, 100, LEASE_MS, f"{self.name}{next(self._nonces)}") for each in self._subscriptions()]
+        claims = await self._triggers.claim_due(orders)
+        return [
+            DueFlow(one.trigger.partition_key, one.trigger.planned_ms, one.delivered_ms, one.trigger.epoch, one.token)
+            for claim in claims
+            for one in claim.due
+        ]
+
+    async def tick(self) -> int:
+        """Begin what is due as the loop of due triggers does; return how many flows were."""
+        due = await self.claim()
+        if due:
+            await self.begin(due)
+        return len(due)
+
+    async def begin(self, due: Sequence[DueFlow]) -> None:
+        """Begin the cycles of flows that are due, hand them over and answer."""
+        self._done("claimed")
+        answers, runs = await self._begin_due(due, self.epochs)
+        self._done("begun")
+        await self.hand_over(runs)
+        self._done("handed over")
+        await self.answer(answers)
+        self._done("answered")
+
+    async def answer(self, answers: Sequence[DueAnswer]) -> None:
+        acks, nacks = [], []
+        for answer in answers:
+            claim = token(answer.token)
+            if answer.retry_ms >= 0:
+                nacks.append(Nack(claim, answer.retry_ms, answer.error))
+                continue
+            ack = Ack(claim, answer.next_ms or None, finished=not answer.next_ms)
+            trigger = await self._triggers.find(claim.partition, claim.trigger_id)
+            acks.append(ack if trigger is None else planned(ack, trigger, self._clock.now_ms()))
+        await self._triggers.ack(acks, self.name)
+        await self._triggers.nack(nacks, self.name)
+
+    def _done(self, step: str) -> None:
+        if step == self.dies_after:
+            raise Killed
+
+
+class Clockwork:
+    """Replicas over the same stores, and the clock they go by. Times are told in seconds from its beginning."""
+
+    def __init__(
+        self,
+        clock: ManualClock,
+        triggers: BothPorts,
+        stores_of: Callable[[], Stores],
+        cycle_ms: int,
+        flows: Collection[str],
+    ) -> None:
+        self.clock = clock
+        self.partitions = {partition_of(flow_id) for flow_id in flows}
+        self.nodes = SlowNodes(clock, cycle_ms)
+        self.triggers = triggers
+        self._stores_of = stores_of
+        self._names = (f"s{number}" for number in itertools.count())
+        self.begin_ms = clock.now_ms()
+
+    async def replica(self) -> Replica:
+        """Return a new scheduler that owns everything from now on."""
+        made = self.another()
+        await made.own()
+        return made
+
+    def another(self) -> Replica:
+        """Return a new scheduler that owns nothing yet."""
+        return Replica(next(self._names), self.partitions, self.clock, self._stores_of(), self.triggers, self.nodes)
+
+    async def start(self, replica: Replica, flow_id: str = "f", **weather: Any) -> None:
+        """Register and start a flow of one node."""
+        definition = read_weather({"nodes": [{"id": "n", "type": "t"}], **weather}).definition
+        assert definition is not None
+        made = registration_of(flow_id, definition, definition.structure(), {}, self.clock, Author())
+        await replica.stores.flows.register(made)
+        await replica.change.start(flow_id)
+
+        async def told() -> bool:
+            return await self.triggers.find(partition_of(flow_id), flow_id) is not None
+
+        await until(told, "the trigger service knows when it is due")
+
+    async def run(self, replica: Replica, seconds: float) -> None:
+        """Let time pass up to so many seconds from the beginning, stopping whenever there is something to do."""
+        until_ms = self.begin_ms + int(seconds * 1000)
+        await replica.step()
+        while (moment := await self.next_ms(replica)) is not None and moment <= until_ms:
+            self.clock.advance(max(0, moment - self.clock.now_ms()))
+            await replica.step()
+        self.clock.advance(until_ms - self.clock.now_ms())
+
+    async def next_ms(self, replica: Replica) -> int | None:
+        """Return when there is something to do next."""
+        surveys = [(await self.triggers.look([], partition))[1] for partition in self.partitions]
+        checks = await replica.stores.open_runs.check(self.partitions, 1)
+        moments = [head for survey in surveys for head in (survey.heads.due_ms, survey.heads.lapse_ms)]
+        moments += [check.next_ms for check in checks.values()]
+        moments += [ends_ms for ends_ms, _ in self.nodes.running.values()]
+        upcoming = [moment for moment in moments if moment is not None]
+        return max(min(upcoming), self.clock.now_ms()) if upcoming else None
+
+    async def cycles(self, replica: Replica, flow_id: str = "f") -> list[tuple[int, float, float, str]]:
+        """Return the cycles of a flow: number, planned time and start in seconds, status."""
+        states = await replica.stores.cycles.newest(flow_id, None, 1000)
+        return [
+            (
+                state.name.cycle,
+                (state.facts.planned_ms - self.begin_ms) / 1000,
+                (state.facts.start_ms - self.begin_ms) / 1000,
+                state.status.value,
+            )
+            for state in reversed(states)
+        ]
+
+    async def ledger(self, replica: Replica, flow_id: str = "f") -> list[tuple[float, str]]:
+        """Return what became of planned times, in seconds; those that fared alike one by one."""
+        lines = reversed(await replica.stores.firings.newest(flow_id, 0, 2000))
+        return [((line.planned_ms - self.begin_ms) / 1000, line.outcome.value) for line in lines]

@@ -1,0 +1,73 @@
+"""What was stopped stays stopped, over restarts, whenever it was."""
+
+import pytest
+
+from tests.stores.schedules.clockwork import Clockwork, Replica
+from tests.stores.schedules.conftest import Make
+from tests.waiting import until
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.server.partitions import partition_of
+
+HOUR = 3600
+
+
+async def stopped(works: Clockwork, scheduler: Replica) -> None:
+    """Stop the flow, and wait for what a stop leaves to be done behind it."""
+    running = len(works.nodes.running)
+    flow = await scheduler.change.stop("f", "ada", "enough")
+    assert flow.status is FlowStatus.STOPPED
+    await until(lambda: not works.nodes.running, f"{running} running cycles are told to stop")
+
+    async def told() -> bool:
+        return await works.triggers.find(partition_of("f"), "f") is None
+
+    await until(told, "the trigger service knows that it is due no more")
+    await scheduler.step()
+
+
+async def nothing_more(works: Clockwork, cycles: int) -> None:
+    """Restart twice, let hours pass, and see that nothing begins."""
+    for hours in (1, 2):
+        scheduler = await works.replica()
+        await works.run(scheduler, hours * HOUR)
+        (flow,) = await scheduler.stores.flows.find(["f"])
+        assert flow is not None
+        assert (flow.status, flow.next_execution_ms, flow.running_cycles) == (FlowStatus.STOPPED, 0, 0)
+        assert len(await works.cycles(scheduler)) == len(works.nodes.submitted) == cycles
+    heads, _ = await works.triggers.look(list(works.partitions), min(works.partitions))
+    assert {due for due in heads.values() if due is not None} == set()
+
+
+async def test_when_it_was_stopped_while_it_waited(make: Make) -> None:
+    works = make()
+    scheduler = await works.replica()
+    await works.start(scheduler, interval=60)
+    await works.run(scheduler, 30)
+    await stopped(works, scheduler)
+    await nothing_more(works, 1)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue_all", "allow"])
+async def test_when_it_was_stopped_during_a_cycle(make: Make, overlap: str) -> None:
+    works = make(cycle_ms=90_000)
+    scheduler = await works.replica()
+    await works.start(scheduler, interval=60, overlap=overlap)
+    await works.run(scheduler, 70)
+    begun = len(await works.cycles(scheduler))
+    assert works.nodes.running
+    await stopped(works, scheduler)
+    assert {status for *_, status in await works.cycles(scheduler)} == {"cancelled"}
+    await nothing_more(works, begun)
+
+
+async def test_when_the_claim_of_its_next_time_was_under_way(make: Make) -> None:
+    works = make()
+    scheduler = await works.replica()
+    await works.start(scheduler, interval=60)
+    await works.run(scheduler, 59)
+    works.clock.advance(1000)
+    due = await scheduler.claim()
+    assert [flow.flow_id for flow in due] == ["f"]
+    await stopped(works, scheduler)
+    await scheduler.begin(due)
+    await nothing_more(works, 1)

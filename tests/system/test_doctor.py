@@ -1,0 +1,58 @@
+"""`tradewind doctor` against a whole stack over a store that somebody has damaged."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer, RedisServers
+from tests.system import flows
+from tests.system.processes import NODES, Shell
+from tests.waiting import until
+from tradewind.client import Client
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker, load_nodes
+
+
+@pytest.fixture(scope="session")
+def embedded(redis_servers: RedisServers) -> RedisServer:
+    """A store that is not the stack's own."""
+    return redis_servers.get("embedded")
+
+
+@pytest_asyncio.fixture
+async def stack(embedded: RedisServer, tmp_path: Path) -> AsyncIterator[Standalone]:
+    await embedded.flush()
+    async with Standalone(data=tmp_path / "data", port=0, store_url=embedded.url()) as stack:
+        yield stack
+    await embedded.close_clients()
+
+
+async def test_a_busy_stack_is_healthy_and_a_damaged_one_is_mended(stack: Standalone, embedded: RedisServer) -> None:
+    shell = Shell(stack.address)
+    async with Client(stack.address) as client, Worker(load_nodes(NODES), address=stack.address):
+        await client.register_flow("sums", flows.sums("200ms"))
+        await client.start_flow("sums")
+
+        async def busy() -> bool:
+            return [cycle async for cycle in client.list_cycles("sums")] != []
+
+        await until(busy, "cycles run")
+        diagnosis = await client.run_doctor()
+        assert (diagnosis.findings, diagnosis.healthy) == ((), True)
+        assert diagnosis.examined > 0
+        assert "0 broken invariants" in await shell("doctor")
+
+        admin = embedded.connect()
+        await admin.execute_command("ZADD", "trading_flow:{s0}:inflight", 1e15, "gone:0:0:a")
+        await admin.execute_command("ZADD", "trading_flow:{registry}:alive", 1e15, "gone")
+        found = await shell("doctor", ends=1)
+        assert "lease-without-task" in found
+        assert "tradewind doctor --mend" in found
+        mended = await shell.json("doctor", "--mend")
+        assert sorted((each["service"], each["mended"]) for each in mended["findings"]) == [
+            ("node_task_manager", True),
+            ("registry", True),
+        ]
+        assert (await client.run_doctor()).findings == ()

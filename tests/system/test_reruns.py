@@ -1,0 +1,144 @@
+"""Running cycles again and stopping them, over a whole stack: the client and the commands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.system.flows import gated
+from tests.system.processes import Shell
+from tests.waiting import until
+from tradewind.client import Client, CycleStatus, NodeTaskStatus, WrongStatus
+from tradewind.flow import Flow
+
+
+def ladder(folder: Path) -> Flow:
+    """a -> b -> c and a -> d -> e, where b fails until the file `there` is in the folder; f stands alone."""
+    flow = Flow("ladder", "1h")
+    at = {
+        name: flow.node(name, "counted", {"ledger": str(folder / "ledger"), "step": 10**place})
+        for place, name in enumerate("acde")
+    }
+    at["b"] = flow.node("b", "counted", {"ledger": str(folder / "ledger"), "needs": str(folder / "there")})
+    flow.node("f", "counted", {"ledger": str(folder / "ledger")})
+    for source, target in ("ab", "bc", "ad", "de"):
+        at[source]["value"] >> at[target]["value"]
+    return flow
+
+
+def ran(folder: Path) -> list[str]:
+    """Which nodes ran in which run, in order of their names."""
+    return sorted((folder / "ledger").read_text().split())
+
+
+async def test_a_rerun_keeps_good_results_and_runs_the_rest(client: Client, shell: Shell, tmp_path: Path) -> None:
+    await client.register_flow("ladder", ladder(tmp_path))
+    first = await client.run_flow("ladder", wait=30)
+    assert first.record is not None
+    assert first.record.status is CycleStatus.PARTIAL
+    assert ran(tmp_path) == ["a:0", "b:0", "d:0", "e:0", "f:0"]
+    (tmp_path / "there").touch()
+    again = await client.rerun_cycle("ladder", 0, wait=30, reason="the file is there now")
+    assert again.record is not None
+    assert (again.record.cycle, again.record.run, again.record.status) == (0, 1, CycleStatus.COMPLETED)
+    assert again.record.revision == first.record.revision
+    assert again.record.rerun is not None
+    assert (again.record.rerun.source_run, again.record.rerun.kept_nodes) == (0, 4)
+    assert ran(tmp_path) == ["a:0", "b:0", "b:1", "c:1", "d:0", "e:0", "f:0"]
+    # What is kept reaches the nodes that run, and is among the outputs.
+    assert await again.result() == {"c": {"value": 1 + 1 + 10}, "e": {"value": 1 + 100 + 1000}, "f": {"value": 1}}
+    described = await client.describe_cycle("ladder", 0)
+    assert {node.node_id: node.kept_from for node in described.nodes} == {
+        "a": "ladder:0:0:a",
+        "b": "",
+        "c": "",
+        "d": "ladder:0:0:d",
+        "e": "ladder:0:0:e",
+        "f": "ladder:0:0:f",
+    }
+    before = await client.describe_cycle("ladder", 0, 0)
+    assert before.cycle.status is CycleStatus.PARTIAL
+    assert [node.status for node in before.nodes if node.node_id == "b"] == [NodeTaskStatus.FAILED]
+    shown = await shell("cycle", "show", "ladder", "0")
+    assert re.search(r"keeps 4 of 6 results of run 0: the file is there now", shown)
+    assert re.search(r"^a +counted +completed .*kept from run 0", shown, re.MULTILINE)
+    assert "is not there" in await shell("cycle", "show", "ladder", "0", "--run", "0")
+    # A run of a run of a run: what was kept before is kept again, from where it is.
+    third = await shell.json("cycle", "rerun", "ladder", "0", "--from", "d", "--wait")
+    assert third["cycle"]["run"] == 2
+    assert third["outputs"]["e"] == {"value": 1101}
+    assert ran(tmp_path)[-5:] == ["d:0", "d:2", "e:0", "e:2", "f:0"]
+    described = await client.describe_cycle("ladder", 0)
+    kept = {node.node_id: node.kept_from for node in described.nodes if node.kept_from}
+    assert kept == {"a": "ladder:0:0:a", "b": "ladder:0:1:b", "c": "ladder:0:1:c", "f": "ladder:0:0:f"}
+
+
+async def test_inputs_of_a_rerun_replace_those_before(client: Client, shell: Shell, tmp_path: Path) -> None:
+    await client.register_flow("ladder", ladder(tmp_path))
+    (tmp_path / "there").touch()
+    await client.run_flow("ladder", {"value": 5}, wait=30)
+    again = await shell.json("cycle", "rerun", "ladder", "--from", "f", "--input", "value=7", "--wait")
+    assert again["outputs"]["f"] == {"value": 8}
+    assert again["outputs"]["c"] == {"value": 5 + 1 + 1 + 10}
+    assert again["cycle"]["inputs"] == {"value": 7}
+    with pytest.raises(WrongStatus, match="every node of cycle 0") as refused:
+        await client.rerun_cycle("ladder", 0)
+    assert refused.value.reason == "NOTHING_TO_RERUN"
+
+
+async def test_repeating_the_request_gives_the_first_answer(client: Client, tmp_path: Path) -> None:
+    await client.register_flow("ladder", ladder(tmp_path))
+    await client.run_flow("ladder", wait=30)
+    (tmp_path / "there").touch()
+    answers = [await client.rerun_cycle("ladder", wait=30, request_id="again") for _ in range(2)]
+    assert [answer.record and answer.record.run for answer in answers] == [1, 1]
+    assert ran(tmp_path).count("b:1") == 1
+
+
+async def test_a_stopped_cycle_says_who_why_and_when_and_runs_again(
+    client: Client, shell: Shell, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    await client.register_flow("gated", gated(gate))
+    handle = await client.run_flow("gated")
+    await until(Path(f"{gate}.begun").exists, "the node waits at the gate")
+    with pytest.raises(WrongStatus, match="has not ended") as refused:
+        await client.rerun_cycle("gated", 0)
+    assert refused.value.reason == "CYCLE_RUNNING"
+    assert "is stopping" in await shell("cycle", "stop", "gated", "--reason", "wrong day")
+    ended = await handle.wait(30)
+    assert ended.status is CycleStatus.CANCELLED
+    assert ended.stop is not None
+    assert (ended.stop.reason, ended.stop.by, ended.stop.at is not None) == ("wrong day", "default", True)
+    assert re.search(r"stopped .* by default: wrong day", await shell("cycle", "show", "gated"))
+    assert (await client.stop_cycle("gated")).status is CycleStatus.CANCELLED
+    gate.touch()
+    again = await client.rerun_cycle("gated", wait=30)
+    assert await again.result() == {"gate": {"passed": 6}}
+    with pytest.raises(WrongStatus, match="has ended") as refused:
+        await client.stop_cycle("gated")
+    assert refused.value.reason == "CYCLE_ENDED"
+
+
+async def test_a_node_and_a_component_are_stopped_by_themselves(client: Client, shell: Shell, tmp_path: Path) -> None:
+    flow = gated(tmp_path / "gate")
+    other = tmp_path / "other"
+    flow.node("lone", "gate", {"file": str(other)})
+    await client.register_flow("gated", flow)
+    handle = await client.run_flow("gated")
+    await until(lambda: Path(f"{other}.begun").exists() and Path(f"{tmp_path}/gate.begun").exists(), "both wait")
+    assert "lone is " in await shell("cycle", "stop", "gated", "--node", "lone", "--reason", "not this one")
+    assert "component 0 of cycle 0" in await shell("cycle", "stop", "gated", "--component", "0")
+    assert (await handle.wait(30)).status is CycleStatus.FAILED
+    nodes = {node.node_id: node for node in (await client.describe_cycle("gated", 0)).nodes}
+    assert {name: node.status.value for name, node in nodes.items()} == {
+        "feed": "completed",
+        "add": "completed",
+        "gate": "terminated",
+        "lone": "terminated",
+    }
+    assert nodes["lone"].stop is not None
+    assert (nodes["lone"].stop.by, nodes["lone"].stop.reason) == ("default", "not this one")
+    logs = await shell("flow", "logs", "gated")
+    assert "Stopping node lone, by default: not this one" in logs
+    assert "Stopping component 0, by default" in logs

@@ -1,0 +1,96 @@
+"""Flows that wait, over a whole stack: nodes of workers, built-in ones, the client and the commands."""
+
+import re
+
+import pytest
+
+from tests.system.processes import Shell
+from tests.waiting import until
+from tradewind.client import Client, CycleStatus, InvalidInput, NodeTaskStatus
+from tradewind.flow import Flow
+
+FORM = {"title": "Release it?", "fields": [{"name": "size", "type": "integer", "required": True}]}
+
+
+async def status(client: Client, task_id: str) -> NodeTaskStatus:
+    return (await client.get_node_task(task_id)).status
+
+
+async def test_a_node_waits_for_a_signal_and_goes_on_with_it(client: Client, shell: Shell) -> None:
+    flow = Flow("paying", "1h")
+    flow.node("pay", "payment", {"sum": 5})
+    await client.register_flow("paying", flow)
+    handle = await client.run_flow("paying")
+    task_id = "paying:0:0:pay"
+
+    async def waits() -> bool:
+        return await status(client, task_id) is NodeTaskStatus.SUSPENDED
+
+    await until(waits, "it waits")
+    assert re.search(r"pay +payment +suspended .*waits for signal .paid.", await shell("cycle", "show", "paying"))
+    assert (await client.describe_cycle("paying", 0)).statistics.suspended_nodes == 1
+    said = await shell("task", "signal", task_id, "--signal", "paid", "--payload", '{"euros": 5}', "--request-id", "r1")
+    assert said.startswith(f"{task_id} has the signal")
+    assert (await handle.wait(30)).status is CycleStatus.COMPLETED
+    paid = (await client.get_node_task(task_id)).outputs["paid"]
+    assert paid == {"sum": 5, "attempt": 2, "payload": {"euros": 5}, "by": "default"}
+    assert re.search(r'resumed +by signal "paid" of default', await shell("task", "get", task_id))
+
+
+async def test_a_process_waits_too_and_a_delay_passes_on_what_it_got(client: Client) -> None:
+    flow = Flow("naps", "1h")
+    nap = flow.node("nap", "nap", {"seconds": 0.05})
+    pause = flow.node("pause", "delay", {"seconds": 0.05})
+    kept = flow.node("kept", "keep")
+    nap["woken"] >> pause["input"]
+    pause["output"] >> kept["value"]
+    await client.register_flow("naps", flow)
+    handle = await client.run_flow("naps")
+    assert (await handle.wait(30)).status is CycleStatus.COMPLETED
+    assert (await client.get_node_task("naps:0:0:kept")).outputs == {"kept": True}
+
+
+async def test_an_approval_is_shown_with_its_form_and_answered(client: Client, shell: Shell) -> None:
+    flow = Flow("release", "1h")
+    ask = flow.node("ask", "approval", {"form": FORM})
+    ask["approved"] >> flow.node("yes", "keep")["value"]
+    ask["rejected"] >> flow.node("no", "keep")["value"]
+    registered = await client.register_flow("release", flow)
+    assert registered.warnings == ()
+    ends = []
+    for cycle, answer in enumerate((["--value", "size=100"], ["--reject"])):
+        handle = await client.run_flow("release")
+
+        async def asks(task_id: str = f"release:{cycle}:0:ask") -> bool:
+            return await status(client, task_id) is NodeTaskStatus.SUSPENDED
+
+        await until(asks, f"cycle {cycle} asks")
+        shown = await shell("cycle", "show", "release", str(cycle))
+        assert "ask asks: Release it?" in shown
+        assert "size: integer, required" in shown
+        assert f"tradewind cycle approve release {cycle} ask" in shown
+        refused = await shell("cycle", "approve", "release", str(cycle), "ask", "--value", "size=much", ends=2)
+        assert "must be integer" in refused
+        said = await shell("cycle", "approve", "release", str(cycle), "ask", *answer)
+        assert f"ask is {'rejected' if cycle else 'approved'}" in said
+        assert (await handle.wait(30)).status is CycleStatus.COMPLETED
+        described = await client.describe_cycle("release", cycle, include_outputs=True)
+        nodes = [described.node(name) for name in ("ask", "yes", "no")]
+        assert nodes[0] is not None
+        assert nodes[0].resumed is not None
+        assert nodes[0].resumed.by == "default"
+        ends.append((nodes[0].outputs, [str(each.status) for each in nodes[1:] if each is not None]))
+    assert ends == [
+        ({"approved": {"approved": True, "values": {"size": 100}, "by": "default"}}, ["completed", "skipped"]),
+        ({"rejected": {"approved": False, "values": {}, "by": "default"}}, ["skipped", "completed"]),
+    ]
+
+
+async def test_a_flow_whose_built_in_nodes_are_wrong_is_refused_with_all_that_is(client: Client) -> None:
+    flow = Flow("wrong", "1h")
+    flow.node("pause", "delay", {"second": 1})
+    flow.node("ask", "approval")
+    with pytest.raises(InvalidInput) as caught:
+        await client.register_flow("wrong", flow)
+    paths = {each.path for each in caught.value.violations}
+    assert paths == {"nodes[0].config.second", "nodes[0].config", "nodes[1].config"}

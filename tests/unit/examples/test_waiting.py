@@ -1,0 +1,39 @@
+"""The waiting example's nodes, and its demonstration."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from examples.waiting import demo, nodes
+from tradewind.testing import run_node
+from tradewind.worker import Resumed
+
+QUOTE = {"share": "IBM", "price": 98.0}
+ANSWER = {"approved": True, "values": {"count": 100}, "by": "ada"}
+
+
+async def test_an_order_waits_for_the_exchange_a_day_at_most() -> None:
+    first = await run_node(nodes.buy, quote=QUOTE, answer=ANSWER)
+    assert first.wait is not None
+    assert (first.wait.signal, first.wait.delay) == ("filled", timedelta(days=1))
+    now = datetime.now(UTC)
+    filled = await run_node(nodes.buy, quote=QUOTE, answer=ANSWER, resumed=Resumed("filled", {"price": 98.5}, "x", now))
+    assert filled.output == {**QUOTE, "count": 100, "paid": 98.5, "approved_by": "ada"}
+    late = await run_node(nodes.buy, quote=QUOTE, answer=ANSWER, resumed=Resumed("", None, "", now))
+    assert late.error is not None
+    assert late.error.message == "the exchange said nothing for a day"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], ["asked: Buy this share?", 'buy waits for signal "filled"', "buy: {'trade': {'share': 'IBM',"]),
+        (["reject"], ["asked: Buy this share?", "decline: {'reason': 'declined by ada'}"]),
+    ],
+)
+async def test_the_demonstration_runs(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: list[str]
+) -> None:
+    assert await demo.main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert [line for line in said if line not in shown] == []

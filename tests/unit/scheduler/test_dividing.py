@@ -1,0 +1,91 @@
+"""Which nodes keep their results in a rerun, and which run again."""
+
+import itertools
+from collections.abc import Collection
+
+import pytest
+
+from tests.unit.scheduler.flows import analyzed, edge, flow, node
+from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.node_status import NodeStatus
+from tradewind.scheduler.domain.rerun import NodeResult, divide
+
+LETTERS = {
+    "c": NodeResult(NodeStatus.COMPLETED, ("out",)),
+    "m": NodeResult(NodeStatus.COMPLETED),
+    "f": NodeResult(NodeStatus.FAILED),
+    "t": NodeResult(NodeStatus.TERMINATED),
+    "s": NodeResult(NodeStatus.SKIPPED),
+    "r": NodeResult(NodeStatus.REGISTERED),
+}
+
+
+def plan_of(edges: str, **run_ifs: str) -> ComponentPlan:
+    """Return the plan of `ab bc`: nodes by letters, edges between them."""
+    names = sorted(set(edges) - {" "})
+    nodes = [node(name, run_if=run_ifs.get(name, "all_succeeded")) for name in names]
+    definition = analyzed(flow(nodes=nodes, edges=[edge(*pair) for pair in edges.split()])).definition
+    assert definition is not None
+    (plan,) = definition.plans()
+    return plan
+
+
+def divided(plan: ComponentPlan, statuses: str, begin_at: Collection[str] = ()) -> tuple[str, str, str]:
+    """Return the names of those kept, run again and expired; a letter says what became of each node."""
+    names = [each.node_id for each in plan.nodes]
+    results = {name: LETTERS[letter] for name, letter in zip(names, statuses, strict=True) if letter != "-"}
+    found = divide(plan, results, begin_at)
+    kept, again, expired = ("".join(names[at] for at in places) for places in (found.kept, found.again, found.expired))
+    return kept, again, expired
+
+
+@pytest.mark.parametrize(
+    ("edges", "statuses", "begin_at", "expected"),
+    [
+        ("ab bc ad de", "cfscc", "", ("ade", "bc", "")),
+        ("ab bc ad de", "ctscc", "", ("ade", "bc", "")),
+        ("ab bc ad de", "ccccc", "", ("abcde", "", "")),
+        ("ab bc ad de", "ccccc", "d", ("abc", "de", "")),
+        ("ab bc ad de", "cfscc", "d", ("a", "bcde", "")),
+        # A branch that was not taken is not taken again; one that depends on what runs again is open.
+        ("ab bc ad", "mssc", "", ("ad", "", "")),
+        ("ab bc ad", "mssc", "d", ("a", "d", "")),
+        ("ab bc ad", "mssc", "a", ("", "abcd", "")),
+        # What a stop skipped, or kept from its inputs, has no good result.
+        ("ab bc", "sss", "", ("", "abc", "")),
+        ("ab bc", "css", "", ("a", "bc", "")),
+        # What would be kept, but is on record no more.
+        ("ab bc ad de", "-cfcc", "", ("bde", "c", "a")),
+        ("ab bc ad de", "rcfcc", "", ("bde", "c", "a")),
+        ("ab bc", "c--", "b", ("a", "bc", "")),
+    ],
+)
+def test_what_has_no_good_result_runs_again_with_all_downstream(
+    edges: str, statuses: str, begin_at: str, expected: tuple[str, str, str]
+) -> None:
+    assert divided(plan_of(edges), statuses, begin_at) == expected
+
+
+def test_a_node_that_runs_whatever_came_before_it_runs_again_after_a_failure() -> None:
+    plan = plan_of("ab bc", c="all_done")
+    assert divided(plan, "cfc") == ("a", "bc", "")
+    assert divided(plan, "ccc") == ("abc", "", "")
+
+
+def test_any_of_several_branches_is_enough() -> None:
+    plan = plan_of("ac bc", c="any_succeeded")
+    # It was skipped by hand: one of its inputs is live.
+    assert divided(plan, "cms") == ("ab", "c", "")
+    assert divided(plan, "mms") == ("ab", "", "")
+
+
+def test_a_long_chain_takes_linear_time() -> None:
+    names = [f"n{at:05}" for at in range(10_000)]
+    nodes = [node(name) for name in names]
+    edges = [edge(a, b) for a, b in itertools.pairwise(names)]
+    definition = analyzed(flow(nodes=nodes, edges=edges)).definition
+    assert definition is not None
+    (plan,) = definition.plans()
+    results = dict.fromkeys(names, LETTERS["c"]) | {names[9_000]: LETTERS["f"]}
+    found = divide(plan, results, ())
+    assert (len(found.kept), len(found.again)) == (9_000, 1_000)

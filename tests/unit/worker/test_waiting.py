@@ -1,0 +1,93 @@
+"""Nodes that return a Wait, and go on."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tradewind.testing import NodeWait, run_node
+from tradewind.worker import Context, Emit, Resumed, Wait, node
+
+WHEN = datetime(2026, 3, 1, 9, tzinfo=UTC)
+FORM = {"title": "Release it?"}
+
+
+def returning(wait: Wait, outputs: list[str] | None = None) -> Any:
+    @node("waiting", outputs=outputs or ["output"])
+    async def waiting() -> Any:
+        return wait
+
+    return waiting
+
+
+@pytest.mark.parametrize(
+    ("wait", "reported"),
+    [
+        (Wait("paid"), NodeWait("paid", None, None, None, False)),
+        (Wait("paid", until=WHEN), NodeWait("paid", WHEN, None, None, False)),
+        (Wait(until=timedelta(minutes=1)), NodeWait("", None, timedelta(minutes=1), None, False)),
+        (Wait(until=0.25), NodeWait("", None, timedelta(milliseconds=250), None, False)),
+        (Wait(form=FORM, completes=True), NodeWait("answer", None, None, FORM, True)),
+    ],
+)
+async def test_a_wait_is_reported_in_place_of_outputs(wait: Wait, reported: NodeWait) -> None:
+    run = await run_node(returning(wait))
+    assert (run.wait, run.outputs, run.error) == (reported, {}, None)
+
+
+async def test_a_plain_function_may_wait_as_well() -> None:
+    @node("plain")
+    def plain(ctx: Context) -> str | Wait:
+        return Wait("go") if ctx.resumed is None else ctx.resumed.payload["word"]
+
+    first = await run_node(plain)
+    assert first.wait is not None
+    again = await run_node(plain, resumed=Resumed("go", {"word": "gone"}, "ann", WHEN))
+    assert (again.output, again.wait) == ("gone", None)
+
+
+async def test_a_node_hears_what_ended_its_wait() -> None:
+    heard: list[Resumed | None] = []
+
+    @node("hearing", outputs=["a", "b"])
+    async def hearing(ctx: Context) -> Emit:
+        heard.append(ctx.resumed)
+        return Emit(a=1)
+
+    for resumed in (None, Resumed("go", [1], "ann", WHEN), Resumed("", None, "", WHEN)):
+        await run_node(hearing, resumed=resumed)
+        assert heard[-1] == resumed
+    assert heard[-1] is not None
+    assert heard[-1].timed_out
+
+
+@pytest.mark.parametrize(
+    ("wait", "outputs", "message"),
+    [
+        (Wait("go", completes=True), ["a", "b"], "Wait(completes=True) emits by the only output handle of a node, and"),
+        (Wait("go", form={"title": object()}), ["a"], "the form of the Wait is not JSON"),
+    ],
+)
+async def test_what_cannot_be_reported_fails_the_node(wait: Wait, outputs: list[str], message: str) -> None:
+    error = (await run_node(returning(wait, outputs))).error
+    assert error is not None
+    assert error.code == "INVALID_OUTPUT"
+    assert error.message.startswith(message)
+
+
+def test_a_wait_for_nothing_is_none() -> None:
+    with pytest.raises(ValueError, match="needs a signal, a time or a form"):
+        Wait()
+    with pytest.raises(ValueError, match="needs a time with its zone"):
+        Wait(until=datetime(2026, 3, 1))
+    assert repr(Wait("go", until=5, completes=True)) == "Wait('go', until=5, completes=True)"
+
+
+def test_what_it_waits_for_is_no_part_of_what_is_declared() -> None:
+    @node("typed")
+    async def typed() -> int | Wait:
+        return 1
+
+    (output,) = typed.declaration().outputs
+    assert json.loads(output.schema_json) == {"type": "integer"}
