@@ -14,7 +14,7 @@ CODE := $(wildcard libs services examples benchmarks tests tools)
 IMAGE := protos/released.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test lint lint-style lint-types lint-imports lint-protos format protos release-image \
+.PHONY: help setup setup-dev demo test chaos lint lint-style lint-types lint-imports lint-protos format protos release-image \
 	bench bench-claims constraints clean
 
 help:  ## Say what can be made
@@ -29,6 +29,9 @@ demo: $(RUNTIME)  ## Run the example flow on a whole stack of its own
 
 test: $(DEV)  ## Run the tests; ARGS="tests/unit -k cron" chooses some
 	$(BIN)/pytest -n 2 $(ARGS)
+
+chaos: $(DEV)  ## Kill everything at random for ten minutes; CHAOS_SECONDS and CHAOS_SEED choose
+	$(BIN)/pytest -m chaos -s tests/system/replicas $(ARGS)
 
 lint: lint-style lint-types lint-imports lint-protos  ## Check style, types, imports and the contract
 

@@ -21,7 +21,7 @@ TRADEWIND = "tradewind"
 PEERS = {"celery": "benchmarks.peers.celery_bench", "docket": "benchmarks.peers.docket_bench"}
 TITLES = {TRADEWIND: "Tradewind", "celery": "Celery", "docket": "pydocket"}
 
-_PEER_PYTHON = processes.ROOT / ".venv-bench" / "bin" / "python"
+PEER_PYTHON = processes.ROOT / ".venv-bench" / "bin" / "python"
 _READY_WITHIN_S = 60.0
 _GRACE_S = 15.0
 _LOG_LINES = 20
@@ -58,7 +58,7 @@ def create(name: str) -> Side:
     Raises SideFailed when the side does not exist or lacks what it runs in.
     """
     if name in PEERS:
-        if not _PEER_PYTHON.exists():
+        if not PEER_PYTHON.exists():
             raise SideFailed(
                 "the peers' environment .venv-bench is missing; make it: "
                 "python3 -m venv .venv-bench && .venv-bench/bin/pip install -r benchmarks/requirements.txt"
@@ -90,7 +90,7 @@ class PeerSide:
         store = self._stack.enter_context(Store())
         self._log = log = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
         self._process = processes.spawn(
-            [str(_PEER_PYTHON), "-m", self._module, "--store-url", store.url, "--store-pid", str(store.pid)],
+            [str(PEER_PYTHON), "-m", self._module, "--store-url", store.url, "--store-pid", str(store.pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

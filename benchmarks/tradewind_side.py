@@ -35,8 +35,14 @@ class TradewindSide:
 
     name = "tradewind"
 
-    def __init__(self, nodes: str = "tradewind.cli.bench.nodes", capacity: int = 100) -> None:
-        """`nodes` is the module whose nodes the worker runs, up to `capacity` at a time."""
+    def __init__(
+        self,
+        nodes: str = "tradewind.cli.bench.nodes",
+        capacity: int = 100,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """The worker runs the nodes of the module `nodes`, up to `capacity` at a time, with `environment` set."""
+        self._environment = environment or {}
         self._worker = [nodes, "--capacity", str(capacity)]
         self._stack = contextlib.ExitStack()
         self._runner: asyncio.Runner | None = None
@@ -60,7 +66,7 @@ class TradewindSide:
         worker = ["-m", "tradewind.worker", *self._worker, "--worker-id", "bench"]
         worker += ["--address", f"127.0.0.1:{ports['node_task_manager']}"]
         worker += ["--registry-address", f"127.0.0.1:{ports['registry']}"]
-        self._spawn("worker", worker, common, log)
+        self._spawn("worker", worker, {**common, **self._environment}, log)
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         reached = Addresses(**{name: f"127.0.0.1:{port}" for name, port in ports.items() if name != "trigger"})
         try:

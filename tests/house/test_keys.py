@@ -20,7 +20,7 @@ TABLES: dict[str, tuple[Any, str]] = {
     "registry": (registry.Keys(PREFIX), r"\{registry\}"),
     "trigger": (trigger.Keys(PREFIX), r"\{t\d+\}"),
 }
-SAMPLES = {"partition": 7, "shard": 3, "cycle": 4, "run": 0, "revision": 2}
+SAMPLES = {"partition": 7, "shard": 3, "cycle": 4, "run": 0, "revision": 2, "backfill_id": 5}
 
 
 def formatted(table: Any) -> list[str]:

@@ -10,6 +10,8 @@ PUBLIC: dict[str, list[str]] = {
     "tradewind.client": [
         "Aborted",
         "Addresses",
+        "BackfillRecord",
+        "BackfillStatus",
         "BatchFailed",
         "BatchHandle",
         "BatchProgress",
@@ -72,6 +74,7 @@ PUBLIC: dict[str, list[str]] = {
         "PublishedEvent",
         "QueueDepth",
         "QueueStatistics",
+        "Reason",
         "RegisteredFlow",
         "Rerun",
         "Resumption",

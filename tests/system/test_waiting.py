@@ -94,3 +94,25 @@ async def test_a_flow_whose_built_in_nodes_are_wrong_is_refused_with_all_that_is
         await client.register_flow("wrong", flow)
     paths = {each.path for each in caught.value.violations}
     assert paths == {"nodes[0].config.second", "nodes[0].config", "nodes[1].config"}
+
+
+async def test_the_end_of_a_cycle_is_the_end_of_what_waits_in_it(client: Client) -> None:
+    flow = Flow("hasty", "1h", timeout="1s")
+    flow.node("ask", "approval", {"form": FORM})
+    await client.register_flow("hasty", flow)
+    handle = await client.run_flow("hasty")
+    cycle = await handle.wait(30)
+    assert (cycle.status, cycle.counts.terminated) == (CycleStatus.TIMEOUT, 1)
+    ask = await client.get_node_task("hasty:0:0:ask")
+    assert (ask.status, ask.wait) == (NodeTaskStatus.TERMINATED, None)
+
+
+async def test_a_task_outside_any_flow_waits_and_says_so(client: Client) -> None:
+    task = await client.submit_task("payment", {"sum": 7})
+    seen = []
+    async for state in task.watch():
+        seen.append(state.happened or str(state.status))
+        if state.status is NodeTaskStatus.SUSPENDED:
+            await client.signal_node(task.task_id, "paid", [1], only_if_waiting=True)
+    assert seen[-4:] == ["suspended", "queued", "running", "completed"]
+    assert state.outputs["paid"] == {"sum": 7, "attempt": 2, "payload": [1], "by": "default"}

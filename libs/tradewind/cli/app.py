@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tradewind.cli import (
+    backfill,
     batch,
     cache,
     config,
@@ -12,6 +13,7 @@ from tradewind.cli import (
     dead_letters,
     doctor,
     event,
+    explain,
     flow,
     measure,
     memory,
@@ -62,6 +64,7 @@ def root(
 app.command("up")(up.up)
 app.add_typer(worker.app, name="worker")
 flow.app.add_typer(schedule.app)
+flow.app.add_typer(backfill.app)
 flow.app.add_typer(revision.app)
 flow.app.add_typer(memory.app)
 app.add_typer(flow.app, name="flow")
@@ -75,5 +78,6 @@ app.add_typer(event.app, name="event")
 app.add_typer(config.app, name="config")
 app.add_typer(cache.app, name="cache")
 app.command("queue")(queue.queue)
+app.command("explain")(explain.explain)
 app.command("doctor")(doctor.doctor)
 app.command("bench")(measure.bench)

@@ -63,11 +63,12 @@ async def firings(
     session: Session,
     name: FlowName,
     limit: Annotated[int, typer.Option(min=1, help="At most this many, the latest.")] = 20,
+    backfill: Annotated[int | None, typer.Option(min=1, help="Only those of this backfill.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """List what became of planned times, the latest first: fired, skipped, queued, missed or dropped, and why."""
     async with session.client() as client:
-        lines = await first(limit, client.list_firings(name))
+        lines = await first(limit, client.list_firings(name, backfill_id=backfill or 0))
     if output is Format.JSON:
         session.screen.json(lines)
         return

@@ -6,6 +6,7 @@
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
+from tradewind.client.backfills import BackfillRecord, BackfillStatus
 from tradewind.client.batches import BatchProgress, BatchRecord, BatchStatus
 from tradewind.client.caches import CacheSettings, CacheStatistics
 from tradewind.client.client import Client
@@ -58,6 +59,7 @@ from tradewind.client.node_tasks import (
 from tradewind.client.notifications import Notification, NotificationKind, Severity
 from tradewind.client.plans import BindingLimit, ComponentWaves, FlowPlan, Placement, Wave
 from tradewind.client.queues import QueueDepth, QueueStatistics, SystemConfig
+from tradewind.client.reasons import Reason
 from tradewind.client.reruns import Rerun, StopRecord
 from tradewind.client.revisions import (
     ChangeKind,
@@ -79,6 +81,8 @@ __all__ = [
     "DEFAULT_ADDRESS",
     "Aborted",
     "Addresses",
+    "BackfillRecord",
+    "BackfillStatus",
     "BatchFailed",
     "BatchHandle",
     "BatchProgress",
@@ -140,6 +144,7 @@ __all__ = [
     "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
+    "Reason",
     "RegisteredFlow",
     "Rerun",
     "Resumption",

@@ -9,6 +9,7 @@ import grpc
 from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
+from tradewind.client.backfill_calls import BackfillCalls
 from tradewind.client.batches import batch_from
 from tradewind.client.cache_calls import CacheCalls
 from tradewind.client.connection import Connection
@@ -16,6 +17,7 @@ from tradewind.client.cycle_calls import CycleCalls
 from tradewind.client.dead_letter_calls import DeadLetterCalls
 from tradewind.client.doctor_calls import DoctorCalls
 from tradewind.client.errors import TradewindError
+from tradewind.client.explain_calls import ExplainCalls
 from tradewind.client.flow_calls import FlowCalls, Inputs, RunRequest, Started
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.memory_calls import MemoryCalls
@@ -39,6 +41,7 @@ class Client(
     RevisionCalls,
     ScheduleCalls,
     MemoryCalls,
+    BackfillCalls,
     CycleCalls,
     RerunCalls,
     NodeTaskCalls,
@@ -51,6 +54,7 @@ class Client(
     RegistryCalls,
     TriggerCalls,
     DoctorCalls,
+    ExplainCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 

@@ -16,7 +16,6 @@ from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
 
-
 OpenChannel = Callable[[str, grpc.ChannelCredentials | None], grpc.aio.Channel]
 
 

@@ -33,6 +33,7 @@ class CycleOrigin(StrEnum):
 
     SCHEDULE = "schedule"
     RUN_FLOW = "run_flow"
+    BACKFILL = "backfill"
     UNKNOWN = "unknown"
 
 
@@ -62,6 +63,7 @@ class CycleRecord:
     """Who asked it to stop, why and when; None when nobody did."""
     error_code: str = ""
     result_json: str = ""
+    backfill_id: int = 0
 
     @property
     def ended(self) -> bool:
@@ -201,6 +203,7 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         stop=stop_from(message),
         error_code=message.error_code,
         result_json=message.result_json,
+        backfill_id=message.backfill_id,
     )
 
 

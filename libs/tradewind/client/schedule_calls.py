@@ -35,14 +35,14 @@ class ScheduleCalls:
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ResumeFlow, request)
         return flow_from(answer.flow)
 
-    async def list_firings(self, flow_id: str) -> AsyncIterator[FiringRecord]:
+    async def list_firings(self, flow_id: str, *, backfill_id: int = 0) -> AsyncIterator[FiringRecord]:
         """Yield what became of the planned times of a flow, the latest first; the newest 1000 are kept.
 
-        Raises NotFound.
+        With `backfill_id` those of that backfill, all of which are kept as long as it is. Raises NotFound.
         """
         token = ""
         while True:
-            request = pb.ListFiringsRequest(flow_id=flow_id, page_size=_PAGE, page_token=token)
+            request = pb.ListFiringsRequest(flow_id=flow_id, page_size=_PAGE, page_token=token, backfill_id=backfill_id)
             page = await self._connection.to_scheduler.call(self._connection.scheduler.ListFirings, request)
             for firing in page.firings:
                 yield firing_from(firing)

@@ -22,7 +22,9 @@ from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
+from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
@@ -32,6 +34,7 @@ from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
 from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions, PartitionDoctor
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
+from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver
@@ -146,6 +149,9 @@ class Scheduler:
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
+        begin_backfilled = BeginBackfilled(begin, stores.backfills)
+        waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
+        backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
         ask_peers = AskPeers(
             triggers,
             node_tasks,
@@ -174,7 +180,10 @@ class Scheduler:
             describe=DescribeCycle(read, logs, node_tasks, ExplainWaits(node_types)),
             logs=logs,
             watch=self._watch,
+            backfills=backfills,
             doctor=self._doctor,
+            explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, node_tasks, clock),
+            explain_node=ExplainNode(read, stores.cycles, node_tasks, node_tasks, node_types),
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
             errors=self.errors,
@@ -197,7 +206,7 @@ class Scheduler:
             event_loop(node_tasks, fold, outputs, self._own, self._background),
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
             OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
-            QueuedLoop(BeginQueued(begin, stores.firings), self._hand_over, self._own, self._background, queued_alarm),
+            QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )

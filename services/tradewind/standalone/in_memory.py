@@ -83,10 +83,8 @@ class InMemory:
 
     def next_deadline_ns(self) -> int | None:
         """Return when there is next anything to do, in nanoseconds since the epoch: 0 for now, None for never."""
-        if self._flows.busy or self._node_tasks.busy:
-            return 0
-        next_ms = self._triggers.next_ms()
-        return None if next_ms is None else next_ms * 1_000_000
+        told_ms = [store.next_ms() for store in (self._node_tasks, self._flows, self._triggers)]
+        return min((next_ms * 1_000_000 for next_ms in told_ms if next_ms is not None), default=None)
 
 
 def _of(settings: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:

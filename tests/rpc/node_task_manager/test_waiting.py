@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, plan
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, notification_pb2, waiting_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as service_pb2
 from tradewind.client.refusals import error_from
 
 CHAIN = plan(("a", "out", "b", "price"))
@@ -193,3 +194,29 @@ async def test_a_config_that_does_not_fit_a_built_in_type_is_refused(ntm: Ntm) -
         await ntm.submit(built_in("delay", {"second": 1}))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "plans[0].nodes[0].config_json" in str(caught.value.details())
+
+
+async def test_a_worker_without_a_stream_reports_a_wait_as_well(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    for at, report in enumerate(("CompleteNodeTasks", "ReportNodeTasks")):
+        request = service_pb2.ClaimNodeTasksRequest(worker_id="w1", node_types=["noop"], limit=1)
+        (given,) = (await ntm.stub.ClaimNodeTasks(request)).assignments
+        assert given.attempt == at + 1
+        completion = work_pb2.NodeTaskCompletion(token=given.token, wait=work_pb2.WaitOrder(signal="paid"))
+        kind = getattr(service_pb2, f"{report}Request")
+        answer = await getattr(ntm.stub, report)(kind(worker_id="w1", completions=[completion]))
+        assert list(answer.losses) == []
+        assert (await ntm.node("a")).status == SUSPENDED
+        await send(ntm, signal="paid")
+    assert (await ntm.node("a")).resumed.signal == "paid"
+
+
+async def test_the_run_of_a_node_that_waits_may_be_stopped(ntm: Ntm) -> None:
+    await ntm.submit(built_in("approval", {"form": FORM}))
+    request = service_pb2.StopComponentRequest(
+        flow_id="flow", run_id="r0", user_id="default", reason="no more", by="ann"
+    )
+    await ntm.stub.StopComponent(request)
+    task = await ntm.node("ask")
+    assert (task.status, task.reason) == (node_task_pb2.NODE_TASK_STATUS_TERMINATED, "no more")
+    assert (await refused(ntm, "ask"))[:2] == ("FAILED_PRECONDITION", "flow:0:0:ask is terminated")

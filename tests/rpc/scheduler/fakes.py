@@ -12,6 +12,7 @@ from tradewind.api.node_task_manager.v1 import (
     cache_pb2,
     component_pb2,
     config_pb2,
+    explanation_pb2,
     node_task_pb2,
     notification_pb2,
     queue_pb2,
@@ -68,6 +69,8 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self.config = config_pb2.SystemConfig()
         self.running: dict[str, int] = {}
         """How many node tasks of each user run."""
+        self.explained: dict[str, tuple[node_task_pb2.NodeTask, list[tuple[str, str]]]] = {}
+        """What is told of node tasks, codes and sentences; nothing is known of others."""
         self.down = False
         self.deaf = False
         """Events are kept, but not delivered."""
@@ -236,6 +239,18 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         following = first + len(page)
         return ntm_pb2.ListNodeTasksResponse(
             node_tasks=page, next_page_token=str(following) if following < len(tasks) else ""
+        )
+
+    async def ExplainNodeTask(
+        self, request: explanation_pb2.ExplainNodeTaskRequest, context: Context
+    ) -> explanation_pb2.ExplainNodeTaskResponse:
+        await self._check(context)
+        if request.node_task_id not in self.explained:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such node task")
+        node_task, reasons = self.explained[request.node_task_id]
+        return explanation_pb2.ExplainNodeTaskResponse(
+            node_task=node_task,
+            reasons=[explanation_pb2.Reason(code=code, sentence=sentence) for code, sentence in reasons],
         )
 
     async def GetNodeOutputs(

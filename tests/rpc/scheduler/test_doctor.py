@@ -25,21 +25,32 @@ async def test_a_flow_whose_trigger_was_lost_gets_it_back(scheduler: Client, pee
     await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told again")
 
 
-async def test_a_run_that_the_node_task_manager_lost_is_submitted_again(start: Start, peers: Peers) -> None:
-    scheduler = await start(scheduler_compare_seconds=3600, scheduler_check_in_seconds=600)
+async def test_a_run_that_the_node_task_manager_lost_is_submitted_again(
+    start: Start, peers: Peers, embedded: RedisServer
+) -> None:
+    scheduler = await start(scheduler_compare_seconds=3600, scheduler_check_in_seconds=0.1)
     peers.node_tasks.by_itself = False
     await scheduler.register("f")
     cycle = await scheduler.run("f", wait=0)
     key = ("f", cycle.cycle, 0)
     await until(lambda: key in peers.node_tasks.runs, "the run was submitted")
 
-    async def found_nothing() -> bool:
-        return await run_doctor(scheduler) == []
+    assert await run_doctor(scheduler) == []
 
-    await until(found_nothing, "nothing is wrong")
+    admin = embedded.connect()
+    record = f"trading_flow:{{f{partition_of('f')}}}:flow:f:cycle:{cycle.cycle}:0"
+
+    async def noted() -> bool:
+        return await admin.execute_command("HGET", record, "submitted_at") is not None
+
+    await until(noted, "the scheduler knows that it was taken")
     del peers.node_tasks.runs[key]
-    if await run_doctor(scheduler, mend=True):
-        await until(lambda: key in peers.node_tasks.runs, "the run was submitted again")
+
+    async def found() -> bool:
+        return await run_doctor(scheduler, mend=True) == [("run-unknown", "f:0:0", True)]
+
+    await until(found, "it is missed")
+    await until(lambda: key in peers.node_tasks.runs, "the run was submitted again")
 
 
 async def test_the_background_finds_mends_and_counts(start: Start, embedded: RedisServer) -> None:

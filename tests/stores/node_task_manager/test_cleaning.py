@@ -10,7 +10,8 @@ from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.domain.work import Vacancy
+from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.ports import Cleaned, Line
 from tradewind.server.clock import ManualClock
 
@@ -367,3 +368,24 @@ async def test_a_purge_takes_what_cleaning_knows_of_the_flow(redis_bench: Bench,
     bench.clock.advance(SETTLE)
     await clean(bench)
     assert not await redis_server.connect().exists(BASE + "to_clean")
+
+
+async def test_the_index_of_a_flow_lasts_while_something_of_it_waits(
+    redis_bench: Bench, redis_server: RedisServer
+) -> None:
+    """By it the flow is purged, and a run may wait for longer than it would last by itself."""
+    admin, index, plan = redis_server.connect(), BASE + "flow_runs:flow", plan_of("a")
+    await redis_bench.submit(plan)
+    (given,) = await redis_bench.take()
+    waiting = Outcome(given.task_id, given.attempt, given.nonce, OutcomeKind.SUSPENDED, wait=Wait("paid"))
+    await redis_bench.shard.complete([waiting])
+    for _ in range(2):
+        await admin.execute_command("PEXPIRE", index, 600_000)
+        redis_bench.clock.advance(LIMITS.tombstone_ms)
+        await clean(redis_bench)
+        assert await admin.pttl(index) > LIMITS.plan_retention_ms - 600_000
+    await redis_bench.shard.terminate(given.task_id, "0", 0, "no more", "ann")
+    await admin.execute_command("PEXPIRE", index, 600_000)
+    redis_bench.clock.advance(LIMITS.tombstone_ms)
+    await clean(redis_bench)
+    assert await admin.pttl(index) <= 600_000

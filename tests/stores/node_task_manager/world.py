@@ -278,6 +278,8 @@ class World:
             self.forgotten += 1
             given = replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
             pair = Pair(given, given)
+            # It takes the place of what waits for its next attempt, and may go on sooner.
+            self.waits.pop(given.task_id, None)
         of_memory, of_redis = (
             Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish, cache, wait)
             for a in (pair.memory, pair.redis)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tests.servers import RedisServer
+from tradewind.scheduler.domain.backfill import Backfill, BackfillDraft, BackfillOutcome, BackfillStep, past_times
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape
 from tradewind.scheduler.domain.chain_state import (
     REASON,
@@ -34,6 +35,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports import (
+    Backfills,
     ChainStateRepository,
     ChangeFeed,
     CycleRecords,
@@ -63,6 +65,7 @@ LASTING_KEYS = (
     "trading_flow:{f*}:open",
     "trading_flow:{f*}:outbox",
     "trading_flow:{f*}:queued",
+    "trading_flow:{f*}:backfills",
     "trading_flow:{f*}:owner",
 )
 """What may stay for ever: flows until they are deleted, and indexes with one entry per flow or open run."""
@@ -83,6 +86,8 @@ class Stores(Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def firings(self) -> Firings: ...
+    @property
+    def backfills(self) -> Backfills: ...
     @property
     def memories(self) -> FlowMemories: ...
     @property
@@ -182,6 +187,27 @@ class Bench:
         """A request for the planned time that waits longest."""
         return self.request(flow_id, origin=CycleOrigin.SCHEDULE, queued=True)
 
+    async def backfill(self, from_ms: int, to_ms: int, max_running: int = 1) -> int:
+        """Create a backfill of flow `f` and return its id."""
+        outcome, backfill_id = await self.stores.backfills.create(backfill_draft(from_ms, to_ms, max_running))
+        assert outcome is BackfillOutcome.CREATED, outcome
+        return backfill_id
+
+    async def filled(self, backfill_id: int, flow_id: str = "f") -> Backfill:
+        """Return a backfill as it stands."""
+        (found,) = await self.stores.backfills.find(flow_id, [backfill_id])
+        assert found is not None, backfill_id
+        return found
+
+    def filling(self, step: BackfillStep, flow_id: str = "f", **changes: object) -> BeginRequest:
+        """A request for the planned time of a backfill's step."""
+        return self.request(flow_id, origin=CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step, **changes)
+
+    async def backfill_firings(self, backfill_id: int, flow_id: str = "f") -> list[tuple[int, str, int, int, str]]:
+        """What became of a backfill's planned times, as `firings`."""
+        lines = reversed(await self.stores.firings.newest(flow_id, 0, 20_000, backfill_id))
+        return [(line.planned_ms, line.outcome.value, line.cycle, line.count, line.reason) for line in lines]
+
     async def firings(self, flow_id: str = "f") -> list[tuple[int, str, int, int, str]]:
         """What became of planned times, the earliest first: when, what, the cycle, how many, why."""
         lines = reversed(await self.stores.firings.newest(flow_id, 0, 2000))
@@ -229,6 +255,24 @@ class Bench:
         while not await self.stores.flows.remove_step(flow_id, cycles):
             steps += 1
         return steps
+
+
+def backfill_draft(from_ms: int, to_ms: int, max_running: int = 1, flow_id: str = "f") -> BackfillDraft:
+    """A backfill of every minute of a range."""
+    times = past_times(ScheduleDefinition(MINUTE), 0, from_ms, to_ms)
+    assert times is not None
+    return BackfillDraft(
+        flow_id,
+        from_ms,
+        to_ms,
+        times.first_ms,
+        times.last_ms,
+        times.count,
+        max_running,
+        times.schedule,
+        times.anchor_ms,
+        "ada",
+    )
 
 
 def judged(schedule: ScheduleDefinition, due_ms: int, now_ms: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tests.stores.scheduler.bench import (
     CHECK_IN,
     MINUTE,
     Stores,
+    backfill_draft,
     judged,
     memory_stores,
     redis_stores,
@@ -23,6 +24,7 @@ from tests.stores.scheduler.bench import (
     request_of,
     shape,
 )
+from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import BeginRequest, RerunRequest
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
@@ -271,6 +273,27 @@ class Twins(RuleBasedStateMachine):
     def begin_queued(self, flow_ids: list[str]) -> None:
         self.begin(*(self.wish(flow_id, origin=CycleOrigin.SCHEDULE, queued=True) for flow_id in flow_ids))
 
+    @rule(flow_id=ids, minutes=st.integers(1, 4), most=st.integers(1, 3), request=requests)
+    def backfill(self, flow_id: str, minutes: int, most: int, request: tuple[str, str] | None) -> None:
+        end = self.clock.now_ms() // MINUTE * MINUTE
+        draft = backfill_draft(end - minutes * MINUTE, end, most, flow_id)
+        draft = replace(draft, request=request_of(f"fill-{request[0]}", request[1]) if request else None)
+        self.both(lambda store: store.backfills.create(draft))
+
+    @rule(flow_id=ids, pick=st.integers(0, 1), late=seldom)
+    def begin_backfill(self, flow_id: str, pick: int, late: int) -> None:
+        backfill_ids = self.both(lambda store: store.backfills.ids(flow_id))
+        wanted = backfill_ids[pick : pick + 1]
+        for backfill in self.both(lambda store: store.backfills.find(flow_id, wanted)):
+            for step in backfill.steps() if backfill else ():
+                step = replace(step, position_ms=step.position_ms - late * MINUTE)
+                self.begin(self.wish(flow_id, origin=CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step))
+
+    @rule(flow_id=ids, backfill_id=st.integers(1, 3), really=st.sampled_from([False, False, True]))
+    def cancel_backfill(self, flow_id: str, backfill_id: int, really: bool) -> None:
+        if really:
+            self.both(lambda store: store.backfills.cancel(flow_id, backfill_id, "cancelled by ü"))
+
     @precondition(lambda self: self.seen)
     @rule(pick=st.integers(0, 1), least=st.sampled_from([0, 9]), scheduled=st.booleans())
     def begin_again(self, pick: int, least: int, scheduled: bool) -> None:
@@ -280,6 +303,12 @@ class Twins(RuleBasedStateMachine):
         changes: dict[str, Any] = {"run_id": state.facts.run_id, "replaces": state.name.cycle, "at_least": least}
         if scheduled and state.facts.origin is CycleOrigin.SCHEDULE:
             changes |= {"origin": CycleOrigin.SCHEDULE, "planned_ms": state.facts.planned_ms}
+        if state.facts.backfill_id:
+            changes |= {
+                "origin": CycleOrigin.BACKFILL,
+                "planned_ms": state.facts.planned_ms,
+                "backfill": BackfillStep(state.facts.backfill_id),
+            }
         self.begin(self.wish(state.name.flow_id, **changes))
 
     @precondition(lambda self: self.seen)
@@ -393,9 +422,14 @@ async def everything(store: Stores) -> list[Any]:
         await store.open_runs.check(EVERYWHERE, 50),
         await store.outbox.check(EVERYWHERE, 50),
         sorted(await store.firings.waiting(EVERYWHERE, 50)),
+        await store.backfills.active(EVERYWHERE, 50),
     ]
     for flow_id in IDS:
         view.append(await store.memories.load(flow_id))
+        backfill_ids = await store.backfills.ids(flow_id)
+        view += [backfill_ids, await store.backfills.find(flow_id, backfill_ids)]
+        for backfill_id in backfill_ids:
+            view.append(await store.firings.newest(flow_id, 0, 50, backfill_id))
         states = await store.cycles.newest(flow_id, None, 50)
         view.append(await store.revisions.newest(flow_id, 0, 50))
         view.append([await store.flows.definition(flow_id, revision) for revision in range(1, 12)])

@@ -57,6 +57,7 @@ async def test_many_begin_while_as_many_are_submitted() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)
     all_of_them = asyncio.ensure_future(run([Wish("f")] * (2 * MOST_AT_ONCE)))
+    await until(lambda: bool(node_tasks.asked), "the first are being submitted")
     await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 2 * MOST_AT_ONCE - 1, "all have begun")
     assert [len(names) for names, _ in node_tasks.asked] == [MOST_AT_ONCE]
     node_tasks.taking.set()

@@ -21,7 +21,7 @@ class LocalChannel:
         self.context = context
         self._server = server
         self._tap = tap
-        self._calls: set["LocalCall"] = set()
+        self._calls: set[LocalCall] = set()
         self.gate = Gate()
 
     def unary_unary(self, method: str, *coders: Any, **named: Any) -> "_Method":
@@ -73,7 +73,9 @@ class LocalChannel:
 Coders = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
 
 
-def _coders(request_serializer: Any = None, response_deserializer: Any = None, _registered_method: bool = False) -> Coders:
+def _coders(
+    request_serializer: Any = None, response_deserializer: Any = None, _registered_method: bool = False
+) -> Coders:
     return request_serializer or _same, response_deserializer or _same
 
 

@@ -70,7 +70,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now_ns / 1e9
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         handle = super().call_at(when, callback, *args, context=context)
@@ -95,7 +95,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         while self._timers and self._timers[0][0] * 1e9 <= target_ns:
             heapq.heappop(self._timers)
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         if threading.get_ident() == self._own_thread:

@@ -46,7 +46,9 @@ class LocalServer:
         """Serve the methods of a service."""
         self._handlers.update({f"/{service}/{name}": handler for name, handler in handlers.items()})
 
-    async def serve(self, method: str, request: bytes | None, incoming: Pipe, outgoing: Pipe, metadata: Metadata) -> Status:
+    async def serve(
+        self, method: str, request: bytes | None, incoming: Pipe, outgoing: Pipe, metadata: Metadata
+    ) -> Status:
         """Carry out one call: messages come and go through the pipes, a single request comes as `request`."""
 
         async def find(_details: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, queue_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, explanation_pb2, queue_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.work import Held, Outcome
@@ -23,6 +23,7 @@ from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
 from tradewind.node_task_manager.use_cases.events import EventFeed
+from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.look import Look
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
@@ -40,6 +41,7 @@ from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import FailedPrecondition
 from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.reason_answers import reason_messages
 from tradewind.server.streams import OpenStreams
 
 _MAX_ANSWER_BYTES = 2 * 1024 * 1024
@@ -75,6 +77,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         caches: ResultCaches,
         signal_node: SignalNode,
         doctor: Doctor,
+        explain: ExplainNodeTask,
         shards: Collection[int],
         lease_ms: int,
         stop_grace_ms: int,
@@ -95,6 +98,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         self._notes = notes
         self._feed = feed
         self._doctor = doctor
+        self._explain = explain
         self._shards = shards
         self._lease_ms = lease_ms
         self._stop_grace_ms = stop_grace_ms
@@ -212,6 +216,15 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         config = await self._config.update(*config_mapping.update(request))
         return config_pb2.UpdateConfigResponse(
             config=config_mapping.config_message(config), etag=config_mapping.etag(config)
+        )
+
+    async def ExplainNodeTask(
+        self, request: explanation_pb2.ExplainNodeTaskRequest, context: Context
+    ) -> explanation_pb2.ExplainNodeTaskResponse:
+        checks.task_id(request.node_task_id, request.user_id)
+        seen, reasons = await self._explain(request.node_task_id, request.user_id)
+        return explanation_pb2.ExplainNodeTaskResponse(
+            node_task=mapping.node_task(seen), reasons=reason_messages(reasons)
         )
 
     async def RunDoctor(

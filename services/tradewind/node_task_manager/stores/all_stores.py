@@ -5,6 +5,7 @@ from typing import Protocol
 
 from tradewind.node_task_manager.ports import CacheStatistics, CacheStore, ConfigStore, Replicas
 from tradewind.node_task_manager.use_cases.doctor import ShardDoctor
+from tradewind.node_task_manager.use_cases.explain import WaitReader
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import StoreLink
 
@@ -17,6 +18,9 @@ class Stores(StoreLink, Protocol):
 
     @property
     def doctors(self) -> Mapping[int, ShardDoctor]: ...
+
+    @property
+    def waits(self) -> Mapping[int, WaitReader]: ...
 
     @property
     def caches(self) -> CacheStore: ...

@@ -14,6 +14,7 @@ from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
 from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
 from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
+from tradewind.node_task_manager.stores.redis_waits import RedisWaits
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.clock import ScriptTime
 from tradewind.server.redis.client import Client, connect
@@ -31,6 +32,7 @@ class RedisStores(RedisLink):
         tasks = {at: RedisNodeTaskStore(client, keys, limits, time) for at, keys in self._keys.items()}
         self.shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
         self.doctors = {at: RedisShardDoctor(client, keys, tasks[at]) for at, keys in self._keys.items()}
+        self.waits = {at: RedisWaits(client, keys) for at, keys in self._keys.items()}
         self.caches = RedisCacheStore(self._cache_client, self._keys, time)
         self.cache_statistics = RedisCacheStatistics(client, self._keys[0])
         self.config = RedisConfigStore(client, self._keys)

@@ -25,15 +25,15 @@ class ExplainLimits:
         config = self._config(shard.number)
         names: dict[str, int] = {}
         for each in seen:
-            if each.task.status is NodeTaskStatus.PENDING and not each.task.blocked and not _mapped(each):
-                names.update(_limits(each, config))
+            if each.task.status is NodeTaskStatus.PENDING and not each.task.blocked and not is_mapped(each):
+                names.update(limits_of(each, config))
         held = dict(zip(names, await shard.queues.held(list(names)), strict=True)) if names else {}
         full = {name for name, most in names.items() if held[name] >= most}
         return [replace(each, waits=_words(each, config, full)) for each in seen]
 
 
-def _limits(each: "Seen", config: SystemConfig) -> dict[str, int]:
-    """The limits of the system that a node task is under, the narrowest first."""
+def limits_of(each: "Seen", config: SystemConfig) -> dict[str, int]:
+    """Return the limits of the system that a node task is under, the narrowest first."""
     node_type = each.plan.nodes[each.task.index].node_type
     limits = {
         f"user:{each.component.user_id}": config.max_running_per_user,
@@ -47,14 +47,14 @@ def _limits(each: "Seen", config: SystemConfig) -> dict[str, int]:
     return {name: most for name, most in limits.items() if most}
 
 
-def _mapped(each: "Seen") -> bool:
-    """Whether it is a mapped node's own node task, which no worker gets."""
+def is_mapped(each: "Seen") -> bool:
+    """Say whether it is a mapped node's own node task, which no worker gets."""
     mapped = each.plan.nodes[each.task.index].fan_out is not None
     return mapped and TaskName.parse(each.task.task_id).item < 0
 
 
 def _words(each: "Seen", config: SystemConfig, full: set[str]) -> str:
-    if each.task.status is not NodeTaskStatus.PENDING or _mapped(each):
+    if each.task.status is not NodeTaskStatus.PENDING or is_mapped(each):
         return ""
-    reason = each.task.blocked or next((name for name in _limits(each, config) if name in full), "")
+    reason = each.task.blocked or next((name for name in limits_of(each, config) if name in full), "")
     return f"waits: {in_words(reason)}" if reason else ""

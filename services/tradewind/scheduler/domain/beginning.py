@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin, Notes
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
@@ -34,10 +35,10 @@ class BeginRequest:
 
     A scheduled one answers a trigger's `due_ms` under its schedule epoch, and begins only in a running flow: at the
     planned time `planned_ms`, 0 when none is to begin, with `next_ms` due after it (0: none) and `missed` passed over.
-    With `queued` it is the planned time that waits longest in the flow's queue; by RunFlow there is none of these.
-    `check_in_ms` is when to look after it if nothing is heard of it. `replaces` is the
-    number that the same run (`run_id`) had before somebody else's run was found to stand under it (-1 for none), and
-    `at_least` the lowest number it may get.
+    With `queued` it is the planned time that waits longest in the flow's queue; by RunFlow there is none of these. One
+    of a backfill is planned at the position of that, whatever else is open. `check_in_ms` is when to look after it if
+    nothing is heard of it. `replaces` is the number that the same run (`run_id`) had before somebody else's run was
+    found to stand under it (-1 for none), and `at_least` the lowest number it may get.
     """
 
     shape: CycleShape
@@ -55,6 +56,7 @@ class BeginRequest:
     request: RememberedRequest | None = None
     replaces: int = -1
     at_least: int = 0
+    backfill: BackfillStep | None = None
 
     @property
     def scheduled(self) -> bool:
@@ -86,6 +88,7 @@ class RerunRequest:
             inputs_json=self.inputs_json,
             traceparent=self.traceparent,
             rerun=self.rerun,
+            backfill_id=0,
         )
         # Nodes whose results are kept may have set variables that later ones read.
         notes = Notes(memory=self.source.notes.memory)
@@ -150,6 +153,7 @@ def begun_state(request: BeginRequest, run: RunName, start_ms: int, planned_ms: 
             request.traceparent,
             shape.keep_cycles,
             shape.keep_for_ms,
+            backfill_id=request.backfill.backfill_id if request.backfill else 0,
         ),
         1,
     )

@@ -44,6 +44,7 @@ class CycleOrigin(StrEnum):
 
     SCHEDULE = "schedule"
     RUN_FLOW = "run_flow"
+    BACKFILL = "backfill"
 
 
 class ComponentEnd(NamedTuple):
@@ -71,7 +72,8 @@ class CycleFacts:
     """What a run began with; never changes. Times in milliseconds since the epoch, 0 for none.
 
     `keep_cycles` is how many ended cycles of its flow stay on record when it ends, `keep_for_ms` for how long it does,
-    0 for the default. `rerun` is there when it is not the first run of its cycle.
+    0 for the default. `rerun` is there when it is not the first run of its cycle, `backfill_id` the backfill that it is
+    of, 0 for none.
     """
 
     run_id: str
@@ -89,6 +91,7 @@ class CycleFacts:
     keep_cycles: int = KEEP_CYCLES
     keep_for_ms: int = 0
     rerun: Rerun | None = None
+    backfill_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

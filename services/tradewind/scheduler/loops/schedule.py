@@ -1,15 +1,17 @@
 """Begins cycles when the trigger service says that flows are due or one waited for has ended; settles the outbox."""
 
+from collections.abc import Collection
+from typing import Protocol
+
 import structlog
 
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.loops.owned_stream import OwnedStream
-from tradewind.scheduler.ports import DueStream, Outbox, Triggers
+from tradewind.scheduler.ports import DueStream, Epochs, Outbox, Triggers
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_due import BeginDue
-from tradewind.scheduler.use_cases.begin_queued import BeginQueued
-from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.settle_outbox import RETRY_MS, SettleOutbox
 
@@ -41,13 +43,26 @@ def due_loop(
     return OwnedStream("due triggers", triggers.due, lambda stream: stream.receive(), work, own)
 
 
+class BeginsWaiting(Protocol):
+    """Begins what waits for the end of a cycle."""
+
+    async def __call__(self, partitions: Collection[int], epochs: Epochs) -> list[PlannedRun]:
+        """Begin what may begin now and return the runs to hand over."""
+        ...
+
+
 class QueuedLoop:
     """Begins what waited when an end rings the alarm, and looks every 5 s in case nobody did."""
 
     def __init__(
-        self, begin_queued: BeginQueued, hand_over: HandOver, own: OwnPartitions, background: Background, alarm: Alarm
+        self,
+        begins: tuple[BeginsWaiting, ...],
+        hand_over: HandOver,
+        own: OwnPartitions,
+        background: Background,
+        alarm: Alarm,
     ) -> None:
-        self._begin_queued = begin_queued
+        self._begins = begins
         self._hand_over = hand_over
         self._own = own
         self._background = background
@@ -59,9 +74,10 @@ class QueuedLoop:
         while True:
             wait_s = _QUEUED_LOOK_S
             try:
-                runs = await self._begin_queued(list(self._own.epochs), self._own.epochs)
-                if runs:
-                    self._background.begin(self._hand_over(runs), "handing over of cycles that waited")
+                for begin in self._begins:
+                    runs = await begin(list(self._own.epochs), self._own.epochs)
+                    if runs:
+                        self._background.begin(self._hand_over(runs), "handing over of cycles that waited")
             except Exception as error:
                 _log.warning("queued_cycles_not_begun", error=repr(error))
                 wait_s = _STORE_RETRY_MS / 1000

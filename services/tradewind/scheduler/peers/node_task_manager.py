@@ -5,11 +5,13 @@ from collections.abc import Collection, Sequence
 import grpc
 import structlog
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import MessageToDict
 
 from tradewind.api.node_task_manager.v1 import (
     cache_pb2,
     component_pb2,
     config_pb2,
+    explanation_pb2,
     node_task_pb2,
     notification_pb2,
     queue_pb2,
@@ -38,6 +40,7 @@ from tradewind.scheduler.domain.submission import (
 )
 from tradewind.scheduler.peers.calls import calling, milliseconds, set_milliseconds
 from tradewind.scheduler.peers.streams import EventStreamPeer
+from tradewind.server.reasons import Reason
 
 _log = structlog.get_logger(__name__)
 NAME = "node task manager"
@@ -202,6 +205,18 @@ class NodeTaskManagerPeer:
         )
         async with calling(NAME):
             return await self._stub.ListNodeTasks(request, timeout=_READ_S)
+
+    async def explain(self, node_task_id: str, user_id: str) -> tuple[node_task_pb2.NodeTask, list[Reason]] | None:
+        request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=node_task_id, user_id=user_id)
+        async with calling(NAME):
+            try:
+                response = await self._stub.ExplainNodeTask(request, timeout=_READ_S)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:
+                    return None
+                raise
+        reasons = [Reason(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]
+        return response.node_task, reasons
 
     async def outputs(self, node_tasks: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
         request = pb2.GetNodeOutputsRequest()

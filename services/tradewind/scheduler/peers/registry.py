@@ -14,6 +14,8 @@ from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceS
 from tradewind.api.registry.v1.worker_pb2 import Worker, WorkerStatus
 from tradewind.scheduler.domain.node_types import InputDeclaration
 from tradewind.scheduler.domain.placement import WorkerSight
+from tradewind.scheduler.peers.calls import milliseconds
+from tradewind.scheduler.ports.explaining import KnownWorker
 from tradewind.server import json_schema
 
 _CALL_S = 2.0
@@ -77,6 +79,26 @@ class RegistryPeer:
                 self._known[name] = (now + _FRESH_S, declaration)
         found = {name: self._known[name][1] for name in node_types if name in self._known}
         return Catalogue({name: declaration for name, declaration in found.items() if declaration is not None})
+
+    async def workers(self, node_type: str) -> list[KnownWorker] | None:
+        request = pb2.ListWorkersRequest(page_size=_PAGE, include_offline=True)
+        try:
+            page = await self._stub.ListWorkers(request, timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("registry_away", code=error.code().name, details=error.details())
+            return None
+        return [
+            KnownWorker(
+                worker.worker_id,
+                worker.capacity,
+                worker.running,
+                worker.status != WorkerStatus.WORKER_STATUS_OFFLINE,
+                worker.status == WorkerStatus.WORKER_STATUS_DRAINING,
+                milliseconds(worker, "last_heartbeat"),
+            )
+            for worker in page.workers
+            if node_type in worker.node_types
+        ]
 
     async def offering(self, node_types: Collection[str]) -> list[WorkerSight] | None:
         wanted = frozenset(node_types)

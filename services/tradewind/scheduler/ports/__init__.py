@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ListNodeTasksResponse
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
+from tradewind.scheduler.domain.backfill import Backfill, BackfillDraft, BackfillOutcome
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginRequest, RerunRequest
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateResult
 from tradewind.scheduler.domain.component_plan import ComponentPlan
@@ -242,12 +243,46 @@ class OpenRuns(Protocol):
 class Firings(Protocol):
     """What became of the planned times of flows; written by the scripts that decide it."""
 
-    async def newest(self, flow_id: str, before_ms: int, limit: int) -> list[Firing]:
-        """Return up to `limit` lines, the latest planned time first, from before `before_ms` (0: the latest)."""
+    async def newest(self, flow_id: str, before_ms: int, limit: int, backfill_id: int = 0) -> list[Firing]:
+        """Return up to `limit` lines, the latest planned time first, from before `before_ms` (0: the latest).
+
+        Those of the flow, or of one backfill, which keeps a line for each of its times but those it begins next.
+        """
         ...
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
         """Return flows with planned times that wait for a running cycle, up to `limit` of each partition."""
+        ...
+
+
+class Backfills(Protocol):
+    """Backfills of flows. `CycleRecords.begin` begins their cycles and moves them on, the end of a run counts it."""
+
+    async def create(self, draft: BackfillDraft) -> tuple[BackfillOutcome, int]:
+        """Put a backfill on record, under way, and return what became of that, and its id.
+
+        A request seen before answers `repeated` with the first id, or `reused` for another payload; `full` when too
+        many of the flow are under way. The newest 100 of a flow are kept, 7 days from their end.
+        """
+        ...
+
+    async def find(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | None]:
+        """Return backfills in the order asked for."""
+        ...
+
+    async def ids(self, flow_id: str) -> list[int]:
+        """Return the ids of a flow's backfills, the newest first."""
+        ...
+
+    async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
+        """Return backfills that are under way, as flow and id, up to `limit` of each partition, the oldest first."""
+        ...
+
+    async def cancel(self, flow_id: str, backfill_id: int, reason: str) -> bool:
+        """Begin no more of a backfill that is under way, and say whether it was.
+
+        What runs goes on; the times that were left are on record as dropped.
+        """
         ...
 
 

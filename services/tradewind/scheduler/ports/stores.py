@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from tradewind.scheduler.ports import (
+    Backfills,
     ChainStateRepository,
     ChangeFeed,
     CycleRecords,
@@ -53,3 +54,5 @@ class Stores(Protocol):
     @property
     def partitions(self) -> Partitions: ...
 
+    @property
+    def backfills(self) -> Backfills: ...

@@ -19,6 +19,7 @@ STATUS_OF_CYCLE = {number: status for status, number in CYCLE_STATUS.items()}
 _ORIGIN = {
     CycleOrigin.SCHEDULE: cycle_pb2.CYCLE_ORIGIN_SCHEDULE,
     CycleOrigin.RUN_FLOW: cycle_pb2.CYCLE_ORIGIN_RUN_FLOW,
+    CycleOrigin.BACKFILL: cycle_pb2.CYCLE_ORIGIN_BACKFILL,
 }
 _LEVEL = {
     LogLevel.DEBUG: cycle_pb2.LOG_LEVEL_DEBUG,
@@ -71,6 +72,8 @@ def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
         set_ms(message.stop.at, state.stop.at_ms)
     if facts.traceparent:
         message.trace_id = facts.traceparent.split("-")[1]
+    if facts.backfill_id:
+        message.backfill_id = facts.backfill_id
     if state.notes is not NO_NOTES:
         message.error_code, message.result_json = state.notes.error, state.notes.result_json
 

@@ -5,18 +5,21 @@ from typing import Any
 
 import grpc
 
-from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, doctor_pb2, explanation_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import cycle_mapping, flow_mapping, run_mapping
+from tradewind.scheduler.rpc.backfill_handlers import BackfillHandlers
 from tradewind.scheduler.rpc.checks import chosen, identifiers, text
 from tradewind.scheduler.rpc.cycle_handlers import CycleHandlers, cycle_of
 from tradewind.scheduler.rpc.definition_handlers import DefinitionHandlers
 from tradewind.scheduler.rpc.memory_handlers import MemoryHandlers
 from tradewind.scheduler.rpc.run_stream import RunStream
 from tradewind.scheduler.rpc.times import ms_of, seconds_of, set_ms
+from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
+from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
 from tradewind.scheduler.use_cases.keep_memory import KeepMemory
 from tradewind.scheduler.use_cases.plan_flow import PlanFlow
 from tradewind.scheduler.use_cases.read_flows import CycleFilter, FlowFilter, ReadFlows
@@ -35,6 +38,7 @@ from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import MAX_PAGE_SIZE, page_position, page_size_of, page_token
+from tradewind.server.reason_answers import reason_messages
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import current_traceparent
 
@@ -44,7 +48,7 @@ MOST_WATCHED = 1000
 _UPCOMING = 10
 
 
-class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
+class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, CycleHandlers):
     """Any replica answers any call."""
 
     def __init__(
@@ -63,7 +67,10 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
         logs: ReadLogs,
         watch: WatchFlows,
         doctor: Doctor,
+        explain_flow: ExplainFlow,
+        explain_node: ExplainNode,
         memory: KeepMemory,
+        backfills: BackfillFlows,
         streams: OpenStreams,
         errors: ErrorTable,
         rerun: RerunCycle,
@@ -84,7 +91,10 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
         self._logs = logs
         self._watch = watch
         self._doctor = doctor
+        self._explain_flow = explain_flow
+        self._explain_node = explain_node
         self._memory = memory
+        self._backfills = backfills
         self._streams = streams
         self._errors = errors
 
@@ -134,7 +144,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
         identifiers(flow_id=request.flow_id)
         before_ms = page_position(request.page_token, int) or 0
         limit = page_size_of(request.page_size)
-        firings, following = await self._schedules.firings(request.flow_id, before_ms, limit)
+        firings, following = await self._schedules.firings(request.flow_id, before_ms, limit, request.backfill_id)
         return pb2.ListFiringsResponse(
             firings=[flow_mapping.firing(line) for line in firings], next_page_token=page_token(following or None)
         )
@@ -243,6 +253,26 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
         async for states in self._watch(list(request.flow_ids), cycle):
             yield pb2.WatchFlowResponse(events=[cycle_mapping.event(state) for state in states])
 
+    async def ExplainFlow(
+        self, request: explanation_pb2.ExplainFlowRequest, context: Context
+    ) -> explanation_pb2.ExplainFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        flow, reasons = await self._explain_flow(request.flow_id)
+        return explanation_pb2.ExplainFlowResponse(
+            status=flow_mapping.FLOW_STATUS[flow.status], reasons=reason_messages(reasons)
+        )
+
+    async def ExplainNode(
+        self, request: explanation_pb2.ExplainNodeRequest, context: Context
+    ) -> explanation_pb2.ExplainNodeResponse:
+        identifiers(node_id=request.node_id)
+        found = await self._explain_node(*_cycle_of(request), request.node_id)
+        return explanation_pb2.ExplainNodeResponse(
+            cycle=cycle_mapping.cycle(found.state),
+            node_task=found.node_task,
+            reasons=reason_messages(found.reasons),
+        )
+
     async def RunDoctor(
         self, request: doctor_pb2.RunDoctorRequest, context: Context
     ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
@@ -264,3 +294,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, CycleHandlers):
         return pb2.ListLogsResponse(
             lines=[cycle_mapping.log_line(line) for line in lines], next_page_token=page_token(following)
         )
+
+
+def _cycle_of(
+    request: pb2.GetCycleRequest | pb2.DescribeCycleRequest | explanation_pb2.ExplainNodeRequest,
+) -> tuple[str, int | None, int | None]:
+    identifiers(flow_id=request.flow_id)
+    cycle = request.cycle if request.HasField("cycle") else None
+    run = request.run if request.HasField("run") else None
+    return request.flow_id, cycle, run

@@ -9,12 +9,17 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flow:<id>:open                      zset      runs that have not ended, below 0 once stopping; as the flow
     flow:<id>:firings                   zset      what became of the newest 1000 planned times; as the flow
     flow:<id>:queued                    zset      at most 100 planned times that wait for a running cycle; as the flow
+    flow:<id>:backfills                 zset      ids of the newest 100 backfills; as the flow
+    flow:<id>:backfill:<id>             hash      a backfill; 7 d from its end
+    flow:<id>:backfill:<id>:firings     zset      what became of its planned times, at most 10 000; as itself
+    flow:<id>:filling                   zset      open runs of backfills, by backfill; as the flow
     flow:<id>:revisions                 hash      definitions before the current one: the newest 99, those of open runs
     flow:<id>:history                   hash      who made these and the current one, when and why
     flow:<id>:memory                    hash      variables that carry from cycle to cycle, at most 64 KiB; as the flow
     flow:<id>:logs:<n>                  list      the scheduler's lines of a cycle; newest 5 cycles, 1000 lines each
     flows                               zset      ids of flows, in order
     open                                zset      runs `<id>:<n>:<run>` that have not ended, by their next check
+    backfills                           zset      backfills `<flow>:<id>` that are under way
     queued                              zset      flows with planned times that wait
     outbox                              zset      flows whose schedule must reach the trigger service, by next try
     request:<user>:<request_id>         string    first answer to a client's request; 24 h
@@ -74,6 +79,22 @@ class Keys:
         """Return the key of what became of a flow's planned times."""
         return f"{self.flow(flow_id)}:firings"
 
+    def backfills(self, flow_id: str) -> str:
+        """Return the key of a flow's index of backfills."""
+        return f"{self.flow(flow_id)}:backfills"
+
+    def backfill(self, flow_id: str, backfill_id: int) -> str:
+        """Return the key of a backfill."""
+        return f"{self.flow(flow_id)}:backfill:{backfill_id}"
+
+    def backfill_firings(self, flow_id: str, backfill_id: int) -> str:
+        """Return the key of what became of a backfill's planned times."""
+        return f"{self.flow(flow_id)}:backfill:{backfill_id}:firings"
+
+    def filling(self, flow_id: str) -> str:
+        """Return the key of a flow's open runs that are of backfills."""
+        return f"{self.flow(flow_id)}:filling"
+
     def revisions(self, flow_id: str) -> str:
         """Return the key of a flow's older definitions."""
         return f"{self.flow(flow_id)}:revisions"
@@ -105,6 +126,10 @@ class Keys:
     def queued(self, partition: int) -> str:
         """Return the key of a partition's flows with planned times that wait."""
         return f"{self._bases[partition]}queued"
+
+    def active_backfills(self, partition: int) -> str:
+        """Return the key of a partition's backfills that are under way."""
+        return f"{self._bases[partition]}backfills"
 
     def outbox(self, partition: int) -> str:
         """Return the key of a partition's outbox."""

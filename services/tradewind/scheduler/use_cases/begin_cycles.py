@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
 from tradewind.scheduler.domain.flow_record import RememberedRequest
@@ -37,6 +38,7 @@ class Wish:
     run_id: str = ""
     replaces: int = -1
     at_least: int = 0
+    backfill: BackfillStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class BeginCycles:
             request=wish.request,
             replaces=wish.replaces,
             at_least=wish.at_least,
+            backfill=wish.backfill,
         )
 
     def _trace(self, wish: Wish) -> str:

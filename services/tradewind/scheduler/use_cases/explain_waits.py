@@ -1,4 +1,4 @@
-"""Why nodes of a cycle wait, in words."""
+"""Why nodes of a cycle wait, in words: a sentence for each, by what a page of them shows."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ListNodeTasksResponse
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTaskStatus, Signal, SignalStatus
 from tradewind.scheduler.ports import NodeTypes
-
-_NAMED = 3
+from tradewind.server.reasons import no_live_worker, waits_for_nodes, workers_busy
 
 
 class ExplainWaits:
-    """Fills in the reason of each node that has not begun: what it waits for."""
+    """Fills in the reason of each node that has not begun: what it waits for. ExplainNode tells all of one."""
 
     def __init__(self, node_types: NodeTypes) -> None:
         self._node_types = node_types
@@ -22,26 +21,19 @@ class ExplainWaits:
         if pending:
             catalogue = await self._node_types.catalogue({task.node_type for task in pending})
             for task in pending:
-                if catalogue is not None and catalogue.declared(task.node_type) is None:
-                    task.reason = task.reason or f'no live worker offers node type "{task.node_type}"'
-                else:
-                    task.reason = task.reason or f'waits for a worker that offers "{task.node_type}" to have room'
+                nobody = catalogue is not None and catalogue.declared(task.node_type) is None
+                reason = no_live_worker(task.node_type) if nobody else workers_busy(task.node_type)
+                task.reason = task.reason or reason.sentence
         undecided = _undecided(page.signals)
         for task in page.node_tasks:
             if task.status == NodeTaskStatus.NODE_TASK_STATUS_REGISTERED and undecided.get(task.node_id):
-                task.reason = task.reason or f"waits for {_named(undecided[task.node_id])}"
+                task.reason = task.reason or waits_for_nodes(undecided[task.node_id]).sentence
 
 
-def _undecided(signals: Iterable[Signal]) -> dict[str, list[str]]:
+def _undecided(signals: Iterable[Signal]) -> dict[str, dict[str, str]]:
     """Return, by node, the sources that are not decided yet."""
-    sources: dict[str, list[str]] = defaultdict(list)
+    sources: dict[str, dict[str, str]] = defaultdict(dict)
     for signal in signals:
-        if signal.status == SignalStatus.SIGNAL_STATUS_WAITING and signal.source not in sources[signal.target]:
-            sources[signal.target].append(signal.source)
+        if signal.status == SignalStatus.SIGNAL_STATUS_WAITING:
+            sources[signal.target][signal.source] = ""
     return sources
-
-
-def _named(sources: list[str]) -> str:
-    shown = ", ".join(f'"{source}"' for source in sources[:_NAMED])
-    more = len(sources) - _NAMED
-    return f"node{'s' if len(sources) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")

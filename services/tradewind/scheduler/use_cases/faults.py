@@ -88,6 +88,21 @@ def cycle_not_found(flow_id: str, cycle: int | None = None, run: int | None = No
     return NotFound("cycle", name, "CYCLE_NOT_FOUND")
 
 
+def backfill_not_found(flow_id: str, backfill_id: int) -> NotFound:
+    """The flow has no such backfill, or its record has passed its retention."""
+    return NotFound("backfill", f"{flow_id}:{backfill_id}")
+
+
+def too_many_backfills(flow_id: str, most: int) -> Exhausted:
+    """So many backfills of the flow are under way already."""
+    return Exhausted(
+        "QUEUE_FULL",
+        f'{most} backfills of flow "{flow_id}" are under way; wait for one of them, or cancel one',
+        retry_after_s=30.0,
+        metadata={"flow_id": flow_id},
+    )
+
+
 def cycle_running(run: RunName) -> FailedPrecondition:
     """Only a run that has ended can be run again."""
     return FailedPrecondition(

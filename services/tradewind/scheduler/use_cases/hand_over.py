@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import structlog
 
+from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.chain_state import REASON, ChainState
 from tradewind.scheduler.domain.ending import given_up
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
@@ -153,6 +154,7 @@ class HandOver:
                 run_id=facts.run_id,
                 replaces=state.name.cycle,
                 at_least=state.name.cycle + 2**attempt,
+                backfill=BackfillStep(facts.backfill_id) if facts.backfill_id else None,
             )
             (begun,) = await self._begin([wish])
             if begun.answer.state is None:

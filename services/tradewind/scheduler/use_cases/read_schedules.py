@@ -28,13 +28,15 @@ class ReadSchedules:
         flow = await self._read.flow(flow_id)
         return flow, list(islice(planned_times(flow, self._clock.now_ms()), count))
 
-    async def firings(self, flow_id: str, before_ms: int, limit: int) -> tuple[list[Firing], int]:
+    async def firings(self, flow_id: str, before_ms: int, limit: int, backfill_id: int = 0) -> tuple[list[Firing], int]:
         """Return what became of planned times, the latest first, and before which the next page begins, 0 for none.
+
+        Those of the flow, or of one backfill.
 
         Raises NotFound.
         """
         await self._read.flow(flow_id)
-        found = await self._firings.newest(flow_id, before_ms, limit + 1)
+        found = await self._firings.newest(flow_id, before_ms, limit + 1, backfill_id)
         more = len(found) > limit
         return found[:limit], found[limit - 1].planned_ms if more else 0
 

@@ -72,6 +72,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """CANCELLED or DEADLINE_EXCEEDED: the call was ended before an answer was there."""
     ERROR_REASON_METHOD_UNKNOWN: _ErrorReason.ValueType  # 24
     """UNIMPLEMENTED: the server does not know this method."""
+    ERROR_REASON_BACKFILL_NOT_FOUND: _ErrorReason.ValueType  # 31
+    """NOT_FOUND: the flow has no such backfill, or its record has passed its retention."""
     ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
     ERROR_REASON_RESULTS_EXPIRED: _ErrorReason.ValueType  # 70
@@ -145,6 +147,8 @@ ERROR_REASON_CALL_ENDED: ErrorReason.ValueType  # 23
 """CANCELLED or DEADLINE_EXCEEDED: the call was ended before an answer was there."""
 ERROR_REASON_METHOD_UNKNOWN: ErrorReason.ValueType  # 24
 """UNIMPLEMENTED: the server does not know this method."""
+ERROR_REASON_BACKFILL_NOT_FOUND: ErrorReason.ValueType  # 31
+"""NOT_FOUND: the flow has no such backfill, or its record has passed its retention."""
 ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no batch of this user has this id, or its record has passed its retention."""
 ERROR_REASON_RESULTS_EXPIRED: ErrorReason.ValueType  # 70

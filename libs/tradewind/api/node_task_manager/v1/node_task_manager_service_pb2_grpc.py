@@ -8,6 +8,7 @@ from tradewind.api.node_task_manager.v1 import cache_pb2 as tradewind_dot_api_do
 from tradewind.api.node_task_manager.v1 import config_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_config__pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_dead__letter__pb2
 from tradewind.api.node_task_manager.v1 import doctor_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2
+from tradewind.api.node_task_manager.v1 import explanation_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_explanation__pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_queue__pb2
@@ -254,6 +255,11 @@ class NodeTaskManagerServiceStub:
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/RunDoctor',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
+                _registered_method=True)
+        self.ExplainNodeTask = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ExplainNodeTask',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_explanation__pb2.ExplainNodeTaskRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_explanation__pb2.ExplainNodeTaskResponse.FromString,
                 _registered_method=True)
 
 
@@ -593,6 +599,14 @@ class NodeTaskManagerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainNodeTask(self, request, context):
+        """Why a node task waits, runs, or ended as it did, as far as the node task manager knows. Errors: NOT_FOUND
+        NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -805,6 +819,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.RunDoctor,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
+            ),
+            'ExplainNodeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainNodeTask,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_explanation__pb2.ExplainNodeTaskRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_explanation__pb2.ExplainNodeTaskResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1943,6 +1962,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/RunDoctor',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainNodeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ExplainNodeTask',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_explanation__pb2.ExplainNodeTaskRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_explanation__pb2.ExplainNodeTaskResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -10,6 +10,7 @@ from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import config_pb2 as _config_pb2
 from tradewind.api.node_task_manager.v1 import dead_letter_pb2 as _dead_letter_pb2
 from tradewind.api.node_task_manager.v1 import doctor_pb2 as _doctor_pb2
+from tradewind.api.node_task_manager.v1 import explanation_pb2 as _explanation_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as _node_task_manager_service_pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as _notification_pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as _queue_pb2
@@ -174,6 +175,10 @@ class NodeTaskManagerServiceStub:
     RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
     """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
     answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    ExplainNodeTask: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeTaskRequest, _explanation_pb2.ExplainNodeTaskResponse]
+    """Why a node task waits, runs, or ended as it did, as far as the node task manager knows. Errors: NOT_FOUND
+    NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
 
 class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -579,6 +584,16 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
         """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
         answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainNodeTask(
+        self,
+        request: _explanation_pb2.ExplainNodeTaskRequest,
+        context: _aio.ServicerContext[_explanation_pb2.ExplainNodeTaskRequest, _abc.Awaitable[_explanation_pb2.ExplainNodeTaskResponse]],
+    ) -> _abc.Awaitable[_explanation_pb2.ExplainNodeTaskResponse]:
+        """Why a node task waits, runs, or ended as it did, as far as the node task manager knows. Errors: NOT_FOUND
+        NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
         """
 
 def add_NodeTaskManagerServiceServicer_to_server(servicer: NodeTaskManagerServiceServicer, server: _aio.Server) -> None: ...

@@ -73,6 +73,8 @@ class _CycleOriginEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CycleOrig
     """Its flow's schedule."""
     CYCLE_ORIGIN_RUN_FLOW: _CycleOrigin.ValueType  # 2
     """RunFlow or RunFlows."""
+    CYCLE_ORIGIN_BACKFILL: _CycleOrigin.ValueType  # 3
+    """A backfill."""
 
 class CycleOrigin(_CycleOrigin, metaclass=_CycleOriginEnumTypeWrapper):
     """What made a cycle begin."""
@@ -83,6 +85,8 @@ CYCLE_ORIGIN_SCHEDULE: CycleOrigin.ValueType  # 1
 """Its flow's schedule."""
 CYCLE_ORIGIN_RUN_FLOW: CycleOrigin.ValueType  # 2
 """RunFlow or RunFlows."""
+CYCLE_ORIGIN_BACKFILL: CycleOrigin.ValueType  # 3
+"""A backfill."""
 Global___CycleOrigin: _TypeAlias = CycleOrigin  # noqa: Y015
 
 class _LogSource:
@@ -219,6 +223,7 @@ class Cycle(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     RESULT_JSON_FIELD_NUMBER: _builtins.int
+    BACKFILL_ID_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -247,6 +252,8 @@ class Cycle(_message.Message):
     """What kept it from completing: NODES_FAILED, CYCLE_TIMEOUT, CYCLE_STOPPED or DEFINITION_LOST; empty when nothing did."""
     result_json: _builtins.str
     """What a node said that the cycle gives, as JSON; empty for nothing."""
+    backfill_id: _builtins.int
+    """The backfill of the flow that it is of; 0 for none."""
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
         """When it was due."""
@@ -294,10 +301,11 @@ class Cycle(_message.Message):
         stop: _node_task_pb2.StopMark | None = ...,
         error_code: _builtins.str = ...,
         result_json: _builtins.str = ...,
+        backfill_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "end_time", b"end_time", "planned_time", b"planned_time", "rerun", b"rerun", "start_time", b"start_time", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill_id", b"backfill_id", "counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

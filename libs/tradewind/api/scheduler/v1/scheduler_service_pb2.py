@@ -26,8 +26,10 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__pb2
+from tradewind.api.scheduler.v1 import backfill_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2
 from tradewind.api.scheduler.v1 import cycle_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_cycle__pb2
 from tradewind.api.scheduler.v1 import doctor_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2
+from tradewind.api.scheduler.v1 import explanation_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2
 from tradewind.api.scheduler.v1 import flow_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_flow__pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2
 from tradewind.api.scheduler.v1 import plan_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_plan__pb2
@@ -35,7 +37,7 @@ from tradewind.api.scheduler.v1 import revision_pb2 as tradewind_dot_api_dot_sch
 from tradewind.api.scheduler.v1 import stop_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_stop__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2tradewind/api/scheduler/v1/scheduler_service.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a&tradewind/api/scheduler/v1/cycle.proto\x1a\'tradewind/api/scheduler/v1/doctor.proto\x1a%tradewind/api/scheduler/v1/flow.proto\x1a\'tradewind/api/scheduler/v1/memory.proto\x1a%tradewind/api/scheduler/v1/plan.proto\x1a)tradewind/api/scheduler/v1/revision.proto\x1a%tradewind/api/scheduler/v1/stop.proto\"T\n\x12\x41nalyzeFlowRequest\x12>\n\ndefinition\x18\x01 \x01(\x0b\x32*.tradewind.api.scheduler.v1.FlowDefinition\"\x8e\x01\n\x13\x41nalyzeFlowResponse\x12<\n\tstructure\x18\x01 \x01(\x0b\x32).tradewind.api.scheduler.v1.FlowStructure\x12\x39\n\nviolations\x18\x02 \x03(\x0b\x32%.tradewind.api.scheduler.v1.Violation\"\x8e\x03\n\x13RegisterFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12*\n\x07weather\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x16\n\x0cweather_json\x18\x03 \x01(\tH\x00\x12\x34\n\x04spec\x18\x04 \x01(\x0b\x32$.tradewind.api.scheduler.v1.FlowSpecH\x00\x12K\n\x06labels\x18\x05 \x03(\x0b\x32;.tradewind.api.scheduler.v1.RegisterFlowRequest.LabelsEntry\x12\x0f\n\x07user_id\x18\x06 \x01(\t\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\x12\x0c\n\x04note\x18\t \x01(\t\x12\n\n\x02\x62y\x18\n \x01(\t\x12\x15\n\rvalidate_only\x18\x0b \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\ndefinition\"\xc4\x01\n\x14RegisterFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\x37\n\x08warnings\x18\x03 \x03(\x0b\x32%.tradewind.api.scheduler.v1.Violation\x12\x32\n\x04plan\x18\x04 \x01(\x0b\x32$.tradewind.api.scheduler.v1.FlowPlan\"!\n\x0eGetFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\"{\n\x0fGetFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\x12\x38\n\rcurrent_cycle\x18\x02 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\"\xd3\x02\n\x10ListFlowsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x38\n\x08statuses\x18\x03 \x03(\x0e\x32&.tradewind.api.scheduler.v1.FlowStatus\x12H\n\x06labels\x18\x04 \x03(\x0b\x32\x38.tradewind.api.scheduler.v1.ListFlowsRequest.LabelsEntry\x12\x31\n\rcreated_after\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0e\x63reated_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"]\n\x11ListFlowsResponse\x12/\n\x05\x66lows\x18\x01 \x03(\x0b\x32 .tradewind.api.scheduler.v1.Flow\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x10StartFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12,\n\x08start_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"C\n\x11StartFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\">\n\x0fStopFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\n\n\x02\x62y\x18\x03 \x01(\t\"B\n\x10StopFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\"=\n\x10PauseFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\x12\n\n\x02\x62y\x18\x03 \x01(\t\"C\n\x11PauseFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\"$\n\x11ResumeFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\"D\n\x12ResumeFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\"L\n\x12ListFiringsRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"c\n\x13ListFiringsResponse\x12\x33\n\x07\x66irings\x18\x01 \x03(\x0b\x32\".tradewind.api.scheduler.v1.Firing\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\";\n\x19ListNextExecutionsRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\"\x87\x01\n\x1aListNextExecutionsResponse\x12\x31\n\rplanned_times\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x06status\x18\x02 \x01(\x0e\x32&.tradewind.api.scheduler.v1.FlowStatus\"M\n\x11\x44\x65leteFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\'\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\"\n\x12\x44\x65leteFlowResponse\x12\x0c\n\x04\x64one\x18\x01 \x01(\x08\"\x8c\x01\n\x0eRunFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0binputs_json\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\'\n\x04wait\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0finclude_outputs\x18\x05 \x01(\x08\"}\n\x0fRunFlowResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12\x38\n\x07outputs\x18\x02 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.NodeOutputs\"[\n\x0bNodeOutputs\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12;\n\x07outputs\x18\x02 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Output\"3\n\x0bRunFlowItem\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0binputs_json\x18\x02 \x01(\t\"\x9f\x01\n\x0fRunFlowsRequest\x12\x36\n\x05items\x18\x01 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.RunFlowItem\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0finclude_outputs\x18\x04 \x01(\x08\"\xa8\x01\n\rRunFlowResult\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12\x14\n\x0c\x65rror_reason\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x38\n\x07outputs\x18\x04 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.NodeOutputs\"N\n\x10RunFlowsResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).tradewind.api.scheduler.v1.RunFlowResult\"J\n\x11StreamRunsRequest\x12\x35\n\x04runs\x18\x01 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.StreamedRun\"o\n\x0bStreamedRun\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12;\n\x07request\x18\x02 \x01(\x0b\x32*.tradewind.api.scheduler.v1.RunFlowRequest\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"T\n\x12StreamRunsResponse\x12>\n\x07\x61nswers\x18\x01 \x03(\x0b\x32-.tradewind.api.scheduler.v1.StreamedRunAnswer\"\x86\x01\n\x11StreamedRunAnswer\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12?\n\x08response\x18\x02 \x01(\x0b\x32+.tradewind.api.scheduler.v1.RunFlowResponseH\x00\x12\x16\n\x0c\x65rror_status\x18\x03 \x01(\x0cH\x00\x42\x08\n\x06\x61nswer\"\xfa\x01\n\x11RerunCycleRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\rfrom_node_ids\x18\x04 \x03(\t\x12\x13\n\x0binputs_json\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\'\n\x04wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0finclude_outputs\x18\x08 \x01(\x08\x12\n\n\x02\x62y\x18\t \x01(\t\x12\x0e\n\x06reason\x18\n \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"\x80\x01\n\x12RerunCycleResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12\x38\n\x07outputs\x18\x02 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.NodeOutputs\"Z\n\x0fGetCycleRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x08\n\x06_cycleB\x06\n\x04_run\"D\n\x10GetCycleResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\"\xed\x01\n\x11ListCyclesRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x39\n\x08statuses\x18\x04 \x03(\x0e\x32\'.tradewind.api.scheduler.v1.CycleStatus\x12\x31\n\rstarted_after\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0estarted_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"`\n\x12ListCyclesResponse\x12\x31\n\x06\x63ycles\x18\x01 \x03(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb2\x01\n\x14\x44\x65scribeCycleRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x17\n\x0finclude_outputs\x18\x04 \x01(\x08\x12\x11\n\tomit_logs\x18\x05 \x01(\x08\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x12\n\npage_token\x18\x07 \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"\x8d\x03\n\x15\x44\x65scribeCycleResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12;\n\x0b\x66low_status\x18\x02 \x01(\x0e\x32&.tradewind.api.scheduler.v1.FlowStatus\x12;\n\x05nodes\x18\x03 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12;\n\x07signals\x18\x04 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Signal\x12\x31\n\x04logs\x18\x05 \x03(\x0b\x32#.tradewind.api.scheduler.v1.LogLine\x12?\n\nstatistics\x18\x06 \x01(\x0b\x32+.tradewind.api.scheduler.v1.CycleStatistics\x12\x17\n\x0fnext_page_token\x18\x07 \x01(\t\"B\n\x10WatchFlowRequest\x12\x10\n\x08\x66low_ids\x18\x01 \x03(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_cycle\"K\n\x11WatchFlowResponse\x12\x36\n\x06\x65vents\x18\x01 \x03(\x0b\x32&.tradewind.api.scheduler.v1.CycleEvent\"\xb1\x01\n\x0fListLogsRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x37\n\tmin_level\x18\x04 \x01(\x0e\x32$.tradewind.api.scheduler.v1.LogLevel\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\tB\x08\n\x06_cycle\"_\n\x10ListLogsResponse\x12\x32\n\x05lines\x18\x01 \x03(\x0b\x32#.tradewind.api.scheduler.v1.LogLine\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xe0\x1a\n\x10SchedulerService\x12n\n\x0b\x41nalyzeFlow\x12..tradewind.api.scheduler.v1.AnalyzeFlowRequest\x1a/.tradewind.api.scheduler.v1.AnalyzeFlowResponse\x12q\n\x0cRegisterFlow\x12/.tradewind.api.scheduler.v1.RegisterFlowRequest\x1a\x30.tradewind.api.scheduler.v1.RegisterFlowResponse\x12k\n\nUpdateFlow\x12-.tradewind.api.scheduler.v1.UpdateFlowRequest\x1a..tradewind.api.scheduler.v1.UpdateFlowResponse\x12t\n\rListRevisions\x12\x30.tradewind.api.scheduler.v1.ListRevisionsRequest\x1a\x31.tradewind.api.scheduler.v1.ListRevisionsResponse\x12n\n\x0bGetRevision\x12..tradewind.api.scheduler.v1.GetRevisionRequest\x1a/.tradewind.api.scheduler.v1.GetRevisionResponse\x12t\n\rDiffRevisions\x12\x30.tradewind.api.scheduler.v1.DiffRevisionsRequest\x1a\x31.tradewind.api.scheduler.v1.DiffRevisionsResponse\x12q\n\x0cRollBackFlow\x12/.tradewind.api.scheduler.v1.RollBackFlowRequest\x1a\x30.tradewind.api.scheduler.v1.RollBackFlowResponse\x12\x62\n\x07GetFlow\x12*.tradewind.api.scheduler.v1.GetFlowRequest\x1a+.tradewind.api.scheduler.v1.GetFlowResponse\x12h\n\tListFlows\x12,.tradewind.api.scheduler.v1.ListFlowsRequest\x1a-.tradewind.api.scheduler.v1.ListFlowsResponse\x12h\n\tStartFlow\x12,.tradewind.api.scheduler.v1.StartFlowRequest\x1a-.tradewind.api.scheduler.v1.StartFlowResponse\x12\x65\n\x08StopFlow\x12+.tradewind.api.scheduler.v1.StopFlowRequest\x1a,.tradewind.api.scheduler.v1.StopFlowResponse\x12h\n\tPauseFlow\x12,.tradewind.api.scheduler.v1.PauseFlowRequest\x1a-.tradewind.api.scheduler.v1.PauseFlowResponse\x12k\n\nResumeFlow\x12-.tradewind.api.scheduler.v1.ResumeFlowRequest\x1a..tradewind.api.scheduler.v1.ResumeFlowResponse\x12n\n\x0bListFirings\x12..tradewind.api.scheduler.v1.ListFiringsRequest\x1a/.tradewind.api.scheduler.v1.ListFiringsResponse\x12\x83\x01\n\x12ListNextExecutions\x12\x35.tradewind.api.scheduler.v1.ListNextExecutionsRequest\x1a\x36.tradewind.api.scheduler.v1.ListNextExecutionsResponse\x12k\n\nDeleteFlow\x12-.tradewind.api.scheduler.v1.DeleteFlowRequest\x1a..tradewind.api.scheduler.v1.DeleteFlowResponse\x12\x62\n\x07RunFlow\x12*.tradewind.api.scheduler.v1.RunFlowRequest\x1a+.tradewind.api.scheduler.v1.RunFlowResponse\x12\x65\n\x08RunFlows\x12+.tradewind.api.scheduler.v1.RunFlowsRequest\x1a,.tradewind.api.scheduler.v1.RunFlowsResponse\x12o\n\nStreamRuns\x12-.tradewind.api.scheduler.v1.StreamRunsRequest\x1a..tradewind.api.scheduler.v1.StreamRunsResponse(\x01\x30\x01\x12k\n\nRerunCycle\x12-.tradewind.api.scheduler.v1.RerunCycleRequest\x1a..tradewind.api.scheduler.v1.RerunCycleResponse\x12h\n\tStopCycle\x12,.tradewind.api.scheduler.v1.StopCycleRequest\x1a-.tradewind.api.scheduler.v1.StopCycleResponse\x12t\n\rStopComponent\x12\x30.tradewind.api.scheduler.v1.StopComponentRequest\x1a\x31.tradewind.api.scheduler.v1.StopComponentResponse\x12\x65\n\x08StopNode\x12+.tradewind.api.scheduler.v1.StopNodeRequest\x1a,.tradewind.api.scheduler.v1.StopNodeResponse\x12\x65\n\x08GetCycle\x12+.tradewind.api.scheduler.v1.GetCycleRequest\x1a,.tradewind.api.scheduler.v1.GetCycleResponse\x12k\n\nListCycles\x12-.tradewind.api.scheduler.v1.ListCyclesRequest\x1a..tradewind.api.scheduler.v1.ListCyclesResponse\x12t\n\rDescribeCycle\x12\x30.tradewind.api.scheduler.v1.DescribeCycleRequest\x1a\x31.tradewind.api.scheduler.v1.DescribeCycleResponse\x12j\n\tWatchFlow\x12,.tradewind.api.scheduler.v1.WatchFlowRequest\x1a-.tradewind.api.scheduler.v1.WatchFlowResponse0\x01\x12\x65\n\x08ListLogs\x12+.tradewind.api.scheduler.v1.ListLogsRequest\x1a,.tradewind.api.scheduler.v1.ListLogsResponse\x12j\n\tRunDoctor\x12,.tradewind.api.scheduler.v1.RunDoctorRequest\x1a-.tradewind.api.scheduler.v1.RunDoctorResponse0\x01\x12h\n\tGetMemory\x12,.tradewind.api.scheduler.v1.GetMemoryRequest\x1a-.tradewind.api.scheduler.v1.GetMemoryResponse\x12q\n\x0cUpdateMemory\x12/.tradewind.api.scheduler.v1.UpdateMemoryRequest\x1a\x30.tradewind.api.scheduler.v1.UpdateMemoryResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2tradewind/api/scheduler/v1/scheduler_service.proto\x12\x1atradewind.api.scheduler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a)tradewind/api/scheduler/v1/backfill.proto\x1a&tradewind/api/scheduler/v1/cycle.proto\x1a\'tradewind/api/scheduler/v1/doctor.proto\x1a,tradewind/api/scheduler/v1/explanation.proto\x1a%tradewind/api/scheduler/v1/flow.proto\x1a\'tradewind/api/scheduler/v1/memory.proto\x1a%tradewind/api/scheduler/v1/plan.proto\x1a)tradewind/api/scheduler/v1/revision.proto\x1a%tradewind/api/scheduler/v1/stop.proto\"T\n\x12\x41nalyzeFlowRequest\x12>\n\ndefinition\x18\x01 \x01(\x0b\x32*.tradewind.api.scheduler.v1.FlowDefinition\"\x8e\x01\n\x13\x41nalyzeFlowResponse\x12<\n\tstructure\x18\x01 \x01(\x0b\x32).tradewind.api.scheduler.v1.FlowStructure\x12\x39\n\nviolations\x18\x02 \x03(\x0b\x32%.tradewind.api.scheduler.v1.Violation\"\x8e\x03\n\x13RegisterFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12*\n\x07weather\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x16\n\x0cweather_json\x18\x03 \x01(\tH\x00\x12\x34\n\x04spec\x18\x04 \x01(\x0b\x32$.tradewind.api.scheduler.v1.FlowSpecH\x00\x12K\n\x06labels\x18\x05 \x03(\x0b\x32;.tradewind.api.scheduler.v1.RegisterFlowRequest.LabelsEntry\x12\x0f\n\x07user_id\x18\x06 \x01(\t\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\x12\x0c\n\x04note\x18\t \x01(\t\x12\n\n\x02\x62y\x18\n \x01(\t\x12\x15\n\rvalidate_only\x18\x0b \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\ndefinition\"\xc4\x01\n\x14RegisterFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x12\x37\n\x08warnings\x18\x03 \x03(\x0b\x32%.tradewind.api.scheduler.v1.Violation\x12\x32\n\x04plan\x18\x04 \x01(\x0b\x32$.tradewind.api.scheduler.v1.FlowPlan\"!\n\x0eGetFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\"{\n\x0fGetFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\x12\x38\n\rcurrent_cycle\x18\x02 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\"\xd3\x02\n\x10ListFlowsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x38\n\x08statuses\x18\x03 \x03(\x0e\x32&.tradewind.api.scheduler.v1.FlowStatus\x12H\n\x06labels\x18\x04 \x03(\x0b\x32\x38.tradewind.api.scheduler.v1.ListFlowsRequest.LabelsEntry\x12\x31\n\rcreated_after\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0e\x63reated_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"]\n\x11ListFlowsResponse\x12/\n\x05\x66lows\x18\x01 \x03(\x0b\x32 .tradewind.api.scheduler.v1.Flow\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"Q\n\x10StartFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12,\n\x08start_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"C\n\x11StartFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\">\n\x0fStopFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\n\n\x02\x62y\x18\x03 \x01(\t\"B\n\x10StopFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\"=\n\x10PauseFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x0c\n\x04note\x18\x02 \x01(\t\x12\n\n\x02\x62y\x18\x03 \x01(\t\"C\n\x11PauseFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\"$\n\x11ResumeFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\"D\n\x12ResumeFlowResponse\x12.\n\x04\x66low\x18\x01 \x01(\x0b\x32 .tradewind.api.scheduler.v1.Flow\"a\n\x12ListFiringsRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x13\n\x0b\x62\x61\x63kfill_id\x18\x04 \x01(\x05\"c\n\x13ListFiringsResponse\x12\x33\n\x07\x66irings\x18\x01 \x03(\x0b\x32\".tradewind.api.scheduler.v1.Firing\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\";\n\x19ListNextExecutionsRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\"\x87\x01\n\x1aListNextExecutionsResponse\x12\x31\n\rplanned_times\x18\x01 \x03(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x06status\x18\x02 \x01(\x0e\x32&.tradewind.api.scheduler.v1.FlowStatus\"M\n\x11\x44\x65leteFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\'\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\"\n\x12\x44\x65leteFlowResponse\x12\x0c\n\x04\x64one\x18\x01 \x01(\x08\"\x8c\x01\n\x0eRunFlowRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0binputs_json\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\'\n\x04wait\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0finclude_outputs\x18\x05 \x01(\x08\"}\n\x0fRunFlowResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12\x38\n\x07outputs\x18\x02 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.NodeOutputs\"[\n\x0bNodeOutputs\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12;\n\x07outputs\x18\x02 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Output\"3\n\x0bRunFlowItem\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x13\n\x0binputs_json\x18\x02 \x01(\t\"\x9f\x01\n\x0fRunFlowsRequest\x12\x36\n\x05items\x18\x01 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.RunFlowItem\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0finclude_outputs\x18\x04 \x01(\x08\"\xa8\x01\n\rRunFlowResult\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12\x14\n\x0c\x65rror_reason\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x38\n\x07outputs\x18\x04 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.NodeOutputs\"N\n\x10RunFlowsResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).tradewind.api.scheduler.v1.RunFlowResult\"J\n\x11StreamRunsRequest\x12\x35\n\x04runs\x18\x01 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.StreamedRun\"o\n\x0bStreamedRun\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12;\n\x07request\x18\x02 \x01(\x0b\x32*.tradewind.api.scheduler.v1.RunFlowRequest\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"T\n\x12StreamRunsResponse\x12>\n\x07\x61nswers\x18\x01 \x03(\x0b\x32-.tradewind.api.scheduler.v1.StreamedRunAnswer\"\x86\x01\n\x11StreamedRunAnswer\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12?\n\x08response\x18\x02 \x01(\x0b\x32+.tradewind.api.scheduler.v1.RunFlowResponseH\x00\x12\x16\n\x0c\x65rror_status\x18\x03 \x01(\x0cH\x00\x42\x08\n\x06\x61nswer\"\xfa\x01\n\x11RerunCycleRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\rfrom_node_ids\x18\x04 \x03(\t\x12\x13\n\x0binputs_json\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\'\n\x04wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0finclude_outputs\x18\x08 \x01(\x08\x12\n\n\x02\x62y\x18\t \x01(\t\x12\x0e\n\x06reason\x18\n \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"\x80\x01\n\x12RerunCycleResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12\x38\n\x07outputs\x18\x02 \x03(\x0b\x32\'.tradewind.api.scheduler.v1.NodeOutputs\"Z\n\x0fGetCycleRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x08\n\x06_cycleB\x06\n\x04_run\"D\n\x10GetCycleResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\"\xed\x01\n\x11ListCyclesRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x39\n\x08statuses\x18\x04 \x03(\x0e\x32\'.tradewind.api.scheduler.v1.CycleStatus\x12\x31\n\rstarted_after\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0estarted_before\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"`\n\x12ListCyclesResponse\x12\x31\n\x06\x63ycles\x18\x01 \x03(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb2\x01\n\x14\x44\x65scribeCycleRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x17\n\x0finclude_outputs\x18\x04 \x01(\x08\x12\x11\n\tomit_logs\x18\x05 \x01(\x08\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x12\n\npage_token\x18\x07 \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"\x8d\x03\n\x15\x44\x65scribeCycleResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\x12;\n\x0b\x66low_status\x18\x02 \x01(\x0e\x32&.tradewind.api.scheduler.v1.FlowStatus\x12;\n\x05nodes\x18\x03 \x03(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTask\x12;\n\x07signals\x18\x04 \x03(\x0b\x32*.tradewind.api.node_task_manager.v1.Signal\x12\x31\n\x04logs\x18\x05 \x03(\x0b\x32#.tradewind.api.scheduler.v1.LogLine\x12?\n\nstatistics\x18\x06 \x01(\x0b\x32+.tradewind.api.scheduler.v1.CycleStatistics\x12\x17\n\x0fnext_page_token\x18\x07 \x01(\t\"B\n\x10WatchFlowRequest\x12\x10\n\x08\x66low_ids\x18\x01 \x03(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_cycle\"K\n\x11WatchFlowResponse\x12\x36\n\x06\x65vents\x18\x01 \x03(\x0b\x32&.tradewind.api.scheduler.v1.CycleEvent\"\xb1\x01\n\x0fListLogsRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x37\n\tmin_level\x18\x04 \x01(\x0e\x32$.tradewind.api.scheduler.v1.LogLevel\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\tB\x08\n\x06_cycle\"_\n\x10ListLogsResponse\x12\x32\n\x05lines\x18\x01 \x03(\x0b\x32#.tradewind.api.scheduler.v1.LogLine\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\x92 \n\x10SchedulerService\x12n\n\x0b\x41nalyzeFlow\x12..tradewind.api.scheduler.v1.AnalyzeFlowRequest\x1a/.tradewind.api.scheduler.v1.AnalyzeFlowResponse\x12q\n\x0cRegisterFlow\x12/.tradewind.api.scheduler.v1.RegisterFlowRequest\x1a\x30.tradewind.api.scheduler.v1.RegisterFlowResponse\x12k\n\nUpdateFlow\x12-.tradewind.api.scheduler.v1.UpdateFlowRequest\x1a..tradewind.api.scheduler.v1.UpdateFlowResponse\x12t\n\rListRevisions\x12\x30.tradewind.api.scheduler.v1.ListRevisionsRequest\x1a\x31.tradewind.api.scheduler.v1.ListRevisionsResponse\x12n\n\x0bGetRevision\x12..tradewind.api.scheduler.v1.GetRevisionRequest\x1a/.tradewind.api.scheduler.v1.GetRevisionResponse\x12t\n\rDiffRevisions\x12\x30.tradewind.api.scheduler.v1.DiffRevisionsRequest\x1a\x31.tradewind.api.scheduler.v1.DiffRevisionsResponse\x12q\n\x0cRollBackFlow\x12/.tradewind.api.scheduler.v1.RollBackFlowRequest\x1a\x30.tradewind.api.scheduler.v1.RollBackFlowResponse\x12\x62\n\x07GetFlow\x12*.tradewind.api.scheduler.v1.GetFlowRequest\x1a+.tradewind.api.scheduler.v1.GetFlowResponse\x12h\n\tListFlows\x12,.tradewind.api.scheduler.v1.ListFlowsRequest\x1a-.tradewind.api.scheduler.v1.ListFlowsResponse\x12h\n\tStartFlow\x12,.tradewind.api.scheduler.v1.StartFlowRequest\x1a-.tradewind.api.scheduler.v1.StartFlowResponse\x12\x65\n\x08StopFlow\x12+.tradewind.api.scheduler.v1.StopFlowRequest\x1a,.tradewind.api.scheduler.v1.StopFlowResponse\x12h\n\tPauseFlow\x12,.tradewind.api.scheduler.v1.PauseFlowRequest\x1a-.tradewind.api.scheduler.v1.PauseFlowResponse\x12k\n\nResumeFlow\x12-.tradewind.api.scheduler.v1.ResumeFlowRequest\x1a..tradewind.api.scheduler.v1.ResumeFlowResponse\x12n\n\x0bListFirings\x12..tradewind.api.scheduler.v1.ListFiringsRequest\x1a/.tradewind.api.scheduler.v1.ListFiringsResponse\x12q\n\x0c\x42\x61\x63kfillFlow\x12/.tradewind.api.scheduler.v1.BackfillFlowRequest\x1a\x30.tradewind.api.scheduler.v1.BackfillFlowResponse\x12t\n\rListBackfills\x12\x30.tradewind.api.scheduler.v1.ListBackfillsRequest\x1a\x31.tradewind.api.scheduler.v1.ListBackfillsResponse\x12n\n\x0bGetBackfill\x12..tradewind.api.scheduler.v1.GetBackfillRequest\x1a/.tradewind.api.scheduler.v1.GetBackfillResponse\x12w\n\x0e\x43\x61ncelBackfill\x12\x31.tradewind.api.scheduler.v1.CancelBackfillRequest\x1a\x32.tradewind.api.scheduler.v1.CancelBackfillResponse\x12\x83\x01\n\x12ListNextExecutions\x12\x35.tradewind.api.scheduler.v1.ListNextExecutionsRequest\x1a\x36.tradewind.api.scheduler.v1.ListNextExecutionsResponse\x12k\n\nDeleteFlow\x12-.tradewind.api.scheduler.v1.DeleteFlowRequest\x1a..tradewind.api.scheduler.v1.DeleteFlowResponse\x12\x62\n\x07RunFlow\x12*.tradewind.api.scheduler.v1.RunFlowRequest\x1a+.tradewind.api.scheduler.v1.RunFlowResponse\x12\x65\n\x08RunFlows\x12+.tradewind.api.scheduler.v1.RunFlowsRequest\x1a,.tradewind.api.scheduler.v1.RunFlowsResponse\x12o\n\nStreamRuns\x12-.tradewind.api.scheduler.v1.StreamRunsRequest\x1a..tradewind.api.scheduler.v1.StreamRunsResponse(\x01\x30\x01\x12k\n\nRerunCycle\x12-.tradewind.api.scheduler.v1.RerunCycleRequest\x1a..tradewind.api.scheduler.v1.RerunCycleResponse\x12h\n\tStopCycle\x12,.tradewind.api.scheduler.v1.StopCycleRequest\x1a-.tradewind.api.scheduler.v1.StopCycleResponse\x12t\n\rStopComponent\x12\x30.tradewind.api.scheduler.v1.StopComponentRequest\x1a\x31.tradewind.api.scheduler.v1.StopComponentResponse\x12\x65\n\x08StopNode\x12+.tradewind.api.scheduler.v1.StopNodeRequest\x1a,.tradewind.api.scheduler.v1.StopNodeResponse\x12\x65\n\x08GetCycle\x12+.tradewind.api.scheduler.v1.GetCycleRequest\x1a,.tradewind.api.scheduler.v1.GetCycleResponse\x12k\n\nListCycles\x12-.tradewind.api.scheduler.v1.ListCyclesRequest\x1a..tradewind.api.scheduler.v1.ListCyclesResponse\x12t\n\rDescribeCycle\x12\x30.tradewind.api.scheduler.v1.DescribeCycleRequest\x1a\x31.tradewind.api.scheduler.v1.DescribeCycleResponse\x12j\n\tWatchFlow\x12,.tradewind.api.scheduler.v1.WatchFlowRequest\x1a-.tradewind.api.scheduler.v1.WatchFlowResponse0\x01\x12\x65\n\x08ListLogs\x12+.tradewind.api.scheduler.v1.ListLogsRequest\x1a,.tradewind.api.scheduler.v1.ListLogsResponse\x12j\n\tRunDoctor\x12,.tradewind.api.scheduler.v1.RunDoctorRequest\x1a-.tradewind.api.scheduler.v1.RunDoctorResponse0\x01\x12h\n\tGetMemory\x12,.tradewind.api.scheduler.v1.GetMemoryRequest\x1a-.tradewind.api.scheduler.v1.GetMemoryResponse\x12q\n\x0cUpdateMemory\x12/.tradewind.api.scheduler.v1.UpdateMemoryRequest\x1a\x30.tradewind.api.scheduler.v1.UpdateMemoryResponse\x12n\n\x0b\x45xplainFlow\x12..tradewind.api.scheduler.v1.ExplainFlowRequest\x1a/.tradewind.api.scheduler.v1.ExplainFlowResponse\x12n\n\x0b\x45xplainNode\x12..tradewind.api.scheduler.v1.ExplainNodeRequest\x1a/.tradewind.api.scheduler.v1.ExplainNodeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,100 +48,100 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTERFLOWREQUEST_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_LISTFLOWSREQUEST_LABELSENTRY']._loaded_options = None
   _globals['_LISTFLOWSREQUEST_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_ANALYZEFLOWREQUEST']._serialized_start=511
-  _globals['_ANALYZEFLOWREQUEST']._serialized_end=595
-  _globals['_ANALYZEFLOWRESPONSE']._serialized_start=598
-  _globals['_ANALYZEFLOWRESPONSE']._serialized_end=740
-  _globals['_REGISTERFLOWREQUEST']._serialized_start=743
-  _globals['_REGISTERFLOWREQUEST']._serialized_end=1141
-  _globals['_REGISTERFLOWREQUEST_LABELSENTRY']._serialized_start=1082
-  _globals['_REGISTERFLOWREQUEST_LABELSENTRY']._serialized_end=1127
-  _globals['_REGISTERFLOWRESPONSE']._serialized_start=1144
-  _globals['_REGISTERFLOWRESPONSE']._serialized_end=1340
-  _globals['_GETFLOWREQUEST']._serialized_start=1342
-  _globals['_GETFLOWREQUEST']._serialized_end=1375
-  _globals['_GETFLOWRESPONSE']._serialized_start=1377
-  _globals['_GETFLOWRESPONSE']._serialized_end=1500
-  _globals['_LISTFLOWSREQUEST']._serialized_start=1503
-  _globals['_LISTFLOWSREQUEST']._serialized_end=1842
-  _globals['_LISTFLOWSREQUEST_LABELSENTRY']._serialized_start=1082
-  _globals['_LISTFLOWSREQUEST_LABELSENTRY']._serialized_end=1127
-  _globals['_LISTFLOWSRESPONSE']._serialized_start=1844
-  _globals['_LISTFLOWSRESPONSE']._serialized_end=1937
-  _globals['_STARTFLOWREQUEST']._serialized_start=1939
-  _globals['_STARTFLOWREQUEST']._serialized_end=2020
-  _globals['_STARTFLOWRESPONSE']._serialized_start=2022
-  _globals['_STARTFLOWRESPONSE']._serialized_end=2089
-  _globals['_STOPFLOWREQUEST']._serialized_start=2091
-  _globals['_STOPFLOWREQUEST']._serialized_end=2153
-  _globals['_STOPFLOWRESPONSE']._serialized_start=2155
-  _globals['_STOPFLOWRESPONSE']._serialized_end=2221
-  _globals['_PAUSEFLOWREQUEST']._serialized_start=2223
-  _globals['_PAUSEFLOWREQUEST']._serialized_end=2284
-  _globals['_PAUSEFLOWRESPONSE']._serialized_start=2286
-  _globals['_PAUSEFLOWRESPONSE']._serialized_end=2353
-  _globals['_RESUMEFLOWREQUEST']._serialized_start=2355
-  _globals['_RESUMEFLOWREQUEST']._serialized_end=2391
-  _globals['_RESUMEFLOWRESPONSE']._serialized_start=2393
-  _globals['_RESUMEFLOWRESPONSE']._serialized_end=2461
-  _globals['_LISTFIRINGSREQUEST']._serialized_start=2463
-  _globals['_LISTFIRINGSREQUEST']._serialized_end=2539
-  _globals['_LISTFIRINGSRESPONSE']._serialized_start=2541
-  _globals['_LISTFIRINGSRESPONSE']._serialized_end=2640
-  _globals['_LISTNEXTEXECUTIONSREQUEST']._serialized_start=2642
-  _globals['_LISTNEXTEXECUTIONSREQUEST']._serialized_end=2701
-  _globals['_LISTNEXTEXECUTIONSRESPONSE']._serialized_start=2704
-  _globals['_LISTNEXTEXECUTIONSRESPONSE']._serialized_end=2839
-  _globals['_DELETEFLOWREQUEST']._serialized_start=2841
-  _globals['_DELETEFLOWREQUEST']._serialized_end=2918
-  _globals['_DELETEFLOWRESPONSE']._serialized_start=2920
-  _globals['_DELETEFLOWRESPONSE']._serialized_end=2954
-  _globals['_RUNFLOWREQUEST']._serialized_start=2957
-  _globals['_RUNFLOWREQUEST']._serialized_end=3097
-  _globals['_RUNFLOWRESPONSE']._serialized_start=3099
-  _globals['_RUNFLOWRESPONSE']._serialized_end=3224
-  _globals['_NODEOUTPUTS']._serialized_start=3226
-  _globals['_NODEOUTPUTS']._serialized_end=3317
-  _globals['_RUNFLOWITEM']._serialized_start=3319
-  _globals['_RUNFLOWITEM']._serialized_end=3370
-  _globals['_RUNFLOWSREQUEST']._serialized_start=3373
-  _globals['_RUNFLOWSREQUEST']._serialized_end=3532
-  _globals['_RUNFLOWRESULT']._serialized_start=3535
-  _globals['_RUNFLOWRESULT']._serialized_end=3703
-  _globals['_RUNFLOWSRESPONSE']._serialized_start=3705
-  _globals['_RUNFLOWSRESPONSE']._serialized_end=3783
-  _globals['_STREAMRUNSREQUEST']._serialized_start=3785
-  _globals['_STREAMRUNSREQUEST']._serialized_end=3859
-  _globals['_STREAMEDRUN']._serialized_start=3861
-  _globals['_STREAMEDRUN']._serialized_end=3972
-  _globals['_STREAMRUNSRESPONSE']._serialized_start=3974
-  _globals['_STREAMRUNSRESPONSE']._serialized_end=4058
-  _globals['_STREAMEDRUNANSWER']._serialized_start=4061
-  _globals['_STREAMEDRUNANSWER']._serialized_end=4195
-  _globals['_RERUNCYCLEREQUEST']._serialized_start=4198
-  _globals['_RERUNCYCLEREQUEST']._serialized_end=4448
-  _globals['_RERUNCYCLERESPONSE']._serialized_start=4451
-  _globals['_RERUNCYCLERESPONSE']._serialized_end=4579
-  _globals['_GETCYCLEREQUEST']._serialized_start=4581
-  _globals['_GETCYCLEREQUEST']._serialized_end=4671
-  _globals['_GETCYCLERESPONSE']._serialized_start=4673
-  _globals['_GETCYCLERESPONSE']._serialized_end=4741
-  _globals['_LISTCYCLESREQUEST']._serialized_start=4744
-  _globals['_LISTCYCLESREQUEST']._serialized_end=4981
-  _globals['_LISTCYCLESRESPONSE']._serialized_start=4983
-  _globals['_LISTCYCLESRESPONSE']._serialized_end=5079
-  _globals['_DESCRIBECYCLEREQUEST']._serialized_start=5082
-  _globals['_DESCRIBECYCLEREQUEST']._serialized_end=5260
-  _globals['_DESCRIBECYCLERESPONSE']._serialized_start=5263
-  _globals['_DESCRIBECYCLERESPONSE']._serialized_end=5660
-  _globals['_WATCHFLOWREQUEST']._serialized_start=5662
-  _globals['_WATCHFLOWREQUEST']._serialized_end=5728
-  _globals['_WATCHFLOWRESPONSE']._serialized_start=5730
-  _globals['_WATCHFLOWRESPONSE']._serialized_end=5805
-  _globals['_LISTLOGSREQUEST']._serialized_start=5808
-  _globals['_LISTLOGSREQUEST']._serialized_end=5985
-  _globals['_LISTLOGSRESPONSE']._serialized_start=5987
-  _globals['_LISTLOGSRESPONSE']._serialized_end=6082
-  _globals['_SCHEDULERSERVICE']._serialized_start=6085
-  _globals['_SCHEDULERSERVICE']._serialized_end=9509
+  _globals['_ANALYZEFLOWREQUEST']._serialized_start=600
+  _globals['_ANALYZEFLOWREQUEST']._serialized_end=684
+  _globals['_ANALYZEFLOWRESPONSE']._serialized_start=687
+  _globals['_ANALYZEFLOWRESPONSE']._serialized_end=829
+  _globals['_REGISTERFLOWREQUEST']._serialized_start=832
+  _globals['_REGISTERFLOWREQUEST']._serialized_end=1230
+  _globals['_REGISTERFLOWREQUEST_LABELSENTRY']._serialized_start=1171
+  _globals['_REGISTERFLOWREQUEST_LABELSENTRY']._serialized_end=1216
+  _globals['_REGISTERFLOWRESPONSE']._serialized_start=1233
+  _globals['_REGISTERFLOWRESPONSE']._serialized_end=1429
+  _globals['_GETFLOWREQUEST']._serialized_start=1431
+  _globals['_GETFLOWREQUEST']._serialized_end=1464
+  _globals['_GETFLOWRESPONSE']._serialized_start=1466
+  _globals['_GETFLOWRESPONSE']._serialized_end=1589
+  _globals['_LISTFLOWSREQUEST']._serialized_start=1592
+  _globals['_LISTFLOWSREQUEST']._serialized_end=1931
+  _globals['_LISTFLOWSREQUEST_LABELSENTRY']._serialized_start=1171
+  _globals['_LISTFLOWSREQUEST_LABELSENTRY']._serialized_end=1216
+  _globals['_LISTFLOWSRESPONSE']._serialized_start=1933
+  _globals['_LISTFLOWSRESPONSE']._serialized_end=2026
+  _globals['_STARTFLOWREQUEST']._serialized_start=2028
+  _globals['_STARTFLOWREQUEST']._serialized_end=2109
+  _globals['_STARTFLOWRESPONSE']._serialized_start=2111
+  _globals['_STARTFLOWRESPONSE']._serialized_end=2178
+  _globals['_STOPFLOWREQUEST']._serialized_start=2180
+  _globals['_STOPFLOWREQUEST']._serialized_end=2242
+  _globals['_STOPFLOWRESPONSE']._serialized_start=2244
+  _globals['_STOPFLOWRESPONSE']._serialized_end=2310
+  _globals['_PAUSEFLOWREQUEST']._serialized_start=2312
+  _globals['_PAUSEFLOWREQUEST']._serialized_end=2373
+  _globals['_PAUSEFLOWRESPONSE']._serialized_start=2375
+  _globals['_PAUSEFLOWRESPONSE']._serialized_end=2442
+  _globals['_RESUMEFLOWREQUEST']._serialized_start=2444
+  _globals['_RESUMEFLOWREQUEST']._serialized_end=2480
+  _globals['_RESUMEFLOWRESPONSE']._serialized_start=2482
+  _globals['_RESUMEFLOWRESPONSE']._serialized_end=2550
+  _globals['_LISTFIRINGSREQUEST']._serialized_start=2552
+  _globals['_LISTFIRINGSREQUEST']._serialized_end=2649
+  _globals['_LISTFIRINGSRESPONSE']._serialized_start=2651
+  _globals['_LISTFIRINGSRESPONSE']._serialized_end=2750
+  _globals['_LISTNEXTEXECUTIONSREQUEST']._serialized_start=2752
+  _globals['_LISTNEXTEXECUTIONSREQUEST']._serialized_end=2811
+  _globals['_LISTNEXTEXECUTIONSRESPONSE']._serialized_start=2814
+  _globals['_LISTNEXTEXECUTIONSRESPONSE']._serialized_end=2949
+  _globals['_DELETEFLOWREQUEST']._serialized_start=2951
+  _globals['_DELETEFLOWREQUEST']._serialized_end=3028
+  _globals['_DELETEFLOWRESPONSE']._serialized_start=3030
+  _globals['_DELETEFLOWRESPONSE']._serialized_end=3064
+  _globals['_RUNFLOWREQUEST']._serialized_start=3067
+  _globals['_RUNFLOWREQUEST']._serialized_end=3207
+  _globals['_RUNFLOWRESPONSE']._serialized_start=3209
+  _globals['_RUNFLOWRESPONSE']._serialized_end=3334
+  _globals['_NODEOUTPUTS']._serialized_start=3336
+  _globals['_NODEOUTPUTS']._serialized_end=3427
+  _globals['_RUNFLOWITEM']._serialized_start=3429
+  _globals['_RUNFLOWITEM']._serialized_end=3480
+  _globals['_RUNFLOWSREQUEST']._serialized_start=3483
+  _globals['_RUNFLOWSREQUEST']._serialized_end=3642
+  _globals['_RUNFLOWRESULT']._serialized_start=3645
+  _globals['_RUNFLOWRESULT']._serialized_end=3813
+  _globals['_RUNFLOWSRESPONSE']._serialized_start=3815
+  _globals['_RUNFLOWSRESPONSE']._serialized_end=3893
+  _globals['_STREAMRUNSREQUEST']._serialized_start=3895
+  _globals['_STREAMRUNSREQUEST']._serialized_end=3969
+  _globals['_STREAMEDRUN']._serialized_start=3971
+  _globals['_STREAMEDRUN']._serialized_end=4082
+  _globals['_STREAMRUNSRESPONSE']._serialized_start=4084
+  _globals['_STREAMRUNSRESPONSE']._serialized_end=4168
+  _globals['_STREAMEDRUNANSWER']._serialized_start=4171
+  _globals['_STREAMEDRUNANSWER']._serialized_end=4305
+  _globals['_RERUNCYCLEREQUEST']._serialized_start=4308
+  _globals['_RERUNCYCLEREQUEST']._serialized_end=4558
+  _globals['_RERUNCYCLERESPONSE']._serialized_start=4561
+  _globals['_RERUNCYCLERESPONSE']._serialized_end=4689
+  _globals['_GETCYCLEREQUEST']._serialized_start=4691
+  _globals['_GETCYCLEREQUEST']._serialized_end=4781
+  _globals['_GETCYCLERESPONSE']._serialized_start=4783
+  _globals['_GETCYCLERESPONSE']._serialized_end=4851
+  _globals['_LISTCYCLESREQUEST']._serialized_start=4854
+  _globals['_LISTCYCLESREQUEST']._serialized_end=5091
+  _globals['_LISTCYCLESRESPONSE']._serialized_start=5093
+  _globals['_LISTCYCLESRESPONSE']._serialized_end=5189
+  _globals['_DESCRIBECYCLEREQUEST']._serialized_start=5192
+  _globals['_DESCRIBECYCLEREQUEST']._serialized_end=5370
+  _globals['_DESCRIBECYCLERESPONSE']._serialized_start=5373
+  _globals['_DESCRIBECYCLERESPONSE']._serialized_end=5770
+  _globals['_WATCHFLOWREQUEST']._serialized_start=5772
+  _globals['_WATCHFLOWREQUEST']._serialized_end=5838
+  _globals['_WATCHFLOWRESPONSE']._serialized_start=5840
+  _globals['_WATCHFLOWRESPONSE']._serialized_end=5915
+  _globals['_LISTLOGSREQUEST']._serialized_start=5918
+  _globals['_LISTLOGSREQUEST']._serialized_end=6095
+  _globals['_LISTLOGSRESPONSE']._serialized_start=6097
+  _globals['_LISTLOGSRESPONSE']._serialized_end=6192
+  _globals['_SCHEDULERSERVICE']._serialized_start=6195
+  _globals['_SCHEDULERSERVICE']._serialized_end=10309
 # @@protoc_insertion_point(module_scope)

@@ -574,22 +574,26 @@ class ListFiringsRequest(_message.Message):
     FLOW_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BACKFILL_ID_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Of which flow."""
     page_size: _builtins.int
     """At most this many, 50 when 0, at most 1000."""
     page_token: _builtins.str
     """From the response before."""
+    backfill_id: _builtins.int
+    """Only those of this backfill of the flow, all of which are kept as long as it is."""
     def __init__(
         self,
         *,
         flow_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        backfill_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow_id", b"flow_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill_id", b"backfill_id", "flow_id", b"flow_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

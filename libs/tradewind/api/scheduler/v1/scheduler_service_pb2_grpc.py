@@ -3,7 +3,9 @@
 import grpc
 import warnings
 
+from tradewind.api.scheduler.v1 import backfill_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2
 from tradewind.api.scheduler.v1 import doctor_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_doctor__pb2
+from tradewind.api.scheduler.v1 import explanation_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_revision__pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2
@@ -109,6 +111,26 @@ class SchedulerServiceStub:
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsResponse.FromString,
                 _registered_method=True)
+        self.BackfillFlow = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/BackfillFlow',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowResponse.FromString,
+                _registered_method=True)
+        self.ListBackfills = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ListBackfills',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsResponse.FromString,
+                _registered_method=True)
+        self.GetBackfill = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/GetBackfill',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillResponse.FromString,
+                _registered_method=True)
+        self.CancelBackfill = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/CancelBackfill',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillResponse.FromString,
+                _registered_method=True)
         self.ListNextExecutions = channel.unary_unary(
                 '/tradewind.api.scheduler.v1.SchedulerService/ListNextExecutions',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListNextExecutionsRequest.SerializeToString,
@@ -193,6 +215,16 @@ class SchedulerServiceStub:
                 '/tradewind.api.scheduler.v1.SchedulerService/UpdateMemory',
                 request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.FromString,
+                _registered_method=True)
+        self.ExplainFlow = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ExplainFlow',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowResponse.FromString,
+                _registered_method=True)
+        self.ExplainNode = channel.unary_unary(
+                '/tradewind.api.scheduler.v1.SchedulerService/ExplainNode',
+                request_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeResponse.FromString,
                 _registered_method=True)
 
 
@@ -306,6 +338,39 @@ class SchedulerServiceServicer:
     def ListFirings(self, request, context):
         """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
         INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BackfillFlow(self, request, context):
+        """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
+        which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
+        FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBackfills(self, request, context):
+        """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBackfill(self, request, context):
+        """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelBackfill(self, request, context):
+        """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
+        FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -447,6 +512,21 @@ class SchedulerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainFlow(self, request, context):
+        """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainNode(self, request, context):
+        """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+        NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -519,6 +599,26 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.ListFirings,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsResponse.SerializeToString,
+            ),
+            'BackfillFlow': grpc.unary_unary_rpc_method_handler(
+                    servicer.BackfillFlow,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowResponse.SerializeToString,
+            ),
+            'ListBackfills': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBackfills,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsResponse.SerializeToString,
+            ),
+            'GetBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBackfill,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillResponse.SerializeToString,
+            ),
+            'CancelBackfill': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelBackfill,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillResponse.SerializeToString,
             ),
             'ListNextExecutions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNextExecutions,
@@ -604,6 +704,16 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.UpdateMemory,
                     request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.SerializeToString,
+            ),
+            'ExplainFlow': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainFlow,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowResponse.SerializeToString,
+            ),
+            'ExplainNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainNode,
+                    request_deserializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -985,6 +1095,114 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/ListFirings',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_scheduler__service__pb2.ListFiringsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BackfillFlow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/BackfillFlow',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.BackfillFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBackfills(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ListBackfills',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.ListBackfillsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/GetBackfill',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.GetBackfillResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelBackfill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/CancelBackfill',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_backfill__pb2.CancelBackfillResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1444,6 +1662,60 @@ class SchedulerService:
             '/tradewind.api.scheduler.v1.SchedulerService/UpdateMemory',
             tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryRequest.SerializeToString,
             tradewind_dot_api_dot_scheduler_dot_v1_dot_memory__pb2.UpdateMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainFlow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ExplainFlow',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainFlowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.scheduler.v1.SchedulerService/ExplainNode',
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeRequest.SerializeToString,
+            tradewind_dot_api_dot_scheduler_dot_v1_dot_explanation__pb2.ExplainNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,9 @@ What runs, and what became of it."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from tradewind.api.scheduler.v1 import backfill_pb2 as _backfill_pb2
 from tradewind.api.scheduler.v1 import doctor_pb2 as _doctor_pb2
+from tradewind.api.scheduler.v1 import explanation_pb2 as _explanation_pb2
 from tradewind.api.scheduler.v1 import memory_pb2 as _memory_pb2
 from tradewind.api.scheduler.v1 import revision_pb2 as _revision_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as _scheduler_service_pb2
@@ -70,6 +72,22 @@ class SchedulerServiceStub:
     """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
     INVALID_ARGUMENT INVALID_INPUT.
     """
+    BackfillFlow: _aio.UnaryUnaryMultiCallable[_backfill_pb2.BackfillFlowRequest, _backfill_pb2.BackfillFlowResponse]
+    """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
+    which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
+    FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
+    FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+    """
+    ListBackfills: _aio.UnaryUnaryMultiCallable[_backfill_pb2.ListBackfillsRequest, _backfill_pb2.ListBackfillsResponse]
+    """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+    INVALID_INPUT.
+    """
+    GetBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.GetBackfillRequest, _backfill_pb2.GetBackfillResponse]
+    """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+    CancelBackfill: _aio.UnaryUnaryMultiCallable[_backfill_pb2.CancelBackfillRequest, _backfill_pb2.CancelBackfillResponse]
+    """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
+    FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
+    """
     ListNextExecutions: _aio.UnaryUnaryMultiCallable[_scheduler_service_pb2.ListNextExecutionsRequest, _scheduler_service_pb2.ListNextExecutionsResponse]
     """The next planned times of a flow, or what they would be if it were started now. Errors: NOT_FOUND FLOW_NOT_FOUND,
     INVALID_ARGUMENT INVALID_INPUT.
@@ -133,6 +151,12 @@ class SchedulerServiceStub:
     """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
     INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
     WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
+    """
+    ExplainFlow: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainFlowRequest, _explanation_pb2.ExplainFlowResponse]
+    """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+    ExplainNode: _aio.UnaryUnaryMultiCallable[_explanation_pb2.ExplainNodeRequest, _explanation_pb2.ExplainNodeResponse]
+    """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+    NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
     """
 
 class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -270,6 +294,46 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_scheduler_service_pb2.ListFiringsResponse]:
         """What became of planned times, the latest first, paged; the newest 1000 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND,
         INVALID_ARGUMENT INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def BackfillFlow(
+        self,
+        request: _backfill_pb2.BackfillFlowRequest,
+        context: _aio.ServicerContext[_backfill_pb2.BackfillFlowRequest, _abc.Awaitable[_backfill_pb2.BackfillFlowResponse]],
+    ) -> _abc.Awaitable[_backfill_pb2.BackfillFlowResponse]:
+        """Runs a cycle for each planned time of a past range, oldest first and a few at a time, beside the flow's schedule; times for
+        which a cycle has begun are passed over. It waits while the flow is paused, and ends when that is stopped. Errors: NOT_FOUND
+        FLOW_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT for a range with none or over 10 000 times, FAILED_PRECONDITION
+        FLOW_DELETING, RESOURCE_EXHAUSTED QUEUE_FULL with 5 of the flow under way, ALREADY_EXISTS REQUEST_ID_REUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def ListBackfills(
+        self,
+        request: _backfill_pb2.ListBackfillsRequest,
+        context: _aio.ServicerContext[_backfill_pb2.ListBackfillsRequest, _abc.Awaitable[_backfill_pb2.ListBackfillsResponse]],
+    ) -> _abc.Awaitable[_backfill_pb2.ListBackfillsResponse]:
+        """The backfills of a flow, the newest first, paged; 100 are kept. Errors: NOT_FOUND FLOW_NOT_FOUND, INVALID_ARGUMENT
+        INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def GetBackfill(
+        self,
+        request: _backfill_pb2.GetBackfillRequest,
+        context: _aio.ServicerContext[_backfill_pb2.GetBackfillRequest, _abc.Awaitable[_backfill_pb2.GetBackfillResponse]],
+    ) -> _abc.Awaitable[_backfill_pb2.GetBackfillResponse]:
+        """A backfill. Errors: NOT_FOUND FLOW_NOT_FOUND or BACKFILL_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def CancelBackfill(
+        self,
+        request: _backfill_pb2.CancelBackfillRequest,
+        context: _aio.ServicerContext[_backfill_pb2.CancelBackfillRequest, _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]],
+    ) -> _abc.Awaitable[_backfill_pb2.CancelBackfillResponse]:
+        """Begins no more cycles of a backfill; those that run go on. One that has ended stays as it is. Errors: NOT_FOUND
+        FLOW_NOT_FOUND or BACKFILL_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -436,6 +500,24 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Sets and deletes variables, all of them or none. Errors: NOT_FOUND FLOW_NOT_FOUND or CYCLE_NOT_FOUND, INVALID_ARGUMENT
         INVALID_INPUT, ABORTED VERSION_CONFLICT when another version is on record than the one expected, FAILED_PRECONDITION
         WRONG_STATUS for a cycle that has ended, RESOURCE_EXHAUSTED TOO_LARGE over 64 KiB.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainFlow(
+        self,
+        request: _explanation_pb2.ExplainFlowRequest,
+        context: _aio.ServicerContext[_explanation_pb2.ExplainFlowRequest, _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]],
+    ) -> _abc.Awaitable[_explanation_pb2.ExplainFlowResponse]:
+        """Why a flow begins no cycle now, and when it will. Errors: NOT_FOUND FLOW_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ExplainNode(
+        self,
+        request: _explanation_pb2.ExplainNodeRequest,
+        context: _aio.ServicerContext[_explanation_pb2.ExplainNodeRequest, _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]],
+    ) -> _abc.Awaitable[_explanation_pb2.ExplainNodeResponse]:
+        """Why a node of a cycle waits, runs, or ended as it did. Errors: NOT_FOUND FLOW_NOT_FOUND, CYCLE_NOT_FOUND or
+        NODE_TASK_NOT_FOUND, UNAVAILABLE PEER_UNAVAILABLE.
         """
 
 def add_SchedulerServiceServicer_to_server(servicer: SchedulerServiceServicer, server: _aio.Server) -> None: ...

@@ -7,6 +7,7 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
 from tradewind.node_task_manager.use_cases.doctor import ShardDoctor
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import NoLink
@@ -36,6 +37,7 @@ class MemoryStores(NoLink):
         self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
         # Nothing here is kept twice, so there is nothing that could be at odds.
         self.doctors: Mapping[int, ShardDoctor] = {}
+        self.waits = {0: MemoryWaits(shard)}
         self.caches = MemoryCacheStore(clock)
         self.cache_statistics = MemoryCacheStatistics()
         self.config = MemoryConfigStore()
@@ -50,7 +52,6 @@ class MemoryStores(NoLink):
     async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
         self._listeners.append(hear)
 
-    @property
-    def busy(self) -> bool:
-        """Whether any node task has not ended."""
-        return self._shard.busy
+    def next_ms(self) -> int | None:
+        """Return when, in epoch ms, there is next anything to do by itself: 0 for now or soon, None for never."""
+        return self._shard.next_ms()

@@ -30,11 +30,21 @@ class MemoryShard(MemorySuspension, MemoryReruns):
         super().__init__(limits, clock)
         self._incarnations: dict[str, str] = {}
 
-    @property
-    def busy(self) -> bool:
-        """Whether a node task runs or waits, or an event is not acknowledged."""
-        waiting = self._leases or self._delayed or self._slots.held_back() or any(self._events.values())
-        return bool(waiting or not self._queues.empty)
+    def next_ms(self) -> int | None:
+        """Return when, in epoch ms, there is next anything to do by itself: 0 for now or soon, None for never."""
+        if self._leases or any(self._events.values()) or self._slots.held_back() or not self._queues.empty:
+            return 0
+        return min((*self._delayed.values(), *self._paced.values()), default=None)
+
+    async def holders(self, limit: str) -> list[str]:
+        """Return the ids of those that hold a slot of a limit, `running` standing for a lease, the longest first."""
+        ids = self._leases if limit == "running" else self._slots.holders(limit)
+        return sorted(ids, key=lambda task_id: (self._tasks[task_id].started_at, task_id))
+
+    def place(self, node_type: str, user: str, task_id: str) -> tuple[int, int, int]:
+        """Return how many stand before a node task in its queue, -1 when it is not in it, how many stand in the queue,
+        and how many other users have turns."""
+        return self._queues.place(node_type, user, task_id)
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
         turn = Turn()

@@ -5,11 +5,14 @@
 --   none when scheduled), due (ms, what the trigger says), next_at (ms, 0 for none), missed ({first, last, count} or
 --   false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, request ("" for none), payload (its hash),
 --   check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none), at_least
---   (lowest number), nodes (ids), facts, memory ("" for none)}.
+--   (lowest number), nodes (ids), facts, memory ("" for none), backfill ({id, following planned time, 0 for none} of the backfill
+--   whose position `planned` is, or false)}.
+-- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
 -- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
 -- stopping}, none when somebody else owns the partition by now.
 --!include stopping
 --!include firings
+--!include backfilling
 local LOG_CYCLES, RUNS = 5, 1024
 
 local function answer(outcome, revision, more)
@@ -36,6 +39,7 @@ local function drop_run(flow_id, cycle, run_id)
   call('DEL', key, key .. ':nodes', logs_key(flow_id, cycle))
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
   call('ZREM', flow_key(flow_id) .. ':open', name)
+  call('ZREM', flow_key(flow_id) .. ':filling', name)
   call('ZREM', base .. 'open', flow_id .. ':' .. name)
   forget_firing(flow_key(flow_id), name, run_id)
   local first = known[2] and call('GET', base .. 'request:' .. known[2])
@@ -51,12 +55,16 @@ local function answered_before(key, due, next_at, revision)
   return answer('duplicate', revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
 end
 
--- The newest cycle that has not ended, and is no rerun.
+local function minds_the_schedule(key, name)
+  return string.sub(name, -2) == ':0' and not call('ZSCORE', key .. ':filling', name)
+end
+
+-- The newest cycle that has not ended, and is neither a rerun nor of a backfill.
 local function in_the_way(key)
   local newest = call('ZREVRANGE', key .. ':open', 0, 0)[1]
-  if not newest or string.sub(newest, -2) == ':0' then return newest end
+  if not newest or minds_the_schedule(key, newest) then return newest end
   for _, name in ipairs(call('ZREVRANGE', key .. ':open', 1, -1)) do
-    if string.sub(name, -2) == ':0' then return name end
+    if minds_the_schedule(key, name) then return name end
   end
 end
 
@@ -81,7 +89,7 @@ local function give_way(key, flow_id, overlap, planned, open)
 end
 
 local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
-                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory)
+                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill)
   local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'next_execution', 'schedule_epoch',
     'fired')
   if not flow[1] then return answer('not_found') end
@@ -105,7 +113,11 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       if first then return first end
     end
     if revision ~= current then return answer('revision_changed', current) end
-    local open = flow[4] ~= 'allow' and in_the_way(key)
+    if backfill then
+      local outcome = move_backfill(key, flow_id, flow[1], backfill[1], planned, backfill[2])
+      if outcome ~= 'begun' then return answer(outcome, current) end
+    end
+    local open = flow[4] ~= 'allow' and not backfill and in_the_way(key)
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
     if open and (queued or not scheduled or once and flow[4] == 'skip') then
       return answer('overlap', current, {cycle = tonumber(string.match(open, '^%d+'))})
@@ -145,7 +157,14 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     fields[size + 1], fields[size + 2] = 'request', request
     size = size + 2
   end
-  if timeout > 0 then fields[size + 1], fields[size + 2] = 'deadline', time + timeout end
+  if timeout > 0 then
+    fields[size + 1], fields[size + 2] = 'deadline', time + timeout
+    size = size + 2
+  end
+  if backfill then
+    fields[size + 1], fields[size + 2] = 'backfill', backfill[1]
+    fill(key, backfill[1], planned, name, run_id)
+  end
   call('HSET', run, unpack(fields))
   if memory == '' then
     announce(flow_id, cycle, 0, 1, fields)

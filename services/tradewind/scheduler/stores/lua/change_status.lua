@@ -7,6 +7,7 @@
 --   whether more are to be marked by calling again}.
 --!include stopping
 --!include pausing
+--!include backfilling
 local flow = KEYS[2]
 local known = redis.call('HMGET', flow, 'status', 'schedule_epoch')
 if not known[1] then return cmsgpack.pack({'not_found', '', {}, false}) end
@@ -41,6 +42,7 @@ elseif outcome == 'changed' then
     'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
   redis.call('ZADD', base .. 'outbox', time, args.flow_id)
   if args.status ~= 'running' then drop_queued(flow, args.flow_id, QUEUE, 'the flow was stopped') end
+  if args.status ~= 'running' then cancel_backfills(flow, args.flow_id, 'the flow was stopped') end
 end
 local marked, more = {}, false
 if args.status ~= 'running' and args.status ~= 'paused' and outcome ~= 'refused' then

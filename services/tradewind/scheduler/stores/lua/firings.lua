@@ -3,12 +3,12 @@
 -- the queue of those that wait for a running cycle. `key` is the flow's hash.
 local FIRINGS, QUEUE = 1000, 100
 
-local function note_firing(key, planned, outcome, reason, name, run_id, count, last)
+local function note_firing(key, planned, outcome, reason, name, run_id, count, last, most)
   local cycle, run = string.match(name or '', '^(%d+):(%d+)$')
   call('ZREMRANGEBYSCORE', key .. ':firings', planned, planned)
   call('ZADD', key .. ':firings', planned, table.concat({planned, outcome, cycle or -1, run or 0, run_id or '-', time, count or 1,
     last or planned, reason or ''}, ' '))
-  call('ZREMRANGEBYRANK', key .. ':firings', 0, -FIRINGS - 1)
+  call('ZREMRANGEBYRANK', key .. ':firings', 0, -(most or FIRINGS) - 1)
 end
 
 -- The outcome of a planned time that was settled before, and of the run that began: cycle, run, run_id; nil when it is new.

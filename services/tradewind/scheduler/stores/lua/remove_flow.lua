@@ -37,6 +37,13 @@ local removed = remove_cycles()
 if removed == args.cycles then return cmsgpack.pack({false, removed}) end
 forget(known[3])
 redis.call('SET', base .. 'tombstone:' .. args.flow_id, known[2], 'PX', args.tombstone_ms)
+for _, id in ipairs(redis.call('ZRANGE', flow .. ':backfills', 0, -1)) do
+  local record = flow .. ':backfill:' .. id
+  forget(redis.call('HGET', record, 'request'))
+  redis.call('UNLINK', record, record .. ':firings')
+  redis.call('ZREM', base .. 'backfills', args.flow_id .. ':' .. id)
+end
+redis.call('UNLINK', flow .. ':backfills', flow .. ':filling')
 redis.call('UNLINK', flow .. ':cycles', flow .. ':open', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
   flow .. ':history', flow .. ':memory')
 redis.call('ZREM', KEYS[3], args.flow_id)

@@ -2,13 +2,14 @@
 --!include partition
 local STOPS = 500
 
--- Marks up to 500 runs that are not stopping yet, with `but_reruns` first runs of cycles only; returns their names and whether there are more.
-local function mark_stopping(flow_id, by, reason, source, but_reruns)
+-- Marks up to 500 runs that are not stopping yet, with `sparing` neither reruns nor those of backfills; returns
+-- their names and whether there are more.
+local function mark_stopping(flow_id, by, reason, source, sparing)
   local open = flow_key(flow_id) .. ':open'
   local marked, members = {}, redis.call('ZRANGEBYSCORE', open, 0, '+inf', 'LIMIT', 0, STOPS + 1)
   for i = 1, math.min(#members, STOPS) do
     local cycle, run = string.match(members[i], '^(%d+):(%d+)$')
-    local spared = but_reruns and run ~= '0'
+    local spared = sparing and (run ~= '0' or redis.call('ZSCORE', flow_key(flow_id) .. ':filling', members[i]))
     local key = run_key(flow_id, cycle, run)
     if not spared and redis.call('EXISTS', key) == 1 then
       local version = redis.call('HINCRBY', key, 'version', 1)

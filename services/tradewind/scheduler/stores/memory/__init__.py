@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tradewind.scheduler.domain.revision import KEPT_REVISIONS
+from tradewind.scheduler.stores.memory.backfills import MemoryBackfills
 from tradewind.scheduler.stores.memory.changes import MemoryChanges
 from tradewind.scheduler.stores.memory.cycles import MemoryCycles
 from tradewind.scheduler.stores.memory.data import Data
@@ -38,11 +39,11 @@ class MemoryStores:
         self.outbox = MemoryOutbox(self.data)
         self.firings = MemoryFirings(self.data)
         self.logs = MemoryLogs(self.data)
+        self.backfills = MemoryBackfills(self.data)
         self.memories = MemoryFlowMemories(self.data)
         self.changes = MemoryChanges(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)
 
-    @property
-    def busy(self) -> bool:
-        """Whether any run is open, or anything is to be told to other services."""
-        return bool(self.data.open or self.data.outbox)
+    def next_ms(self) -> int | None:
+        """Return when, in epoch ms, there is next anything to look after by itself, None for never."""
+        return min((*self.data.open.values(), *self.data.outbox.values()), default=None)

@@ -29,6 +29,7 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
+from tradewind.scheduler.stores.memory.backfills import end_filling, fill, move
 from tradewind.scheduler.stores.memory.data import (
     LOG_CYCLES,
     RETENTION_MS,
@@ -101,7 +102,7 @@ class MemoryCycles:
         return run.request if run.request and self._data.first_answer(flow.flow_id, run.request) else None
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
-        """Return the answer to a request that begins nothing and changes nothing."""
+        """Return the answer to a request that begins nothing, and at most moves a backfill on."""
         if request.request is not None:
             first = self._data.first_answer(flow.flow_id, request.request)
             if first is not None:
@@ -121,6 +122,9 @@ class MemoryCycles:
                 return BeginAnswer(BeginOutcome.DUPLICATE, name, line.run_id, flow.next_execution_ms, flow.revision)
         if request.shape.revision != flow.revision:
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
+        if request.backfill is not None:
+            outcome = move(flow, request.backfill, self._data.now())
+            return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
         if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW:
             # The one firing of a flow that runs once is not given up: it comes again until it can begin.
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
@@ -153,6 +157,10 @@ class MemoryCycles:
         self._data.say(flow, cycle, LogLevel.INFO, LogSource.SCHEDULER, f"Starting cycle {cycle}")
         flow.logs.pop(cycle - LOG_CYCLES, None)
         flow.last_cycle = cycle
+        if request.backfill is not None:
+            fill(flow, request.backfill.backfill_id, planned_ms, name, request.run_id, now)
+            reason = f"backfill {request.backfill.backfill_id}"
+            note_firing(flow, now, planned_ms, FiringOutcome.FIRED, reason, run=(name, request.run_id))
         if request.scheduled:
             note_firing(flow, now, planned_ms, FiringOutcome.FIRED, run=(name, request.run_id))
         if remembered is not None:
@@ -255,9 +263,12 @@ class MemoryCycles:
             self._data.say(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
         if update.ending is not None:
             self._end(flow, run, update.ending, now)
-            paused = not new.name.run and count_failures(self._data, flow, now, new.name.cycle, update.ending)
-            follow_up = paused or bool(flow.queued)
+            first, filled = not new.name.run, bool(old.facts.backfill_id)
+            paused = first and not filled and count_failures(self._data, flow, now, new.name.cycle, update.ending)
+            follow_up = paused or filled or bool(flow.queued)
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
+            if filled:
+                end_filling(flow, new.name, update.ending, now)
         elif update.check_in_ms >= 0 and new.name in self._data.open:
             self._data.open[new.name] = now + update.check_in_ms
         self._data.announce(run.state)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tradewind.scheduler.domain.backfill import Backfill
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
@@ -26,12 +27,22 @@ TOMBSTONE_MS = 3600 * 1000
 
 
 @dataclass(slots=True)
+class BackfillRecord:
+    """A backfill, what became of its planned times, and when the record expires (0 while it is under way)."""
+
+    backfill: Backfill
+    request: RememberedRequest | None = None
+    firings: dict[int, Firing] = field(default_factory=dict)
+    expires_ms: int = 0
+
+
+@dataclass(slots=True)
 class Flow:
     """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping.
 
     `revisions` holds definitions before the current one, `history` what is known of these and of it.
     `firings` says what became of planned times, `queued` which of them wait; `fired` counts cycles of its schedule
-    since it was started, `failures` those that failed in a row.
+    since it was started, `failures` those that failed in a row; `filling` are the open runs of backfills.
     """
 
     flow_id: str
@@ -64,11 +75,14 @@ class Flow:
     logs: dict[int, list[LogLine]] = field(default_factory=dict)
     request: RememberedRequest | None = None
     memory: Memory = NO_MEMORY
+    backfills: dict[int, BackfillRecord] = field(default_factory=dict)
+    backfill_count: int = 0
+    filling: dict[RunName, int] = field(default_factory=dict)
 
     @property
     def in_the_way(self) -> list[RunName]:
-        """The runs that have not ended, but for reruns."""
-        return [name for name in self.open if not name.run]
+        """The runs that have not ended, but for reruns and those of backfills."""
+        return [name for name in self.open if not name.run and name not in self.filling]
 
 
 @dataclass(slots=True)
@@ -119,6 +133,9 @@ class Data:
                     del flow.runs[name]
                     if not any(other.cycle == name.cycle for other in flow.runs):
                         flow.logs.pop(name.cycle, None)
+            for backfill_id, record in list(flow.backfills.items()):
+                if record.expires_ms and record.expires_ms <= now:
+                    del flow.backfills[backfill_id]
         self.requests = {key: first for key, first in self.requests.items() if first.expires_ms > now}
         self.tombstones = {key: value for key, value in self.tombstones.items() if value[0] > now}
         self.leases = {key: value for key, value in self.leases.items() if value[0] > now}
@@ -173,6 +190,7 @@ class Data:
         """Remove all that belongs to a run."""
         flow.runs.pop(name, None)
         flow.open.pop(name, None)
+        flow.filling.pop(name, None)
         if not any(other.cycle == name.cycle for other in flow.runs):
             flow.logs.pop(name.cycle, None)
         self.open.pop(name, None)

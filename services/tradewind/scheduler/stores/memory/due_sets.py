@@ -47,6 +47,7 @@ class MemoryOpenRuns:
         flow = self._data.flows.get(run.flow_id)
         if flow is not None:
             flow.open.pop(run, None)
+            flow.filling.pop(run, None)
 
 
 class MemoryOutbox:

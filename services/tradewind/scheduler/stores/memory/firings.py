@@ -22,9 +22,13 @@ class MemoryFirings:
     def __init__(self, data: Data) -> None:
         self._data = data
 
-    async def newest(self, flow_id: str, before_ms: int, limit: int) -> list[Firing]:
+    async def newest(self, flow_id: str, before_ms: int, limit: int, backfill_id: int = 0) -> list[Firing]:
         flow = self._data.flows.get(flow_id)
-        lines = sorted(flow.firings.values(), key=lambda line: line.planned_ms, reverse=True) if flow else []
+        firings = flow.firings if flow else {}
+        if backfill_id:
+            record = flow.backfills.get(backfill_id) if flow else None
+            firings = record.firings if record else {}
+        lines = sorted(firings.values(), key=lambda line: line.planned_ms, reverse=True)
         return [line for line in lines if not before_ms or line.planned_ms < before_ms][:limit]
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
@@ -70,7 +74,7 @@ def give_way(data: Data, flow: Flow, planned: int, now: int) -> bool:
         drop_queued(flow, now, "a later planned time took its place")
         _queue(flow, now, planned, f"{running} and was asked to stop")
         stop = StopRequest("system", "the next cycle is due and overlap is cancel_running", now)
-        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, but_reruns=True))
+        return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, sparing=True))
     elif len(flow.queued) >= most:
         note_firing(flow, now, planned, FiringOutcome.DROPPED, f"{running} and {len(flow.queued)} waited")
     else:

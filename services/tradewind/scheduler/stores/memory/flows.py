@@ -16,6 +16,7 @@ from tradewind.scheduler.domain.flow_record import (
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.revision import Revision
+from tradewind.scheduler.stores.memory.backfills import cancel
 from tradewind.scheduler.stores.memory.data import TOMBSTONE_MS, Data, Flow
 from tradewind.scheduler.stores.memory.firings import drop_queued, note_firing, pause
 from tradewind.scheduler.stores.memory.stopping import mark_stopping
@@ -151,6 +152,8 @@ class MemoryFlows:
         self._data.outbox[flow.flow_id] = now
         if change.status is not FlowStatus.RUNNING:
             drop_queued(flow, now, "the flow was stopped")
+            for backfill_id in flow.backfills:
+                cancel(flow, backfill_id, now, "the flow was stopped")
 
     async def definition(self, flow_id: str, revision: int) -> str | None:
         flow = self._data.flows.get(flow_id)
@@ -179,7 +182,8 @@ class MemoryFlows:
             self._data.drop_run(flow, name)
         if len(oldest) == cycles:
             return False
-        self._data.forget(flow_id, flow.request)
+        for request in (flow.request, *(each.request for each in flow.backfills.values())):
+            self._data.forget(flow_id, request)
         self._data.tombstones[flow_id] = (now + TOMBSTONE_MS, flow.schedule_epoch)
         self._data.outbox.pop(flow_id, None)
         del self._data.flows[flow_id]

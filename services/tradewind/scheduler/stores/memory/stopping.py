@@ -9,10 +9,10 @@ from tradewind.scheduler.stores.memory.data import Data, Flow
 
 
 def mark_stopping(
-    data: Data, flow: Flow, stop: StopRequest, source: LogSource, *, but_reruns: bool = False
+    data: Data, flow: Flow, stop: StopRequest, source: LogSource, *, sparing: bool = False
 ) -> tuple[RunName, ...]:
-    """Mark the runs that are not stopping yet and return them."""
-    names = flow.in_the_way if but_reruns else list(flow.open)
+    """Mark runs that are not stopping yet, with `sparing` neither reruns nor those of backfills; return them."""
+    names = flow.in_the_way if sparing else list(flow.open)
     marked = [name for name in names if not flow.open[name]]
     for name in marked:
         flow.open[name] = True

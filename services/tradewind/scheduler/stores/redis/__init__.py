@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 from tradewind.scheduler.stores.keys import Keys
+from tradewind.scheduler.stores.redis.backfills import RedisBackfills
 from tradewind.scheduler.stores.redis.changes import RedisChanges
 from tradewind.scheduler.stores.redis.cycles import RedisCycles
 from tradewind.scheduler.stores.redis.doctor import RedisPartitionDoctor
@@ -44,6 +45,7 @@ class RedisStores:
         self.outbox = RedisOutbox(scripted)
         self.firings = RedisFirings(scripted)
         self.logs = RedisLogs(scripted)
+        self.backfills = RedisBackfills(scripted)
         self.doctor = RedisPartitionDoctor(scripted)
         self.memories = RedisFlowMemories(scripted)
         self.changes = RedisChanges(subscriber, keys)

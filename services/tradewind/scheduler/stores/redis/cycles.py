@@ -185,7 +185,7 @@ def _rank(run: RunName) -> int:
 
 
 def _begin_item(request: BeginRequest) -> tuple[object, ...]:
-    shape, remembered, missed = request.shape, request.request, request.missed
+    shape, remembered, missed, backfill = request.shape, request.request, request.missed, request.backfill
     return (
         shape.flow_id,
         request.run_id,
@@ -208,6 +208,7 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         shape.node_ids,
         facts_text(request),
         request.inputs_json,
+        (backfill.backfill_id, backfill.following_ms) if backfill else False,
     )
 
 

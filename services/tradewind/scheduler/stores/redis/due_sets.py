@@ -56,7 +56,8 @@ class RedisOpenRuns(_DueSet):
     async def forget(self, run: RunName) -> None:
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command("ZREM", self._open(run), str(run))
-        pipeline.execute_command("ZREM", self._keys.flow_open(run.flow_id), f"{run.cycle}:{run.run}")
+        for index in (self._keys.flow_open(run.flow_id), self._keys.filling(run.flow_id)):
+            pipeline.execute_command("ZREM", index, f"{run.cycle}:{run.run}")
         await pipeline.execute()
 
     def _open(self, run: RunName) -> str:

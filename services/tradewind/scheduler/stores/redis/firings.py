@@ -13,11 +13,10 @@ class RedisFirings:
         self._client = scripted.client
         self._keys = scripted.keys
 
-    async def newest(self, flow_id: str, before_ms: int, limit: int) -> list[Firing]:
+    async def newest(self, flow_id: str, before_ms: int, limit: int, backfill_id: int = 0) -> list[Firing]:
         highest = f"({before_ms}" if before_ms else "+inf"
-        lines = await self._client.execute_command(
-            "ZREVRANGEBYSCORE", self._keys.firings(flow_id), highest, "-inf", "LIMIT", 0, limit
-        )
+        key = self._keys.backfill_firings(flow_id, backfill_id) if backfill_id else self._keys.firings(flow_id)
+        lines = await self._client.execute_command("ZREVRANGEBYSCORE", key, highest, "-inf", "LIMIT", 0, limit)
         return [Firing.from_line(line.decode()) for line in lines]
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:

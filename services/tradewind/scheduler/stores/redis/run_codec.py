@@ -174,6 +174,7 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         traceparent=known.traceparent,
         keep_cycles=known.keep_cycles,
         keep_for_ms=known.keep_for_ms,
+        backfill_id=int(text.get("backfill", 0)),
         rerun=_rerun(text["rerun"]) if "rerun" in text else None,
     )
     return _with_progress(ChainState(run, facts, int(text["version"])), text)

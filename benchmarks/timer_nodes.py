@@ -1,0 +1,11 @@
+"""The node of the benchmark of timers: it notes how late it began."""
+
+from benchmarks.stamps import stamp
+from tradewind.worker import Context, node
+
+
+@node("bench_stamp", outputs=[])
+async def stamped(ctx: Context) -> None:
+    """Note how long ago its cycle was planned to begin."""
+    assert ctx.planned_time is not None
+    stamp(ctx.planned_time.timestamp())

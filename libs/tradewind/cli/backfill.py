@@ -1,0 +1,117 @@
+"""`tradewind flow backfill|backfills|cancel-backfill`: past ranges of flows."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli.failures import FAILED, fail
+from tradewind.cli.parameters import FlowName, Output, first
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import BackfillRecord
+
+_LOOK_S = 0.5
+
+app = typer.Typer()
+
+BackfillNumber = Annotated[int, typer.Argument(metavar="BACKFILL", help="Its number.")]
+
+
+@app.command()
+@asynchronous
+async def backfill(
+    session: Session,
+    name: FlowName,
+    start: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="2026-11-01, or with a time of day; UTC unless it says.")
+    ],
+    end: Annotated[str, typer.Option("--to", metavar="TIME", help="Times before this one are run.")],
+    max_running: Annotated[int, typer.Option(min=1, max=50, help="Cycles that run at once.")] = 1,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when all have ended; exit with 1 if one failed.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Run a cycle for each time that was planned in a past range.
+
+    Times for which a cycle has begun are passed over. With --wait, exits with 1 when a cycle fails.
+    """
+    from_moment, to_moment = _moment(start, "--from"), _moment(end, "--to")
+    async with session.client() as client:
+        made = await client.backfill_flow(name, from_moment, to_moment, max_running=max_running)
+        while wait and not made.ended:
+            await asyncio.sleep(_LOOK_S)
+            made = await client.get_backfill(name, made.backfill_id)
+    if output is Format.JSON:
+        session.screen.json(made)
+    else:
+        session.screen.line(f"backfill {made.backfill_id} of {name}: {made.times} times, {_progress(made)}")
+    if wait and (made.failed or made.status != "completed"):
+        raise fail(f"backfill {made.backfill_id} is {made.status}, {made.failed} of its cycles failed", FAILED)
+
+
+@app.command()
+@asynchronous
+async def backfills(
+    session: Session,
+    name: FlowName,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """List backfills, the newest first, and how far they are."""
+    async with session.client() as client:
+        found = await first(limit, client.list_backfills(name))
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    rows = [
+        (
+            str(each.backfill_id),
+            each.status,
+            session.screen.when(each.start),
+            session.screen.when(each.end),
+            f"{each.begun + each.skipped}/{each.times}",
+            _progress(each),
+            each.reason,
+        )
+        for each in found
+    ]
+    session.screen.table(["BACKFILL", "STATUS", "FROM", "TO", "TIMES", "CYCLES", "WHY"], rows)
+
+
+@app.command()
+@asynchronous
+async def cancel_backfill(
+    session: Session,
+    name: FlowName,
+    number: BackfillNumber,
+    reason: Annotated[str, typer.Option(help="Why, for whoever looks later.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Begin no more cycles of a backfill; those that run go on."""
+    async with session.client() as client:
+        cancelled = await client.cancel_backfill(name, number, reason=reason)
+    if output is Format.JSON:
+        session.screen.json(cancelled)
+    else:
+        session.screen.line(f"backfill {number} of {name} is {cancelled.status}: {_progress(cancelled)}")
+
+
+def _progress(backfill: "BackfillRecord") -> str:
+    parts = {"completed": backfill.completed, "failed": backfill.failed, "running": backfill.running}
+    parts["passed over"] = backfill.skipped
+    return ", ".join(f"{count} {what}" for what, count in parts.items() if count) or "none begun yet"
+
+
+def _moment(text: str, option: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f'"{text}" is no time; give one such as 2026-11-01 or 2026-11-01T09:30:00+01:00', param_hint=option
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,63 @@
+"""What a client asks the scheduler about backfills."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+from tradewind.api.scheduler.v1 import backfill_pb2 as pb
+from tradewind.client.backfills import BackfillRecord, backfill_from
+from tradewind.client.calls import new_request_id
+from tradewind.client.connection import Connection
+from tradewind.client.wire import timestamp
+
+_PAGE = 100
+
+
+class BackfillCalls:
+    """The part of Client that runs flows for past ranges."""
+
+    _connection: Connection
+    _user_id: str
+
+    async def backfill_flow(
+        self, flow_id: str, start: datetime, end: datetime, *, max_running: int = 1, request_id: str | None = None
+    ) -> BackfillRecord:
+        """Run a cycle for each time that the flow's schedule plans from `start` on and before `end`, oldest first.
+
+        At most `max_running`, up to 50, run at once, beside what the schedule begins. Times for which a cycle has begun
+        are passed over. Raises NotFound, InvalidInput for a range in which nothing or more than 10 000 times are
+        planned, or that lies in the future; Exhausted when five backfills of the flow are under way.
+        """
+        request = pb.BackfillFlowRequest(
+            flow_id=flow_id,
+            start=timestamp(start),
+            end=timestamp(end),
+            max_running=max_running,
+            request_id=request_id or new_request_id(),
+            by=self._user_id,
+        )
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.BackfillFlow, request)
+        return backfill_from(answer.backfill)
+
+    async def list_backfills(self, flow_id: str) -> AsyncIterator[BackfillRecord]:
+        """Yield the backfills of a flow, the newest first; they are kept for 7 days from their end. Raises NotFound."""
+        token = ""
+        while True:
+            request = pb.ListBackfillsRequest(flow_id=flow_id, page_size=_PAGE, page_token=token)
+            page = await self._connection.to_scheduler.call(self._connection.scheduler.ListBackfills, request)
+            for backfill in page.backfills:
+                yield backfill_from(backfill)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def get_backfill(self, flow_id: str, backfill_id: int) -> BackfillRecord:
+        """Return a backfill of a flow as it is now. Raises NotFound."""
+        request = pb.GetBackfillRequest(flow_id=flow_id, backfill_id=backfill_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.GetBackfill, request)
+        return backfill_from(answer.backfill)
+
+    async def cancel_backfill(self, flow_id: str, backfill_id: int, *, reason: str = "") -> BackfillRecord:
+        """Begin no more cycles of a backfill; those that run go on. One that has ended stays so. Raises NotFound."""
+        request = pb.CancelBackfillRequest(flow_id=flow_id, backfill_id=backfill_id, reason=reason, by=self._user_id)
+        answer = await self._connection.to_scheduler.call(self._connection.scheduler.CancelBackfill, request)
+        return backfill_from(answer.backfill)

@@ -1,0 +1,75 @@
+"""Backfills: past ranges of flows, carried out a few cycles at a time."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from tradewind.api.scheduler.v1 import backfill_pb2
+from tradewind.client.wire import moment, words
+
+
+class BackfillStatus(StrEnum):
+    """Where a backfill stands; all but running are final."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillRecord:
+    """A backfill of the `times` planned times from `start` on and before `end`; `position` begins next.
+
+    For so many a cycle has `begun`, so many were `skipped` since one had begun before; so many cycles are `running`,
+    have `completed`, or have `failed` to.
+    """
+
+    flow_id: str
+    backfill_id: int
+    status: BackfillStatus
+    start: datetime | None
+    end: datetime | None
+    position: datetime | None
+    max_running: int
+    times: int
+    begun: int
+    skipped: int
+    running: int
+    completed: int
+    failed: int
+    by: str
+    created_at: datetime | None
+    ended_at: datetime | None
+    reason: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether its status is final."""
+        return self.status not in (BackfillStatus.RUNNING, BackfillStatus.UNKNOWN)
+
+
+_STATUSES = words(backfill_pb2.BackfillStatus, BackfillStatus)
+
+
+def backfill_from(message: backfill_pb2.Backfill) -> BackfillRecord:
+    """Read a backfill."""
+    return BackfillRecord(
+        flow_id=message.flow_id,
+        backfill_id=message.backfill_id,
+        status=_STATUSES.get(message.status, BackfillStatus.UNKNOWN),
+        start=moment(message, "start"),
+        end=moment(message, "end"),
+        position=moment(message, "position"),
+        max_running=message.max_running,
+        times=message.times,
+        begun=message.begun,
+        skipped=message.skipped,
+        running=message.running,
+        completed=message.completed,
+        failed=message.failed,
+        by=message.by,
+        created_at=moment(message, "created_at"),
+        ended_at=moment(message, "ended_at"),
+        reason=message.reason,
+    )

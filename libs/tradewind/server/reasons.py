@@ -1,0 +1,81 @@
+"""Why something waits, or ended as it did: a stable code, a sentence, and the facts behind it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+Fact = str | int | float | bool | Sequence[str] | Sequence[Mapping[str, "Fact"]]
+
+CODES = (
+    *("run_ended", "completed", "failed", "retry_budget_spent", "skipped", "stopped"),
+    *("deleting", "paused_after_failures", "paused", "not_started", "schedule_over"),
+    *("stopping", "waits_for_node_task_manager", "suspended"),
+    *("retry_at", "waits_for_same_work", "waits_for_node", "no_live_worker"),
+    *("limit_full", "rate_limited", "workers_busy", "queued"),
+    *("worker_unconfirmed", "running", "items_open"),
+    *("tick_queued", "tick_skipped", "tick_dropped", "tick_missed", "outside_window", "cycle_running", "next_tick"),
+)
+"""Every code, the most decisive first: in this order reasons are told. docs/explain.md lists them with their facts."""
+_RANKS = {code: rank for rank, code in enumerate(CODES)}
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """`code` is one of CODES; times among the facts are ISO 8601 text in UTC, lengths of time seconds."""
+
+    code: str
+    sentence: str
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+
+def ordered(reasons: Iterable[Reason]) -> list[Reason]:
+    """Return reasons, the most decisive first."""
+    return sorted(reasons, key=lambda reason: _RANKS.get(reason.code, 0))
+
+
+def iso(ms: int) -> str:
+    """Return a time in epoch milliseconds as text, "" for 0."""
+    if not ms:
+        return ""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def waits_for_nodes(sources: Mapping[str, str]) -> Reason:
+    """What is not ready: it waits for nodes, each with its status, "" where that is not known."""
+    shown = ", ".join(f'"{source}"' for source in list(sources)[:_NAMED])
+    more = len(sources) - _NAMED
+    words = f"waits for node{'s' if len(sources) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
+    if len(sources) == 1 and (status := next(iter(sources.values()))):
+        words += f", which is {status}"
+    return Reason("waits_for_node", words, {"nodes": [{"node_id": node, "status": at} for node, at in sources.items()]})
+
+
+def no_live_worker(node_type: str, draining: Sequence[str] = (), last_seen: Mapping[str, int] | None = None) -> Reason:
+    """Nobody takes what is ready: workers that offer the type are draining, or were last heard of at a time (ms)."""
+    words = f'no live worker offers node type "{node_type}"'
+    seen = last_seen or {}
+    if draining:
+        words += f"; {_list(draining)} {'do' if len(draining) > 1 else 'does'}, but {_are(draining)} draining"
+    if seen:
+        latest = max(seen, key=lambda worker: seen[worker])
+        words += f"; {latest} did, and was last heard of at {iso(seen[latest])}"
+    gone = [{"worker_id": worker, "last_heartbeat": iso(at)} for worker, at in sorted(seen.items())]
+    return Reason("no_live_worker", words, {"node_type": node_type, "draining": list(draining), "gone": gone})
+
+
+def workers_busy(node_type: str, workers: int = 0, slots: int = 0, free: int = 0) -> Reason:
+    """Those who offer the type have no room, as far as is known."""
+    words = f'waits for a worker that offers "{node_type}" to have room'
+    if workers:
+        words += f": {workers} do, with {slots} slots, of which {free} were free at their last heartbeats"
+    facts: dict[str, Fact] = {"node_type": node_type, "workers": workers, "slots": slots, "free_slots": free}
+    return Reason("workers_busy", words, facts)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _are(names: Sequence[str]) -> str:
+    return "are" if len(names) > 1 else "is"

@@ -1,0 +1,262 @@
+"""Why a node task waits, runs, or ended as it did."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tradewind.node_task_manager.domain.concurrency import in_words
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.plan import PlanNode
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.use_cases.look import Look, Seen, SignalStatus
+from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of
+from tradewind.server.clock import Clock
+from tradewind.server.rates import KeyRate, Rate
+from tradewind.server.reasons import Fact, Reason, iso, ordered, waits_for_nodes
+
+_HOLDERS = 10
+_SOURCES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """How many hold a slot of a limit, and the ids of those that have held one longest."""
+
+    count: int
+    task_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How many of its user stand before a node task in its queue (-1 when it is not in it), how many stand in it, and
+    how many other users have turns."""
+
+    before: int
+    queued: int
+    other_users: int
+
+
+class WaitReader(Protocol):
+    """What a single node task waits behind."""
+
+    async def holders(self, limit: str, most: int) -> Holders:
+        """Return who holds a limit, `running` standing for a lease; `most` ids."""
+        ...
+
+    async def full_in_us(self, bucket: str) -> int:
+        """Return in how many microseconds a bucket of tokens is full."""
+        ...
+
+    async def place(self, node_type: str, user_id: str, task_id: str) -> Place:
+        """Return where a node task stands in the queue of its type and user."""
+        ...
+
+
+class ExplainNodeTask:
+    """Tells by the structures themselves, with a bounded number of reads; `config(shard)` is what holds in a shard."""
+
+    def __init__(
+        self,
+        look: Look,
+        waits: Mapping[int, WaitReader],
+        config: Callable[[int], SystemConfig],
+        clock: Clock,
+        lease_ms: int,
+        unnamed_ms: int,
+    ) -> None:
+        self._look = look
+        self._waits = waits
+        self._config = config
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._unnamed_ms = unnamed_ms
+
+    async def __call__(self, task_id: str, user_id: str) -> tuple[Seen, list[Reason]]:
+        """Return a node task and the reasons, the most decisive first. Raises NotFound."""
+        seen = await self._look.node_task(task_id, user_id)
+        reasons = _stops(seen)
+        match seen.task.status:
+            case NodeTaskStatus.REGISTERED:
+                reasons += await self._undecided(seen, user_id)
+            case NodeTaskStatus.PENDING:
+                reasons += await self._pending(seen, user_id)
+            case NodeTaskStatus.SUSPENDED:
+                reasons.append(_suspended(seen.task))
+            case NodeTaskStatus.RUNNING:
+                reasons += self._running(seen)
+            case _:
+                reasons = [_ended(seen)]
+        return seen, ordered(reasons)
+
+    async def _undecided(self, seen: Seen, user_id: str) -> list[Reason]:
+        signals = await self._look.signals([seen], user_id)
+        waiting = list(dict.fromkeys(each.source for each in signals if each.status is SignalStatus.WAITING))
+        if not waiting:
+            return []
+        ids = [seen.component.run.task_id(node_id) for node_id in waiting[:_SOURCES]]
+        tasks = await self._look.shard(user_id).reader.tasks(ids)
+        found = dict(zip(waiting, (task.status.value if task else "registered" for task in tasks), strict=False))
+        return [waits_for_nodes(found)]
+
+    async def _pending(self, seen: Seen, user_id: str) -> list[Reason]:
+        task, node = seen.task, seen.plan.nodes[seen.task.index]
+        if task.retry_at:
+            return [_retry(task, node)]
+        if is_mapped(seen):
+            return [Reason("items_open", "its list is about to be split", {"begun": 0, "total": 0})]
+        shard = self._look.shard(user_id).number
+        waits, config = self._waits[shard], self._config(shard)
+        if task.blocked:
+            return [await self._limit(waits, task.blocked, _own_limit(task.blocked, seen, config), seen, config)]
+        reasons = []
+        for name, most in limits_of(seen, config).items():
+            if name.startswith("rate:"):
+                rate = config.rates[node.node_type]
+                reasons += await self._refill(waits, name, node.node_type, rate, 1)
+            elif (await waits.holders(name, 0)).count >= most:
+                reasons.append(await self._limit(waits, name, most, seen, config))
+        place = await waits.place(node.node_type, user_id, task.task_id)
+        return [*reasons, _queued(place, node.node_type, user_id, task)]
+
+    async def _limit(self, waits: WaitReader, name: str, most: int, seen: Seen, config: SystemConfig) -> Reason:
+        node = seen.plan.nodes[seen.task.index]
+        if name.startswith("pace:"):
+            rate = node.rate or KeyRate("", Rate(1, 1000))
+            refills = await self._refill(waits, name, name.removeprefix("pace:"), rate.rate, rate.cost)
+            return refills[0] if refills else Reason("rate_limited", f"waits: {in_words(name)}", {"limit": name})
+        holders = await waits.holders(name, _HOLDERS)
+        return Reason(
+            "limit_full",
+            f"waits: {in_words(name)}: {holders.count} of {most}",
+            {"limit": name, "held": holders.count, "most": most, "holders": list(holders.task_ids)},
+        )
+
+    async def _refill(self, waits: WaitReader, name: str, bucket: str, rate: Rate, cost: int) -> list[Reason]:
+        """It takes `cost` tokens; nothing when they are there."""
+        short_us = await waits.full_in_us(bucket) + cost * rate.interval_us - rate.period_us
+        if short_us <= 0:
+            return []
+        at = iso(self._clock.now_ms() + short_us // 1000 + 1)
+        words = f"waits: {in_words(name)}: the rate of {rate} has room at {at}"
+        return [Reason("rate_limited", words, {"limit": name, "rate": str(rate), "cost": cost, "refills_at": at})]
+
+    def _running(self, seen: Seen) -> list[Reason]:
+        task = seen.task
+        if task.items is not None:
+            items = task.items
+            ended = items.completed + items.failed + items.cancelled
+            words = f"{ended} of its {items.total} items have ended, {items.begun} have begun"
+            return [Reason("items_open", words, {"total": items.total, "begun": items.begun, "ended": ended})]
+        facts: dict[str, Fact] = {
+            "worker_id": task.worker_id,
+            "since": iso(task.started_at),
+            "attempt": task.attempt,
+            "progress": task.progress,
+        }
+        if self._is_unconfirmed(task, seen.plan.nodes[task.index]):
+            words = f"given to worker {task.worker_id} at {iso(task.started_at)}, which has not confirmed it yet"
+            return [Reason("worker_unconfirmed", words, {**facts, "lease_deadline": iso(task.lease_deadline)})]
+        words = f"runs on worker {task.worker_id} since {iso(task.started_at)}"
+        return [Reason("running", words + (f", at {task.progress} %" if task.progress else ""), facts)]
+
+    def _is_unconfirmed(self, task: NodeTask, node: PlanNode) -> bool:
+        """Whether nobody has said that the worker got it: a renewal names what is held, and puts the lease off.
+
+        Where the lease ends with the time of the attempt that cannot be told.
+        """
+        first_ms = min(self._lease_ms, node.heartbeat_ms or self._lease_ms)
+        if node.total_ms or 0 < node.start_to_close_ms <= first_ms:
+            return False
+        since_ms = self._clock.now_ms() - task.started_at
+        return task.lease_deadline <= task.started_at + first_ms and since_ms >= self._unnamed_ms
+
+
+def _stops(seen: Seen) -> list[Reason]:
+    stop = seen.task.stop or seen.component.stop
+    if stop is None:
+        return []
+    facts = {"by": stop.by, "why": stop.reason, "since": iso(stop.at)}
+    return [Reason("stopping", f"{stop.by} asked it to stop at {iso(stop.at)}: {stop.reason}", facts)]
+
+
+def _suspended(task: NodeTask) -> Reason:
+    wait, until = task.wait, iso(task.retry_at)
+    signal, title, since = (wait.signal, wait.title, wait.since) if wait else ("", "", 0)
+    ways = [f'for the signal "{signal}"'] if signal else []
+    if title:
+        ways.append(f'for an answer to "{title}"')
+    if until:
+        ways.append(f"until {until}")
+    words = f"is suspended since {iso(since)} and waits {' or '.join(ways)}"
+    return Reason("suspended", words, {"since": iso(since), "signal": signal, "title": title, "until": until})
+
+
+def _retry(task: NodeTask, node: PlanNode) -> Reason:
+    at = iso(task.retry_at)
+    if task.postponed == task.retry_at:
+        words = f"waits for another node task that does the same work, until {at} at the latest"
+        return Reason("waits_for_same_work", words, {"at": at})
+    attempts = node.retry.attempts if node.retry else 1
+    error = task.error
+    why = f": {error.code}: {error.message}" if error else ""
+    return Reason(
+        "retry_at",
+        f"attempt {task.failures + 1} of {attempts} begins at {at}; the last one failed{why}",
+        {
+            "at": at,
+            "attempt": task.failures + 1,
+            "attempts": attempts,
+            "error_code": error.code if error else "",
+            "error_message": error.message if error else "",
+        },
+    )
+
+
+def _own_limit(name: str, seen: Seen, config: SystemConfig) -> int:
+    """How many a limit of single node tasks lets run."""
+    node = seen.plan.nodes[seen.task.index]
+    kind = name.partition(":")[0]
+    if kind == "flow":
+        return min(most for most in (seen.plan.max_running, config.max_running_per_flow) if most)
+    if kind == "adhoc":
+        return config.max_concurrent_tasks
+    return node.concurrency.most if node.concurrency else 0
+
+
+def _queued(place: Place, node_type: str, user_id: str, task: NodeTask) -> Reason:
+    words = f"is queued since {iso(task.ready_at)}, behind {max(place.before, 0)} of user {user_id}"
+    if place.other_users:
+        words += f", who takes turns with {place.other_users} other{'s' if place.other_users > 1 else ''}"
+    return Reason(
+        "queued",
+        words,
+        {
+            "node_type": node_type,
+            "user_id": user_id,
+            "since": iso(task.ready_at),
+            "position": place.before + 1,
+            "queued": place.queued,
+            "other_users": place.other_users,
+        },
+    )
+
+
+def _ended(seen: Seen) -> Reason:
+    task, at = seen.task, iso(seen.task.ended_at)
+    if task.status is NodeTaskStatus.COMPLETED:
+        return Reason("completed", f"completed at {at}", {"at": at, "attempt": task.attempt})
+    if task.status is NodeTaskStatus.FAILED and task.error is not None:
+        error = task.error
+        facts: dict[str, Fact] = {"at": at, "attempt": task.attempt, "error_code": error.code, "final": error.final}
+        words = f"failed at {at} in attempt {task.attempt}: {error.code}: {error.message}"
+        spent = error.final.startswith("RETRY_BUDGET_EXHAUSTED")
+        return Reason(
+            "retry_budget_spent" if spent else "failed",
+            words + (f"; {error.final}" if error.final else ""),
+            {**facts, "error_message": error.message},
+        )
+    if task.status is NodeTaskStatus.TERMINATED:
+        stop = task.stop
+        facts = {"at": at, "why": task.reason, "by": stop.by if stop else ""}
+        return Reason("stopped", f"was stopped at {at}: {task.reason}", facts)
+    return Reason("skipped", f"was skipped at {at}: {task.reason}", {"at": at, "why": task.reason})

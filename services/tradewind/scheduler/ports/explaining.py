@@ -1,0 +1,35 @@
+"""What explaining needs of other services."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
+from tradewind.server.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWorker:
+    """A worker on record that offers a node type, or did when it was last heard of."""
+
+    worker_id: str
+    capacity: int
+    running: int
+    alive: bool
+    draining: bool
+    last_heartbeat_ms: int
+
+
+class NodeTaskReasons(Protocol):
+    """What the node task manager knows of a node task. Raises PeerUnavailable when it cannot be reached."""
+
+    async def explain(self, node_task_id: str, user_id: str) -> tuple[NodeTask, list[Reason]] | None:
+        """Return a node task and why it stands where it does; None for one that is not known."""
+        ...
+
+
+class WorkerRecords(Protocol):
+    """The workers on record, those that are gone for less than a day among them."""
+
+    async def workers(self, node_type: str) -> list[KnownWorker] | None:
+        """Return those that offer a node type, the first thousand; None when nobody could be asked."""
+        ...

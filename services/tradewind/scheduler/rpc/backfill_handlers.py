@@ -1,0 +1,92 @@
+"""The part of SchedulerService for backfills: parse, call the use case, answer."""
+
+from typing import Any
+
+import grpc
+
+from tradewind.api.scheduler.v1 import backfill_pb2 as pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.scheduler.domain.backfill import MOST_RUNNING, Backfill, BackfillStatus
+from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
+from tradewind.scheduler.domain.json_text import canonical_json, digest_of
+from tradewind.scheduler.rpc.checks import identifiers, text
+from tradewind.scheduler.rpc.times import ms_of, set_ms
+from tradewind.scheduler.use_cases.backfill_flows import BackfillFlows
+from tradewind.scheduler.use_cases.put_on_record import request_faults
+from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.paging import page_position, page_size_of, page_token
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_STATUS = {
+    BackfillStatus.RUNNING: pb2.BACKFILL_STATUS_RUNNING,
+    BackfillStatus.COMPLETED: pb2.BACKFILL_STATUS_COMPLETED,
+    BackfillStatus.CANCELLED: pb2.BACKFILL_STATUS_CANCELLED,
+}
+
+
+class BackfillHandlers(pb2_grpc.SchedulerServiceServicer):
+    """Backfills."""
+
+    _backfills: BackfillFlows
+
+    async def BackfillFlow(self, request: pb2.BackfillFlowRequest, context: Context) -> pb2.BackfillFlowResponse:
+        identifiers(flow_id=request.flow_id)
+        by, faults = text("by", request.by, 128), request_faults(request.request_id)
+        if not 0 <= request.max_running <= MOST_RUNNING:
+            faults.append(Violation("max_running", f"must be 1 to {MOST_RUNNING}, is {request.max_running}"))
+        if faults:
+            raise InvalidInput(faults)
+        start_ms, end_ms, most = ms_of(request, "start"), ms_of(request, "end"), request.max_running or 1
+        remembered = None
+        if request.request_id:
+            payload = digest_of(canonical_json(["backfill", request.flow_id, start_ms, end_ms, most]))
+            remembered = RememberedRequest(DEFAULT_USER, request.request_id, payload)
+        created = await self._backfills.create(request.flow_id, start_ms, end_ms, most, by or "user", remembered)
+        return pb2.BackfillFlowResponse(backfill=_message(created))
+
+    async def ListBackfills(self, request: pb2.ListBackfillsRequest, context: Context) -> pb2.ListBackfillsResponse:
+        identifiers(flow_id=request.flow_id)
+        below = page_position(request.page_token, int) or 0
+        found, following = await self._backfills.page(request.flow_id, below, page_size_of(request.page_size))
+        return pb2.ListBackfillsResponse(
+            backfills=[_message(each) for each in found], next_page_token=page_token(following or None)
+        )
+
+    async def GetBackfill(self, request: pb2.GetBackfillRequest, context: Context) -> pb2.GetBackfillResponse:
+        identifiers(flow_id=request.flow_id)
+        return pb2.GetBackfillResponse(
+            backfill=_message(await self._backfills.get(request.flow_id, request.backfill_id))
+        )
+
+    async def CancelBackfill(self, request: pb2.CancelBackfillRequest, context: Context) -> pb2.CancelBackfillResponse:
+        identifiers(flow_id=request.flow_id)
+        by, reason = text("by", request.by, 128), text("reason", request.reason, 1024)
+        cancelled = await self._backfills.cancel(request.flow_id, request.backfill_id, by or "user", reason)
+        return pb2.CancelBackfillResponse(backfill=_message(cancelled))
+
+
+def _message(backfill: Backfill) -> pb2.Backfill:
+    draft = backfill.draft
+    message = pb2.Backfill(
+        flow_id=draft.flow_id,
+        backfill_id=backfill.backfill_id,
+        status=_STATUS[backfill.status],
+        max_running=draft.max_running,
+        times=draft.times,
+        begun=backfill.begun,
+        skipped=backfill.skipped,
+        running=backfill.running,
+        completed=backfill.completed,
+        failed=backfill.failed,
+        by=draft.by,
+        reason=backfill.reason,
+    )
+    set_ms(message.start, draft.from_ms)
+    set_ms(message.end, draft.to_ms)
+    set_ms(message.created_at, backfill.created_ms)
+    if backfill.position_ms:
+        set_ms(message.position, backfill.position_ms)
+    if backfill.ended_ms:
+        set_ms(message.ended_at, backfill.ended_ms)
+    return message

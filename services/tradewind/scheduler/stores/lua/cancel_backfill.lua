@@ -1,0 +1,6 @@
+-- Begins no more cycles of a backfill.
+-- KEYS: 1 owner, 2 hash of the flow.
+-- args: base, epoch (0), now, flow_id, backfill_id, reason.
+-- Returns whether it was under way.
+--!include backfilling
+return cmsgpack.pack(cancel_backfill(KEYS[2], args.flow_id, args.backfill_id, args.reason))

@@ -1,0 +1,183 @@
+"""Backfills in memory: what begins of them, what has ended, and what is left."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from tradewind.scheduler.domain.backfill import (
+    MOST_ACTIVE,
+    Backfill,
+    BackfillDraft,
+    BackfillOutcome,
+    BackfillStatus,
+    BackfillStep,
+)
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.firing import Firing, FiringOutcome
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.memory.data import RETENTION_MS, BackfillRecord, Data, Flow
+from tradewind.server.partitions import partition_of
+from tradewind.server.schedules.schedule import Span
+
+_KEPT = 100
+
+
+class MemoryBackfills:
+    """Implements Backfills."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+
+    async def create(self, draft: BackfillDraft) -> tuple[BackfillOutcome, int]:
+        now = self._data.now()
+        flow = self._data.flows.get(draft.flow_id)
+        if flow is None:
+            return BackfillOutcome.NOT_FOUND, 0
+        if flow.status is FlowStatus.DELETING:
+            return BackfillOutcome.DELETING, 0
+        request = draft.request
+        first = self._data.first_answer(flow.flow_id, request) if request else None
+        if request and first:
+            if first.payload != request.payload:
+                return BackfillOutcome.REUSED, 0
+            return BackfillOutcome.REPEATED, int(first.run_id)
+        if sum(each.backfill.status is BackfillStatus.RUNNING for each in flow.backfills.values()) >= MOST_ACTIVE:
+            return BackfillOutcome.FULL, 0
+        flow.backfill_count += 1
+        backfill_id = flow.backfill_count
+        backfill = Backfill(
+            replace(draft, request=None), backfill_id, BackfillStatus.RUNNING, draft.first_ms, 0, 0, 0, 0, 0, now
+        )
+        flow.backfills[backfill_id] = BackfillRecord(backfill, request)
+        for old in sorted(flow.backfills)[:-_KEPT]:
+            if flow.backfills[old].backfill.status is not BackfillStatus.RUNNING:
+                del flow.backfills[old]
+        if request:
+            self._data.remember(flow.flow_id, request, now, None, str(backfill_id))
+        return BackfillOutcome.CREATED, backfill_id
+
+    async def find(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | None]:
+        self._data.now()
+        flow = self._data.flows.get(flow_id)
+        return [_seen(flow, backfill_id) if flow else None for backfill_id in backfill_ids]
+
+    async def ids(self, flow_id: str) -> list[int]:
+        self._data.now()
+        flow = self._data.flows.get(flow_id)
+        return sorted(flow.backfills, reverse=True) if flow else []
+
+    async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        for partition in partitions:
+            mine = [
+                (each.backfill.created_ms, f"{flow.flow_id}:{backfill_id}", flow.flow_id, backfill_id)
+                for flow in self._data.flows.values()
+                for backfill_id, each in flow.backfills.items()
+                if partition_of(flow.flow_id) == partition and each.backfill.status is BackfillStatus.RUNNING
+            ]
+            found += [(flow_id, backfill_id) for _, _, flow_id, backfill_id in sorted(mine)[:limit]]
+        return found
+
+    async def cancel(self, flow_id: str, backfill_id: int, reason: str) -> bool:
+        now = self._data.now()
+        flow = self._data.flows.get(flow_id)
+        return flow is not None and cancel(flow, backfill_id, now, reason)
+
+
+def move(flow: Flow, step: BackfillStep, now: int) -> BeginOutcome:
+    """Move a backfill on from a planned time, and say what becomes of that."""
+    record = flow.backfills.get(step.backfill_id)
+    backfill = record.backfill if record else None
+    if (
+        record is None
+        or backfill is None
+        or backfill.status is not BackfillStatus.RUNNING
+        or backfill.position_ms != step.position_ms
+        or flow.status is FlowStatus.PAUSED
+        or list(flow.filling.values()).count(step.backfill_id) >= backfill.draft.max_running
+    ):
+        return BeginOutcome.SETTLED
+    line = flow.firings.get(step.position_ms)
+    taken = line is not None and line.outcome in (FiringOutcome.FIRED, FiringOutcome.QUEUED)
+    record.backfill = replace(
+        backfill,
+        position_ms=step.following_ms,
+        begun=backfill.begun + (not taken),
+        skipped=backfill.skipped + taken,
+    )
+    if not taken or line is None:
+        return BeginOutcome.BEGUN
+    fired = line.outcome is FiringOutcome.FIRED
+    reason = f"cycle {line.cycle} had begun for it" if fired else "it was queued"
+    _note(record, now, step.position_ms, FiringOutcome.SKIPPED, reason)
+    _end_if_over(flow, step.backfill_id, now)
+    return BeginOutcome.DUPLICATE
+
+
+def fill(flow: Flow, backfill_id: int, planned_ms: int, name: RunName, run_id: str, now: int) -> None:
+    """Note that a run has begun for a backfill."""
+    flow.filling[name] = backfill_id
+    record = flow.backfills.get(backfill_id)
+    if record is not None:
+        _note(record, now, planned_ms, FiringOutcome.FIRED, "", (name, run_id))
+
+
+def end_filling(flow: Flow, name: RunName, ending: CycleStatus, now: int) -> None:
+    """Note that a run of a backfill has ended."""
+    backfill_id = flow.filling.pop(name, 0)
+    record = flow.backfills.get(backfill_id)
+    if record is None:
+        return
+    done = ending is CycleStatus.COMPLETED
+    backfill = record.backfill
+    record.backfill = replace(backfill, completed=backfill.completed + done, failed=backfill.failed + (not done))
+    _end_if_over(flow, backfill_id, now)
+
+
+def cancel(flow: Flow, backfill_id: int, now: int, reason: str) -> bool:
+    """Begin no more of a backfill, and say whether it was under way."""
+    record = flow.backfills.get(backfill_id)
+    if record is None or record.backfill.status is not BackfillStatus.RUNNING:
+        return False
+    backfill = record.backfill
+    if backfill.position_ms:
+        left = backfill.draft.times - backfill.begun - backfill.skipped
+        span = Span(backfill.position_ms, backfill.draft.last_ms, left)
+        _note(record, now, span, FiringOutcome.DROPPED, reason)
+    _end(record, now, BackfillStatus.CANCELLED, reason)
+    return True
+
+
+def _seen(flow: Flow, backfill_id: int) -> Backfill | None:
+    record = flow.backfills.get(backfill_id)
+    if record is None:
+        return None
+    return replace(record.backfill, running=list(flow.filling.values()).count(backfill_id))
+
+
+def _end_if_over(flow: Flow, backfill_id: int, now: int) -> None:
+    record = flow.backfills[backfill_id]
+    over = not record.backfill.position_ms and backfill_id not in flow.filling.values()
+    if over and record.backfill.status is BackfillStatus.RUNNING:
+        _end(record, now, BackfillStatus.COMPLETED, "")
+
+
+def _end(record: BackfillRecord, now: int, status: BackfillStatus, reason: str) -> None:
+    record.backfill = replace(record.backfill, status=status, ended_ms=now, reason=reason)
+    record.expires_ms = now + RETENTION_MS
+
+
+def _note(
+    record: BackfillRecord,
+    now: int,
+    planned: int | Span,
+    outcome: FiringOutcome,
+    reason: str,
+    run: tuple[RunName, str] | None = None,
+) -> None:
+    span = Span(planned, planned, 1) if isinstance(planned, int) else planned
+    name, run_id = run or (RunName(record.backfill.draft.flow_id, -1), "")
+    record.firings[span.first_ms] = Firing(
+        span.first_ms, outcome, name.cycle, name.run, run_id, now, span.count, span.last_ms, reason
+    )

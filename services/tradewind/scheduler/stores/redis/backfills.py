@@ -1,0 +1,115 @@
+"""Backfills in Redis."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from tradewind.scheduler.domain.backfill import (
+    MOST_ACTIVE,
+    Backfill,
+    BackfillDraft,
+    BackfillOutcome,
+    BackfillStatus,
+)
+from tradewind.scheduler.domain.schedule_definition import schedule_from_json
+from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS, Scripted, script
+
+_KEPT = 100
+"""So many backfills of a flow are kept."""
+
+
+class _Created(msgspec.Struct, array_like=True):
+    outcome: BackfillOutcome
+    backfill_id: int
+
+
+_CREATE = script("create_backfill", _Created)
+_CANCEL = script("cancel_backfill", bool)
+
+
+class RedisBackfills:
+    """Implements Backfills."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    async def create(self, draft: BackfillDraft) -> tuple[BackfillOutcome, int]:
+        request = draft.request
+        created = await self._scripted.call_for_flow(
+            _CREATE,
+            draft.flow_id,
+            **{"from": draft.from_ms},
+            to=draft.to_ms,
+            first=draft.first_ms,
+            last=draft.last_ms,
+            times=draft.times,
+            max_running=draft.max_running,
+            schedule=draft.schedule.to_json(),
+            anchor=draft.anchor_ms,
+            by=draft.by,
+            keep_for=RETENTION_MS,
+            request=request.name if request else "",
+            payload=request.payload if request else "",
+            request_ms=REMEMBERED_MS,
+            most_active=MOST_ACTIVE,
+            most_kept=_KEPT,
+        )
+        return created.outcome, created.backfill_id
+
+    async def find(self, flow_id: str, backfill_ids: Sequence[int]) -> list[Backfill | None]:
+        if not backfill_ids:
+            return []
+        pipeline = self._client.pipeline(transaction=False)
+        for backfill_id in backfill_ids:
+            pipeline.hgetall(self._keys.backfill(flow_id, backfill_id))
+            pipeline.execute_command("ZCOUNT", self._keys.filling(flow_id), backfill_id, backfill_id)
+        replies = await pipeline.execute()
+        return [
+            _backfill({name.decode(): value.decode() for name, value in record.items()}, running) if record else None
+            for record, running in zip(replies[::2], replies[1::2], strict=True)
+        ]
+
+    async def ids(self, flow_id: str) -> list[int]:
+        found = await self._client.execute_command("ZREVRANGE", self._keys.backfills(flow_id), 0, -1)
+        return [int(each) for each in found]
+
+    async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
+        pipeline = self._client.pipeline(transaction=False)
+        for partition in partitions:
+            pipeline.execute_command("ZRANGE", self._keys.active_backfills(partition), 0, limit - 1)
+        found = [name.decode().rpartition(":") for names in await pipeline.execute() for name in names]
+        return [(flow_id, int(backfill_id)) for flow_id, _, backfill_id in found]
+
+    async def cancel(self, flow_id: str, backfill_id: int, reason: str) -> bool:
+        return await self._scripted.call_for_flow(_CANCEL, flow_id, backfill_id=backfill_id, reason=reason)
+
+
+def _backfill(text: Mapping[str, str], running: int) -> Backfill:
+    draft = BackfillDraft(
+        flow_id=text["flow_id"],
+        from_ms=int(text["from"]),
+        to_ms=int(text["to"]),
+        first_ms=int(text["first"]),
+        last_ms=int(text["last"]),
+        times=int(text["times"]),
+        max_running=int(text["max_running"]),
+        schedule=schedule_from_json(text["schedule"]),
+        anchor_ms=int(text["anchor"]),
+        by=text["by"],
+    )
+    return Backfill(
+        draft,
+        int(text["id"]),
+        BackfillStatus(text["status"]),
+        int(text["position"]),
+        int(text["begun"]),
+        int(text["skipped"]),
+        running,
+        int(text["completed"]),
+        int(text["failed"]),
+        int(text["created_at"]),
+        int(text.get("ended_at", 0)),
+        text.get("reason", ""),
+    )

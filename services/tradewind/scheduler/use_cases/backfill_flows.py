@@ -1,0 +1,141 @@
+"""Backfills of flows: beginning, looking at and cancelling them."""
+
+import asyncio
+from dataclasses import replace
+
+from tradewind.scheduler.domain.backfill import (
+    MOST_ACTIVE,
+    MOST_TIMES,
+    Backfill,
+    BackfillDraft,
+    BackfillOutcome,
+    past_times,
+)
+from tradewind.scheduler.domain.flow_record import FlowRecord, RememberedRequest
+from tradewind.scheduler.ports import Backfills
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_backfilled import BeginBackfilled
+from tradewind.scheduler.use_cases.faults import (
+    backfill_not_found,
+    flow_deleting,
+    flow_not_found,
+    request_id_reused,
+    too_many_backfills,
+)
+from tradewind.scheduler.use_cases.hand_over import HandOver
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.server.clock import Clock
+from tradewind.server.faults import InvalidInput, Violation
+
+
+class BackfillFlows:
+    """What is on record is carried out by the owner of the partition; here its first cycles begin at once."""
+
+    def __init__(
+        self,
+        read: ReadFlows,
+        backfills: Backfills,
+        begin: BeginBackfilled,
+        hand_over: HandOver,
+        background: Background,
+        clock: Clock,
+    ) -> None:
+        self._read = read
+        self._backfills = backfills
+        self._begin = begin
+        self._hand_over = hand_over
+        self._background = background
+        self._clock = clock
+
+    async def create(
+        self,
+        flow_id: str,
+        from_ms: int,
+        to_ms: int,
+        max_running: int,
+        by: str,
+        request: RememberedRequest | None,
+    ) -> Backfill:
+        """Run a cycle for each planned time of a flow from one moment on and before another, both past.
+
+        Raises NotFound, InvalidInput for a range in which nothing, or more than 10 000 times, are planned,
+        FailedPrecondition for a flow that is being deleted, Exhausted when too many backfills of it are under way,
+        Conflict for a request_id that was used for something else.
+        """
+        flow = await self._read.flow(flow_id)
+        draft = await self._draft(flow, from_ms, to_ms, max_running, by)
+        outcome, backfill_id = await self._backfills.create(replace(draft, request=request))
+        match outcome:
+            case BackfillOutcome.NOT_FOUND:
+                raise flow_not_found(flow_id)
+            case BackfillOutcome.DELETING:
+                raise flow_deleting(flow_id)
+            case BackfillOutcome.FULL:
+                raise too_many_backfills(flow_id, MOST_ACTIVE)
+            case BackfillOutcome.REUSED:
+                raise request_id_reused(request.request_id if request else "")
+            case BackfillOutcome.CREATED:
+                self._background.begin(self._move_on(flow_id, backfill_id), "first cycles of a backfill")
+        return await self.get(flow_id, backfill_id)
+
+    async def get(self, flow_id: str, backfill_id: int) -> Backfill:
+        """Return a backfill. Raises NotFound."""
+        (backfill,) = await self._backfills.find(flow_id, [backfill_id])
+        if backfill is None:
+            await self._read.flow(flow_id)
+            raise backfill_not_found(flow_id, backfill_id)
+        return backfill
+
+    async def page(self, flow_id: str, below: int, limit: int) -> tuple[list[Backfill], int]:
+        """Return up to `limit` backfills with lower ids than `below` (0: the newest), and below which the next are.
+
+        The newest first, 0 when none follow. Raises NotFound.
+        """
+        await self._read.flow(flow_id)
+        ids = [each for each in await self._backfills.ids(flow_id) if not below or each < below]
+        found = await self._backfills.find(flow_id, ids[:limit])
+        return [each for each in found if each is not None], ids[limit - 1] if len(ids) > limit else 0
+
+    async def cancel(self, flow_id: str, backfill_id: int, by: str, reason: str) -> Backfill:
+        """Begin no more of a backfill; what runs goes on. One that has ended stays as it is. Raises NotFound."""
+        await self.get(flow_id, backfill_id)
+        await self._backfills.cancel(flow_id, backfill_id, f"cancelled by {by}" + (f": {reason}" if reason else ""))
+        return await self.get(flow_id, backfill_id)
+
+    async def _draft(self, flow: FlowRecord, from_ms: int, to_ms: int, max_running: int, by: str) -> BackfillDraft:
+        faults: list[Violation] = []
+        if not from_ms:
+            faults.append(Violation("start", "must be given"))
+        if not to_ms or to_ms <= from_ms:
+            faults.append(Violation("end", "must be given, and lie after start"))
+        elif to_ms > self._clock.now_ms():
+            faults.append(Violation("end", "lies in the future: what is planned there begins by itself"))
+        if flow.schedule.once:
+            faults.append(Violation("flow_id", "its schedule plans no times that repeat; run cycles with RunFlows"))
+        if faults:
+            raise InvalidInput(faults)
+        # A calendar is counted time by time.
+        times = await asyncio.to_thread(past_times, flow.schedule, flow.anchor_ms, from_ms, to_ms)
+        if times is None:
+            raise InvalidInput([Violation("start", "nothing is planned from start on and before end")])
+        if times.count > MOST_TIMES or not times.exact:
+            count = f"{times.count}" if times.exact else f"more than {MOST_TIMES}"
+            message = f"{count} times are planned from start on and before it; at most {MOST_TIMES} in one backfill"
+            raise InvalidInput([Violation("end", message)])
+        return BackfillDraft(
+            flow.flow_id,
+            from_ms,
+            to_ms,
+            times.first_ms,
+            times.last_ms,
+            times.count,
+            max_running,
+            times.schedule,
+            times.anchor_ms,
+            by,
+        )
+
+    async def _move_on(self, flow_id: str, backfill_id: int) -> None:
+        runs = await self._begin.one(flow_id, backfill_id)
+        if runs:
+            await self._hand_over(runs)

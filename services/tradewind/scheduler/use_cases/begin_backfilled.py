@@ -1,0 +1,51 @@
+"""Begins the cycles of backfills, as many as each may run at once."""
+
+from collections.abc import Collection, Sequence
+
+from tradewind.scheduler.domain.backfill import Backfill
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import CycleOrigin
+from tradewind.scheduler.ports import NOT_OWNER, Backfills, Epochs
+from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
+from tradewind.scheduler.use_cases.hand_over import PlannedRun
+
+_AT_ONCE = 100
+"""So many backfills of a partition are looked at, and so many cycles begin together."""
+
+
+class BeginBackfilled:
+    """Level-triggered: it goes by which backfills are under way, and where they stand."""
+
+    def __init__(self, begin: BeginCycles, backfills: Backfills) -> None:
+        self._begin = begin
+        self._backfills = backfills
+
+    async def __call__(self, partitions: Collection[int], epochs: Epochs) -> list[PlannedRun]:
+        """Begin what there is room for in every backfill under way; return the runs to hand over."""
+        runs: list[PlannedRun] = []
+        for flow_id, backfill_id in await self._backfills.active(partitions, _AT_ONCE):
+            runs += await self.one(flow_id, backfill_id, epochs)
+        return runs
+
+    async def one(self, flow_id: str, backfill_id: int, epochs: Epochs = NOT_OWNER) -> list[PlannedRun]:
+        """Begin what there is room for in one backfill; return the runs to hand over."""
+        runs: list[PlannedRun] = []
+        while True:
+            (backfill,) = await self._backfills.find(flow_id, [backfill_id])
+            wishes = _wishes(backfill)[:_AT_ONCE] if backfill else []
+            begun = await self._begin(wishes, epochs) if wishes else []
+            runs += [
+                PlannedRun(each.answer.state, each.planned)
+                for each in begun
+                if each.answer.state is not None and each.planned is not None
+            ]
+            # Where it was not moved on, somebody else does that, the flow is paused, or there is no room.
+            if not any(each.answer.outcome in (BeginOutcome.BEGUN, BeginOutcome.DUPLICATE) for each in begun):
+                return runs
+
+
+def _wishes(backfill: Backfill) -> Sequence[Wish]:
+    return [
+        Wish(backfill.draft.flow_id, CycleOrigin.BACKFILL, planned_ms=step.position_ms, backfill=step)
+        for step in backfill.steps()
+    ]

@@ -1,0 +1,231 @@
+"""Why a flow begins no cycle, and why a node of a cycle stands where it does."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.firing import Firing, FiringOutcome
+from tradewind.scheduler.domain.flow_record import FlowRecord
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.ports import CycleRecords, Firings, NodeTasks, OpenRuns, PeerUnavailable
+from tradewind.scheduler.ports.explaining import NodeTaskReasons, WorkerRecords
+from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.server.clock import Clock
+from tradewind.server.faults import NotFound
+from tradewind.server.reasons import Fact, Reason, iso, no_live_worker, ordered, workers_busy
+
+_OPEN = 3
+_FAILED = 20
+_FIRINGS = 5
+_PAGE = 1000
+_ENDED = (
+    NodeTaskStatus.NODE_TASK_STATUS_COMPLETED,
+    NodeTaskStatus.NODE_TASK_STATUS_FAILED,
+    NodeTaskStatus.NODE_TASK_STATUS_TERMINATED,
+    NodeTaskStatus.NODE_TASK_STATUS_SKIPPED,
+)
+_PAUSED = re.compile(r"paused after (\d+) failed cycles in a row, the last of them (\d+)")
+_TICKS = {
+    FiringOutcome.QUEUED: ("tick_queued", "waits in the queue of its overlap policy"),
+    FiringOutcome.SKIPPED: ("tick_skipped", "was skipped"),
+    FiringOutcome.DROPPED: ("tick_dropped", "was dropped"),
+    FiringOutcome.MISSED: ("tick_missed", "was missed"),
+}
+
+
+class ExplainFlow:
+    """Goes by the flow's record, its open cycles and what became of its latest planned times."""
+
+    def __init__(
+        self, read: ReadFlows, firings: Firings, open_runs: OpenRuns, node_tasks: NodeTasks, clock: Clock
+    ) -> None:
+        self._read = read
+        self._node_tasks = node_tasks
+        self._firings = firings
+        self._open_runs = open_runs
+        self._clock = clock
+
+    async def __call__(self, flow_id: str) -> tuple[FlowRecord, list[Reason]]:
+        """Return a flow and the reasons, the most decisive first. Raises NotFound."""
+        flow = await self._read.flow(flow_id)
+        reasons = [*_standing(flow), *self._next(flow)]
+        for run in await self._open_runs.of_flow(flow_id, _OPEN):
+            state = await self._read.cycle(flow_id, run.cycle, run.run)
+            if not is_terminal(state.status):
+                reasons += _open(state, known=await self._is_known(state))
+        reasons += _ticks(flow, await self._firings.newest(flow_id, 0, _FIRINGS))
+        return flow, ordered(reasons)
+
+    async def _is_known(self, state: ChainState) -> bool:
+        """Whether the node task manager has a run; that is noted only a while after it was submitted."""
+        if state.submitted_ms or state.components:
+            return True
+        try:
+            return any(sight.run_id == state.facts.run_id for sight in await self._node_tasks.components([state]))
+        except PeerUnavailable:
+            return False
+
+    def _next(self, flow: FlowRecord) -> list[Reason]:
+        if flow.status is not FlowStatus.RUNNING:
+            return []
+        next_ms, schedule = flow.next_execution_ms, flow.schedule
+        if not next_ms:
+            words = "its schedule plans no further cycle; it completes when those that run have ended"
+            return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
+        reasons = []
+        if schedule.start_ms > self._clock.now_ms():
+            words = f"its schedule begins at {iso(schedule.start_ms)}"
+            reasons.append(Reason("outside_window", words, {"start": iso(schedule.start_ms)}))
+        words = f"the next cycle is planned for {iso(next_ms)}"
+        if schedule.jitter_ms:
+            words += f", and begins up to {schedule.jitter_ms / 1000:g} s later on purpose"
+        facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000}
+        return [*reasons, Reason("next_tick", words, facts)]
+
+
+def _standing(flow: FlowRecord) -> list[Reason]:
+    since = iso(flow.updated_ms)
+    match flow.status:
+        case FlowStatus.DELETING:
+            return [Reason("deleting", f"it is being deleted since {since}", {"since": since})]
+        case FlowStatus.PAUSED if flow.pause is not None:
+            return [_paused(flow)]
+        case FlowStatus.STOPPED:
+            return [Reason("stopped", f"it was stopped at {since}; start it to let cycles begin", {"at": since})]
+        case FlowStatus.REGISTERED:
+            return [Reason("not_started", "it was never started; start it to let cycles begin", {"since": since})]
+        case FlowStatus.COMPLETED | FlowStatus.FAILED:
+            words = f"its schedule was over at {since}, and it {flow.status.value}"
+            return [Reason("schedule_over", words, {"at": since, "status": flow.status.value})]
+    return []
+
+
+def _paused(flow: FlowRecord) -> Reason:
+    pause = flow.pause
+    assert pause is not None
+    facts: dict[str, Fact] = {"by": pause.by, "since": iso(pause.at_ms), "note": pause.note}
+    by_itself = _PAUSED.search(pause.note) if pause.by == "system" else None
+    if by_itself:
+        words = f"{pause.note}, at {iso(pause.at_ms)}; resume it when that is mended"
+        more: dict[str, Fact] = {"failures": int(by_itself[1]), "last_cycle": int(by_itself[2])}
+        return Reason("paused_after_failures", words, facts | more)
+    note = f": {pause.note}" if pause.note else ""
+    return Reason("paused", f"paused by {pause.by} since {iso(pause.at_ms)}{note}", facts)
+
+
+def _open(state: ChainState, *, known: bool) -> list[Reason]:
+    """What an open cycle waits for as a whole; `known` to the node task manager or not."""
+    cycle, since = state.name.cycle, iso(state.facts.start_ms)
+    reasons = []
+    if state.stop is not None:
+        stop = state.stop
+        words = f"cycle {cycle} is stopping: {stop.by} asked for it at {iso(stop.at_ms)}: {stop.reason}"
+        facts: dict[str, Fact] = {"cycle": cycle, "by": stop.by, "why": stop.reason, "since": iso(stop.at_ms)}
+        reasons.append(Reason("stopping", words, facts))
+    if not known:
+        words = f"cycle {cycle} waits since {since} for the node task manager to take it"
+        words += f": {state.reason}" if state.reason else ""
+        facts = {"cycle": cycle, "since": since, "why": state.reason}
+        reasons.append(Reason("waits_for_node_task_manager", words, facts))
+    words = f"cycle {cycle} runs since {since}"
+    return [*reasons, Reason("cycle_running", words, {"cycle": cycle, "run": state.name.run, "since": since})]
+
+
+def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
+    """The latest planned time, if no cycle began for it."""
+    for firing in firings[:1]:
+        if firing.outcome in _TICKS:
+            code, words = _TICKS[firing.outcome]
+            planned = iso(firing.planned_ms)
+            facts: dict[str, Fact] = {
+                "planned": planned,
+                "policy": flow.overlap.value,
+                "why": firing.reason,
+                "count": firing.count,
+            }
+            why = f": {firing.reason}" if firing.reason else ""
+            return [Reason(code, f"the cycle planned for {planned} {words}{why} (overlap {flow.overlap.value})", facts)]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExplanation:
+    """A node of a cycle; `node_task` is None while, or once, the node task manager does not know it."""
+
+    state: ChainState
+    node_task: NodeTask | None
+    reasons: list[Reason]
+
+
+class ExplainNode:
+    """Adds to what the node task manager knows the cycle it is in, and the workers that offer its type."""
+
+    def __init__(
+        self,
+        read: ReadFlows,
+        cycles: CycleRecords,
+        node_tasks: NodeTasks,
+        known: NodeTaskReasons,
+        workers: WorkerRecords,
+    ) -> None:
+        self._read = read
+        self._cycles = cycles
+        self._node_tasks = node_tasks
+        self._known = known
+        self._workers = workers
+
+    async def __call__(self, flow_id: str, cycle: int | None, run: int | None, node_id: str) -> NodeExplanation:
+        """Return a node and the reasons, the most decisive first. Raises NotFound, PeerUnavailable."""
+        state = await self._read.cycle(flow_id, cycle, run)
+        task_id = f"{state.name}:{node_id}"
+        ids = await self._cycles.node_ids(state.name)
+        if ids and node_id not in ids:
+            raise NotFound("node task", task_id)
+        found = await self._known.explain(task_id, state.facts.user_id)
+        if is_terminal(state.status):
+            reasons = [await self._run_ended(state)]
+        else:
+            reasons = [each for each in _open(state, known=found is not None) if each.code != "cycle_running"]
+        if found is None:
+            return NodeExplanation(state, None, ordered(reasons))
+        node_task, told = found
+        if any(reason.code == "queued" for reason in told):
+            reasons.append(await self._offering(node_task.node_type))
+        # What became of the node itself comes before what became of its cycle.
+        ended = node_task.status in _ENDED
+        return NodeExplanation(state, node_task, [*told, *reasons] if ended else ordered([*reasons, *told]))
+
+    async def _run_ended(self, state: ChainState) -> Reason:
+        page = await self._node_tasks.node_tasks(state, page_size=_PAGE)
+        failed = [
+            {"node_id": task.node_id, "error_code": task.error.code, "error_message": task.error.message}
+            for task in page.node_tasks
+            if task.status == NodeTaskStatus.NODE_TASK_STATUS_FAILED
+        ][:_FAILED]
+        words = f"cycle {state.name.cycle} {state.status.value} at {iso(state.end_ms)}"
+        words += f": {state.reason}" if state.reason else ""
+        for each in failed:
+            words += f'; node "{each["node_id"]}": {each["error_code"]}: {each["error_message"]}'
+        facts: dict[str, Fact] = {
+            "status": state.status.value,
+            "at": iso(state.end_ms),
+            "why": state.reason,
+            "failed_nodes": failed,
+        }
+        return Reason("run_ended", words, facts)
+
+    async def _offering(self, node_type: str) -> Reason:
+        """Why none of them takes it, as far as the registry knows."""
+        workers = await self._workers.workers(node_type)
+        if workers is None:
+            return workers_busy(node_type)
+        taking = [each for each in workers if each.alive and not each.draining]
+        if not taking:
+            gone = {each.worker_id: each.last_heartbeat_ms for each in workers if not each.alive}
+            return no_live_worker(node_type, [each.worker_id for each in workers if each.alive], gone)
+        slots = sum(each.capacity for each in taking)
+        free = sum(max(0, each.capacity - each.running) for each in taking)
+        return workers_busy(node_type, len(taking), slots, free)

@@ -1,0 +1,13 @@
+"""docs/explain.md lists every code of a reason, and no others."""
+
+import re
+
+from tests.house.project import ROOT
+from tradewind.server.reasons import CODES
+
+
+def test_the_page_lists_the_codes() -> None:
+    page = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+    listed = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
+    assert listed == set(CODES)

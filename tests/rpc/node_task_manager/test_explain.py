@@ -1,0 +1,249 @@
+"""ExplainNodeTask: each reason, in a state that was brought about."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import MessageToDict
+
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start, plan
+from tests.rpc.node_task_manager.test_ad_hoc import submit_task
+from tests.rpc.node_task_manager.test_calls import claim, complete
+from tests.rpc.node_task_manager.test_queues import configure
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import component_pb2, explanation_pb2, node_task_pb2, retry_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+
+Told = tuple[str, str, dict[str, Any]]
+CHAIN = plan(("a", "out", "b", "in"), nodes="a")
+
+
+async def explained(ntm: Ntm, node_id: str = "a", flow_id: str = "flow", user_id: str = "default") -> list[Told]:
+    """Return codes, sentences and facts."""
+    request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=f"{flow_id}:0:0:{node_id}", user_id=user_id)
+    response = await ntm.stub.ExplainNodeTask(request)
+    assert response.node_task.node_id == node_id
+    return [(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]
+
+
+def codes(told: list[Told]) -> list[str]:
+    return [code for code, _, _ in told]
+
+
+async def fail(ntm: Ntm, token: str) -> None:
+    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="no luck")
+    failure = work_pb2.NodeTaskFailure(token=token, error=error)
+    await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=[failure]))
+
+
+def retried(attempts: int = 3) -> component_pb2.Plan:
+    made = plan(nodes="a", digest=f"retried{attempts}")
+    made.nodes[0].retry.CopyFrom(retry_pb2.RetryPolicy(attempts=attempts, initial=Duration(seconds=3600)))
+    return made
+
+
+async def test_a_node_waits_for_another_one_with_its_status(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    ((code, words, facts),) = await explained(ntm, "b")
+    assert (code, facts) == ("waits_for_node", {"nodes": [{"node_id": "a", "status": "pending"}]})
+    assert words == 'waits for node "a", which is pending'
+
+
+async def test_what_is_queued_has_a_position_behind_others(ntm: Ntm) -> None:
+    await ntm.submit(plan(nodes="a b c"))
+    await ntm.submit(plan(nodes="x", digest="p2"), flow_id="other", user_id="ann")
+    found = [(await explained(ntm, name))[0] for name in "abc"]
+    assert [code for code, _, _ in found] == ["queued"] * 3
+    assert sorted(facts["position"] for _, _, facts in found) == [1, 2, 3]
+    assert {(facts["queued"], facts["other_users"]) for _, _, facts in found} == {(3, 1)}
+    assert "takes turns with 1 other" in found[0][1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        ({"max_running_per_user": 1}, "user:default"),
+        ({"max_running": 1}, "running"),
+        ({"max_running_per_node_type": {"noop": 1}}, "type:noop"),
+        ({"max_running_per_flow": 1}, "flow:flow"),
+    ],
+)
+async def test_a_full_limit_is_told_with_those_who_hold_it(ntm: Ntm, limits: dict[str, Any], name: str) -> None:
+    await configure(ntm, **limits)
+    await ntm.submit(plan(nodes="a b"))
+    (held,) = await claim(ntm)
+    (waiting,) = [each for each in "ab" if each != held.node_id]
+    code, words, facts = (await explained(ntm, waiting))[0]
+    assert code == "limit_full"
+    assert facts == {"limit": name, "held": 1, "most": 1, "holders": [f"flow:0:0:{held.node_id}"]}
+    assert words.endswith(": 1 of 1")
+
+
+async def test_a_full_key_is_told(ntm: Ntm) -> None:
+    bound = plan(nodes="a b", digest="bound")
+    for node in bound.nodes:
+        node.concurrency.CopyFrom(node_task_pb2.Concurrency(key="k", max=1))
+    await ntm.submit(bound)
+    (held,) = await claim(ntm)
+    (waiting,) = [each for each in "ab" if each != held.node_id]
+    ((code, _, facts),) = await explained(ntm, waiting)
+    assert (code, facts["limit"], facts["most"]) == ("limit_full", "key:default:k", 1)
+
+
+async def test_a_rate_tells_when_it_refills(ntm: Ntm) -> None:
+    await configure(ntm, rates={"noop": "1/h"})
+    await ntm.submit(plan(nodes="a b"))
+    (held,) = await claim(ntm)
+    (waiting,) = [each for each in "ab" if each != held.node_id]
+    found = await explained(ntm, waiting)
+    assert codes(found) == ["rate_limited", "queued"]
+    assert (found[0][2]["rate"], found[0][2]["cost"]) == ("1/h", 1)
+    assert found[0][2]["refills_at"].endswith("Z")
+
+
+async def test_a_rate_of_a_key_tells_when_it_refills(ntm: Ntm) -> None:
+    paced = plan(nodes="a b", digest="paced")
+    for node in paced.nodes:
+        node.rate.CopyFrom(node_task_pb2.KeyRate(key="k", limit="1/h"))
+    await ntm.submit(paced)
+    (held,) = await claim(ntm)
+    (waiting,) = [each for each in "ab" if each != held.node_id]
+    ((code, _, facts),) = await explained(ntm, waiting)
+    assert (code, facts["limit"], facts["rate"]) == ("rate_limited", "pace:default:k", "1/h")
+
+
+async def test_what_is_tried_again_tells_when_and_why(ntm: Ntm) -> None:
+    await ntm.submit(retried())
+    (given,) = await claim(ntm)
+    await fail(ntm, given.token)
+    ((code, words, facts),) = await explained(ntm)
+    assert (code, facts["attempt"], facts["attempts"], facts["error_code"]) == ("retry_at", 2, 3, "NODE_ERROR")
+    assert words.startswith("attempt 2 of 3 begins at ")
+    assert words.endswith("the last one failed: NODE_ERROR: no luck")
+
+
+async def test_a_spent_budget_of_retries_is_told(start: Start) -> None:
+    ntm = await start(node_task_manager_retries_per_minute=0, node_task_manager_retry_percent=0)
+    await ntm.submit(retried())
+    (given,) = await claim(ntm)
+    await fail(ntm, given.token)
+    ((code, words, facts),) = await explained(ntm)
+    assert (code, facts["attempt"]) == ("retry_budget_spent", 1)
+    assert "RETRY_BUDGET_EXHAUSTED" in words
+
+
+async def test_what_runs_names_its_worker_once_that_has_confirmed_it(start: Start) -> None:
+    ntm = await start(node_task_manager_lease_seconds=120)
+    await ntm.submit(CHAIN)
+    (given,) = await claim(ntm)
+
+    async def unconfirmed() -> bool:
+        return codes(await explained(ntm)) == ["worker_unconfirmed"]
+
+    assert codes(await explained(ntm)) in (["running"], ["worker_unconfirmed"])
+    await until(unconfirmed, "the worker has not confirmed it for two seconds")
+    ((_, words, facts),) = await explained(ntm)
+    assert (facts["worker_id"], facts["attempt"]) == ("u1", 1)
+    assert "has not confirmed it yet" in words
+    await ntm.stub.RenewLeases(pb2.RenewLeasesRequest(worker_id="u1", tokens=[given.token]))
+    ((code, words, _),) = await explained(ntm)
+    assert code == "running"
+    assert words.startswith("runs on worker u1 since ")
+
+
+async def test_a_stop_that_was_asked_for_is_told_with_who_and_why(ntm: Ntm, worker: Callable[..., RawWorker]) -> None:
+    await ntm.submit(CHAIN)
+    await claim(ntm)
+    request = pb2.TerminateNodeTaskRequest(node_task_id="flow:0:0:a", user_id="default", reason="enough", by="ann")
+    await ntm.stub.TerminateNodeTask(request)
+    found = await explained(ntm)
+    assert codes(found)[0] == "stopping"
+    assert (found[0][2]["by"], found[0][2]["why"]) == ("ann", "enough")
+
+
+async def test_what_has_ended_tells_how(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    (given,) = await claim(ntm)
+    await complete(ntm, given.token)
+    assert codes(await explained(ntm)) == ["completed"]
+    (given,) = await claim(ntm)
+    await fail(ntm, given.token)
+    ((code, words, facts),) = await explained(ntm, "b")
+    assert (code, facts["error_code"]) == ("failed", "NODE_ERROR")
+    assert words.endswith("NODE_ERROR: no luck")
+
+
+async def test_what_was_skipped_or_stopped_tells_why(ntm: Ntm) -> None:
+    await ntm.submit(CHAIN)
+    (given,) = await claim(ntm)
+    await fail(ntm, given.token)
+    assert [(code, facts["why"]) for code, _, facts in await explained(ntm, "b")] == [("skipped", 'node "a" failed')]
+    await ntm.submit(plan(nodes="a", digest="p3"), flow_id="other")
+    (given,) = await claim(ntm)
+    stop = pb2.TerminateNodeTaskRequest(node_task_id="other:0:0:a", user_id="default", reason="enough", by="ann")
+    await ntm.stub.TerminateNodeTask(stop)
+    failure = work_pb2.NodeTaskFailure(token=given.token, terminated=True)
+    await ntm.stub.FailNodeTasks(pb2.FailNodeTasksRequest(worker_id="u1", failures=[failure]))
+    assert [(code, facts["why"]) for code, _, facts in await explained(ntm, "a", "other")] == [("stopped", "enough")]
+
+
+async def test_what_is_not_there_is_not_found(ntm: Ntm) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await explained(ntm)
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def of_task(ntm: Ntm, task_id: str) -> list[Told]:
+    """Reasons of an ad-hoc task of ann's."""
+    request = explanation_pb2.ExplainNodeTaskRequest(node_task_id=task_id, user_id="ann")
+    response = await ntm.stub.ExplainNodeTask(request)
+    return [(each.code, each.sentence, MessageToDict(each.facts)) for each in response.reasons]
+
+
+async def test_the_limit_of_ad_hoc_tasks_is_told(ntm: Ntm) -> None:
+    await configure(ntm, max_concurrent_tasks=1)
+    tasks = [(await submit_task(ntm)).task.node_task_id for _ in range(2)]
+    (held,) = [each for each in await claim(ntm) if each.node_task_id in tasks]
+    (waiting,) = [each for each in tasks if each != held.node_task_id]
+    ((code, _, facts),) = await of_task(ntm, waiting)
+    assert (code, facts["limit"], facts["holders"]) == ("limit_full", "adhoc:ann", [held.node_task_id])
+
+
+async def test_what_waits_for_the_same_work_says_so(ntm: Ntm) -> None:
+    options = {"cache": {"name": "screening"}}
+    first = (await submit_task(ntm, options=options)).task.node_task_id
+    assert len(await claim(ntm)) == 1
+    second = (await submit_task(ntm, options=options)).task.node_task_id
+    assert await claim(ntm) == []
+    assert codes(await of_task(ntm, first))[0] in ("running", "worker_unconfirmed")
+
+    async def waits() -> bool:
+        return codes(await of_task(ntm, second)) == ["waits_for_same_work"]
+
+    await until(waits, "the second one was put off")
+
+
+async def test_a_node_over_a_list_tells_of_its_items(ntm: Ntm) -> None:
+    mapped = plan(("a", "out", "m", "in"), digest="mapped")
+    mapped.nodes[1].fan_out.CopyFrom(component_pb2.FanOut(handle="in"))
+    await ntm.submit(mapped)
+    (given,) = await claim(ntm)
+    done = work_pb2.NodeTaskCompletion(token=given.token, outputs=[{"handle": "out", "value_json": "[1,2,3]"}])  # type: ignore[list-item]
+    await ntm.stub.CompleteNodeTasks(pb2.CompleteNodeTasksRequest(worker_id="u1", completions=[done]))
+
+    async def split() -> bool:
+        ((code, _, facts),) = await explained(ntm, "m")
+        return code == "items_open" and facts == {"total": 3, "begun": 3, "ended": 0}
+
+    await until(split, "its list is split")
+
+
+async def test_what_is_suspended_tells_for_what_it_waits(ntm: Ntm) -> None:
+    waiting = plan(nodes="a", digest="waiting")
+    waiting.nodes[0].node_type, waiting.nodes[0].config_json = "delay", '{"seconds": 3600}'
+    await ntm.submit(waiting)
+    ((code, words, facts),) = await explained(ntm)
+    assert code == "suspended"
+    assert words == f"is suspended since {facts['since']} and waits until {facts['until']}"

@@ -1,0 +1,252 @@
+"""ExplainFlow and ExplainNode: what the scheduler knows, each reason in a state that was brought about."""
+
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tests.rpc.scheduler.conftest import Client, Peers
+from tests.rpc.scheduler.errors import refused
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import node_task_pb2
+from tradewind.api.registry.v1 import worker_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, explanation_pb2, flow_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+
+Told = dict[str, tuple[str, dict[str, Any]]]
+
+
+def told(reasons: Any) -> Told:
+    """Sentences and facts by code, in order."""
+    return {each.code: (each.sentence, MessageToDict(each.facts)) for each in reasons}
+
+
+async def of_flow(scheduler: Client) -> Told:
+    return told((await scheduler.stub.ExplainFlow(explanation_pb2.ExplainFlowRequest(flow_id="f"))).reasons)
+
+
+async def of_node(scheduler: Client, node_id: str = "a", **where: int) -> Told:
+    request = explanation_pb2.ExplainNodeRequest(flow_id="f", node_id=node_id, **where)
+    return told((await scheduler.stub.ExplainNode(request)).reasons)
+
+
+async def submitted(peers: Peers, cycle: int = 0) -> None:
+    await until(lambda: ("f", cycle, 0) in peers.node_tasks.runs, "it was submitted")
+
+
+async def test_a_flow_that_was_never_started(scheduler: Client) -> None:
+    await scheduler.register()
+    assert list(await of_flow(scheduler)) == ["not_started"]
+
+
+async def test_a_running_flow_tells_its_next_time(scheduler: Client) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    found = await of_flow(scheduler)
+    assert list(found) == ["next_tick"]
+    assert found["next_tick"][1]["at"].endswith("Z")
+
+
+async def test_a_paused_flow_tells_who_since_when_and_why(scheduler: Client) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="ann", note="rates are wrong"))
+    found = await of_flow(scheduler)
+    assert list(found) == ["paused"]
+    words, facts = found["paused"]
+    assert (facts["by"], facts["note"]) == ("ann", "rates are wrong")
+    assert words == f"paused by ann since {facts['since']}: rates are wrong"
+
+
+async def test_a_flow_that_failed_too_often_tells_how_often(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register("f", pause_after_failures=2)
+    await scheduler.start()
+    peers.node_tasks.by_itself = False
+    for _ in range(2):
+        number = (await scheduler.run(wait=0)).cycle
+        await submitted(peers, number)
+        await peers.node_tasks.finish(("f", number, 0), sinks_completed=0, failed=1)
+        await scheduler.ended("f", number)
+    found = await of_flow(scheduler)
+    assert next(iter(found)) == "paused_after_failures"
+    assert found["paused_after_failures"][1]["failures"] == 2
+
+
+async def test_a_stopped_flow(scheduler: Client) -> None:
+    await scheduler.register()
+    await scheduler.start()
+    await scheduler.stop()
+    assert list(await of_flow(scheduler)) == ["stopped"]
+
+
+async def test_a_schedule_that_has_not_begun(scheduler: Client) -> None:
+    schedule = flow_pb2.ScheduleSpec(interval="60s", start="2096-10-02T07:06:40Z")
+    spec = flow_pb2.FlowSpec(schedule=schedule)
+    spec.nodes.add(id="a", type="noop")
+    await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
+    await scheduler.start()
+    found = await of_flow(scheduler)
+    assert list(found) == ["outside_window", "next_tick"]
+    assert found["outside_window"][1]["start"] == "2096-10-02T07:06:40.000Z"
+
+
+async def test_a_flow_that_is_being_deleted(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    peers.triggers.down = True
+    await scheduler.stub.DeleteFlow(pb2.DeleteFlowRequest(flow_id="f"))
+    assert list(await of_flow(scheduler)) == ["deleting"]
+    peers.triggers.down = False
+
+
+async def test_a_schedule_that_is_over(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register("f", interval="0")
+    await scheduler.start()
+    due_ms = (await scheduler.flow()).next_execution.ToMilliseconds()
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
+    peers.node_tasks.by_itself = False
+    peers.triggers.fire(["f"], due_ms)
+    await submitted(peers)
+    found = await of_flow(scheduler)
+    assert list(found) == ["schedule_over", "cycle_running"]
+    await peers.node_tasks.finish(("f", 0, 0))
+    await scheduler.ended()
+    assert (await of_flow(scheduler))["schedule_over"][1]["status"] == "completed"
+
+
+async def test_a_time_that_was_missed(scheduler: Client, peers: Peers) -> None:
+    spec = flow_pb2.FlowSpec(schedule={"interval": "1h", "catch_up": flow_pb2.CATCH_UP_NONE})  # type: ignore[arg-type]
+    spec.nodes.add(id="a", type="noop")
+    await scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id="f", spec=spec))
+    await scheduler.start()
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
+    peers.triggers.fire(["f"], (await scheduler.flow()).next_execution.ToMilliseconds() - 1_800_000)
+
+    async def is_told() -> bool:
+        return "tick_missed" in await of_flow(scheduler)
+
+    await until(is_told, "the planned time was judged")
+
+
+async def test_a_cycle_that_runs_and_one_that_is_stopping(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    peers.node_tasks.by_itself = False
+    await scheduler.run(wait=0)
+    await submitted(peers)
+    assert "cycle_running" in await of_flow(scheduler)
+    # It is not told that the cycle has stopped.
+    peers.node_tasks.deaf = True
+    await scheduler.start()
+    await scheduler.stop(by="ann", reason="enough")
+    found = await of_flow(scheduler)
+    assert list(found)[:2] == ["stopped", "stopping"]
+    assert (found["stopping"][1]["by"], found["stopping"][1]["why"]) == ("ann", "enough")
+    assert next(iter(await of_node(scheduler))) == "stopping"
+
+
+async def test_a_cycle_that_the_node_task_manager_has_not_taken(scheduler: Client, peers: Peers) -> None:
+    await scheduler.register()
+    peers.node_tasks.down = True
+    await scheduler.run(wait=0)
+    assert "waits_for_node_task_manager" in await of_flow(scheduler)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "code"),
+    [
+        (flow_pb2.OVERLAP_POLICY_SKIP, "tick_skipped"),
+        (flow_pb2.OVERLAP_POLICY_QUEUE_ONE, "tick_queued"),
+        (flow_pb2.OVERLAP_POLICY_QUEUE_ONE, "tick_dropped"),
+    ],
+)
+async def test_what_the_overlap_policy_did_with_the_latest_time(
+    scheduler: Client, peers: Peers, overlap: flow_pb2.OverlapPolicy, code: str
+) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", overlap=overlap)
+    await scheduler.start()
+    await until(lambda: "f" in peers.triggers.triggers, "the trigger service was told")
+    due_ms = (await scheduler.flow()).next_execution.ToMilliseconds()
+    await scheduler.run(wait=0)
+    for place in range(2 if code == "tick_dropped" else 1):
+        peers.triggers.fire(["f"], due_ms + place)
+
+    async def is_told() -> bool:
+        return code in await of_flow(scheduler)
+
+    await until(is_told, "the planned time was judged")
+    found = await of_flow(scheduler)
+    assert found[code][1]["why"].startswith("cycle 0 was running")
+    assert "cycle_running" in found
+
+
+def pending(peers: Peers, *reasons: tuple[str, str]) -> None:
+    """Let the node task manager say this of the node `a` of cycle 0."""
+    peers.node_tasks.explained["f:0:0:a"] = (
+        node_task_pb2.NodeTask(node_id="a", node_type="noop", status=node_task_pb2.NODE_TASK_STATUS_PENDING),
+        list(reasons),
+    )
+
+
+def worker(name: str, status: worker_pb2.WorkerStatus.ValueType, running: int = 0) -> worker_pb2.Worker:
+    return worker_pb2.Worker(
+        worker_id=name,
+        node_types=["noop"],
+        capacity=4,
+        running=running,
+        status=status,
+        last_heartbeat=Timestamp(seconds=1_700_000_000),
+    )
+
+
+async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register()
+    await scheduler.run(wait=0)
+    await submitted(peers)
+    pending(peers, ("queued", "is queued"))
+    found = await of_node(scheduler)
+    assert list(found)[:1] == ["no_live_worker"]
+    assert found["no_live_worker"][0] == 'no live worker offers node type "noop"'
+
+    peers.registry.workers = [
+        worker("old", worker_pb2.WORKER_STATUS_OFFLINE),
+        worker("leaving", worker_pb2.WORKER_STATUS_DRAINING),
+    ]
+    words, facts = (await of_node(scheduler))["no_live_worker"]
+    assert facts["draining"] == ["leaving"]
+    assert facts["gone"] == [{"worker_id": "old", "last_heartbeat": "2023-11-14T22:13:20.000Z"}]
+    assert "leaving does, but is draining" in words
+    assert "old did, and was last heard of at 2023-11-14T22:13:20.000Z" in words
+
+    peers.registry.workers.append(worker("here", worker_pb2.WORKER_STATUS_ACTIVE, running=3))
+    words, facts = (await of_node(scheduler))["workers_busy"]
+    assert (facts["workers"], facts["slots"], facts["free_slots"]) == (1, 4, 1)
+    pending(peers, ("queued", "is queued"), ("limit_full", "waits for a limit"))
+    assert list(await of_node(scheduler)) == ["limit_full", "workers_busy", "queued"]
+
+
+async def test_a_run_that_has_ended_tells_which_node_failed(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "a", "b")
+    await scheduler.run(wait=0)
+    await submitted(peers)
+    error = node_task_pb2.NodeTaskError(code="NODE_ERROR", message="no luck")
+    failed = node_task_pb2.NodeTask(node_id="a", status=node_task_pb2.NODE_TASK_STATUS_FAILED, error=error)
+    peers.node_tasks.nodes["f", 0, 0] = [failed]
+    for component_id in ("0", "1"):
+        await peers.node_tasks.finish(("f", 0, 0), component_id, sinks_completed=0, failed=1)
+    assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_FAILED
+    words, facts = (await of_node(scheduler, "b"))["run_ended"]
+    assert facts["status"] == "failed"
+    assert facts["failed_nodes"] == [{"node_id": "a", "error_code": "NODE_ERROR", "error_message": "no luck"}]
+    assert words.endswith('node "a": NODE_ERROR: no luck')
+
+
+async def test_what_is_not_there_is_not_found(scheduler: Client) -> None:
+    await refused(of_flow(scheduler), grpc.StatusCode.NOT_FOUND, "FLOW_NOT_FOUND")
+    await scheduler.register()
+    await scheduler.run()
+    await refused(of_node(scheduler, "nobody"), grpc.StatusCode.NOT_FOUND, "NODE_TASK_NOT_FOUND")
+    await refused(of_node(scheduler, cycle=7), grpc.StatusCode.NOT_FOUND, "CYCLE_NOT_FOUND")

@@ -1,0 +1,198 @@
+"""Backfills: which times begin, how many at once, what passes them over, and how they end."""
+
+import asyncio
+from dataclasses import replace
+
+from tests.servers import RedisServer
+from tests.stores.scheduler.bench import MINUTE, Bench, backfill_draft, request_of
+from tradewind.scheduler.domain.backfill import BackfillOutcome, BackfillStatus, BackfillStep
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.flow_definition import OverlapPolicy
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.stores.keys import Keys
+from tradewind.server.partitions import partition_of
+
+HERE = [partition_of("f")]
+T = 1_699_999_980_000
+"""A full minute before the clock of these tests."""
+
+
+async def begin_next(bench: Bench, backfill_id: int) -> ChainState:
+    """Begin the next cycle of a backfill."""
+    (step, *_) = (await bench.filled(backfill_id)).steps()
+    return await bench.begun(bench.filling(step))
+
+
+async def test_times_begin_in_order_as_others_end(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    backfill_id = await bench.backfill(T - 3 * MINUTE, T, 2)
+    assert await bench.stores.backfills.active(HERE, 9) == [("f", backfill_id)]
+    steps = (await bench.filled(backfill_id)).steps()
+    assert steps == [
+        BackfillStep(1, T - 3 * MINUTE, T - 2 * MINUTE),
+        BackfillStep(1, T - 2 * MINUTE, T - MINUTE),
+    ]
+    answers = await bench.stores.cycles.begin([bench.filling(step) for step in steps])
+    states = [answer.state for answer in answers]
+    assert [answer.outcome for answer in answers] == [BeginOutcome.BEGUN, BeginOutcome.BEGUN]
+    for state, step in zip(states, steps, strict=True):
+        assert state is not None
+        assert state == await bench.state(state.name)
+        facts = state.facts
+        assert (facts.origin, facts.planned_ms, facts.backfill_id) == (CycleOrigin.BACKFILL, step.position_ms, 1)
+    full = await bench.filled(backfill_id)
+    assert (full.running, full.begun, full.position_ms, full.steps()) == (2, 2, T - MINUTE, [])
+    beyond = bench.filling(BackfillStep(1, T - MINUTE, 0))
+    assert (await bench.begin(beyond)).outcome is BeginOutcome.SETTLED
+    assert states[1] is not None
+    ended = await bench.end(states[1])
+    assert ended.follow_up
+    last = await begin_next(bench, backfill_id)
+    assert (await bench.filled(backfill_id)).position_ms == 0
+    assert states[0] is not None
+    await bench.end(states[0], CycleStatus.FAILED)
+    assert (await bench.filled(backfill_id)).status is BackfillStatus.RUNNING
+    await bench.end(last)
+    done = await bench.filled(backfill_id)
+    assert (done.status, done.ended_ms) == (BackfillStatus.COMPLETED, bench.now)
+    assert (done.begun, done.running, done.completed, done.failed) == (3, 0, 2, 1)
+    assert await bench.stores.backfills.active(HERE, 9) == []
+    lines = [(T + (at - 3) * MINUTE, "fired", at, 1, "") for at in range(3)]
+    assert await bench.backfill_firings(backfill_id) == lines
+    assert await bench.firings() == [(*line[:4], "backfill 1") for line in lines]
+
+
+async def test_a_time_is_begun_once_however_many_try(bench: Bench) -> None:
+    await bench.register()
+    backfill_id = await bench.backfill(T - 20 * MINUTE, T, 20)
+    steps = (await bench.filled(backfill_id)).steps()
+    requests = [[bench.filling(step) for step in steps] for _ in range(3)]
+    answers = await asyncio.gather(*(bench.stores.cycles.begin(each) for each in requests))
+    begun = [answer.state for each in answers for answer in each if answer.state is not None]
+    assert sorted(state.facts.planned_ms for state in begun) == [step.position_ms for step in steps]
+    assert (await bench.filled(backfill_id)).begun == 20
+
+
+async def test_a_time_that_has_had_its_cycle_is_passed_over(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING, start_at_ms=T)
+    await bench.end(await bench.begun(await bench.scheduled(T)))
+    bench.clock.advance(MINUTE)
+    backfill_id = await bench.backfill(T - MINUTE, T + MINUTE)
+    before = await begin_next(bench, backfill_id)
+    await bench.end(before)
+    (step,) = (await bench.filled(backfill_id)).steps()
+    assert (await bench.begin(bench.filling(step))).outcome is BeginOutcome.DUPLICATE
+    done = await bench.filled(backfill_id)
+    assert (done.status, done.begun, done.skipped) == (BackfillStatus.COMPLETED, 1, 1)
+    assert await bench.backfill_firings(backfill_id) == [
+        (T - MINUTE, "fired", 1, 1, ""),
+        (T, "skipped", -1, 1, "cycle 0 had begun for it"),
+    ]
+    assert (T, "fired", 0, 1, "") in await bench.firings()
+
+
+async def test_the_schedule_does_not_mind_it(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.CANCEL_RUNNING)
+    await bench.move(FlowStatus.RUNNING)
+    due = bench.now
+    backfill_id = await bench.backfill(T - MINUTE, T)
+    filling = await begin_next(bench, backfill_id)
+    own = await bench.begun(await bench.scheduled(due))
+    bench.clock.advance(MINUTE)
+    answer = await bench.begin(await bench.scheduled(due + MINUTE))
+    assert (answer.outcome, answer.stopping) == (BeginOutcome.SETTLED, True)
+    assert (await bench.state(own.name)).stop is not None
+    assert (await bench.state(filling.name)).stop is None
+    await bench.end(replace(own, version=2), CycleStatus.CANCELLED)
+    assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.BEGUN
+    assert (await bench.begin()).outcome is BeginOutcome.OVERLAP
+
+
+async def test_its_failures_do_not_pause_the_flow(bench: Bench) -> None:
+    await bench.register(pause_after_failures=1)
+    await bench.move(FlowStatus.RUNNING)
+    backfill_id = await bench.backfill(T - MINUTE, T)
+    assert (await bench.end(await begin_next(bench, backfill_id), CycleStatus.FAILED)).follow_up
+    assert (await bench.flow()).status is FlowStatus.RUNNING
+
+
+async def test_it_waits_while_the_flow_is_paused_and_ends_when_that_stops(bench: Bench) -> None:
+    await bench.register()
+    await bench.move(FlowStatus.RUNNING)
+    backfill_id = await bench.backfill(T - 5 * MINUTE, T)
+    state = await begin_next(bench, backfill_id)
+    await bench.move(FlowStatus.PAUSED)
+    await bench.end(state)
+    (step,) = (await bench.filled(backfill_id)).steps()
+    assert (await bench.begin(bench.filling(step))).outcome is BeginOutcome.SETTLED
+    await bench.move(FlowStatus.RUNNING)
+    second = await begin_next(bench, backfill_id)
+    answer = await bench.move(FlowStatus.STOPPED)
+    assert answer.stopping == (second.name,)
+    ended = await bench.filled(backfill_id)
+    assert (ended.status, ended.reason, ended.running) == (BackfillStatus.CANCELLED, "the flow was stopped", 1)
+    assert (await bench.backfill_firings(backfill_id))[-1] == (T - 3 * MINUTE, "dropped", -1, 3, "the flow was stopped")
+    await bench.end(replace(second, version=2), CycleStatus.CANCELLED)
+    ended = await bench.filled(backfill_id)
+    assert (ended.status, ended.running, ended.failed) == (BackfillStatus.CANCELLED, 0, 1)
+
+
+async def test_a_cancelled_one_begins_no_more(bench: Bench, server: RedisServer | None) -> None:
+    await bench.register()
+    backfill_id = await bench.backfill(T - 5 * MINUTE, T)
+    state = await begin_next(bench, backfill_id)
+    step = BackfillStep(backfill_id, T - 4 * MINUTE, T - 3 * MINUTE)
+    assert await bench.stores.backfills.cancel("f", backfill_id, "cancelled by ada")
+    assert not await bench.stores.backfills.cancel("f", backfill_id, "again")
+    assert (await bench.begin(bench.filling(step))).outcome is BeginOutcome.SETTLED
+    assert (await bench.filled(backfill_id)).reason == "cancelled by ada"
+    assert (await bench.state(state.name)).stop is None
+    assert await bench.stores.backfills.active(HERE, 9) == []
+    if server is not None:
+        for key in (Keys().backfill("f", backfill_id), Keys().backfill_firings("f", backfill_id)):
+            assert 0 < await server.connect().pttl(key) <= 7 * 24 * 3600 * 1000
+    else:
+        bench.clock.advance(7 * 24 * 3600 * 1000)
+        assert await bench.stores.backfills.find("f", [backfill_id]) == [None]
+
+
+async def test_a_renumbered_cycle_stays_that_of_its_backfill(bench: Bench) -> None:
+    await bench.register()
+    backfill_id = await bench.backfill(T - MINUTE, T)
+    state = await begin_next(bench, backfill_id)
+    again = bench.filling(
+        BackfillStep(backfill_id, T - MINUTE), run_id=state.facts.run_id, replaces=state.name.cycle, at_least=7
+    )
+    renamed = await bench.begun(again)
+    assert (renamed.name.cycle, renamed.facts.backfill_id) == (7, backfill_id)
+    found = await bench.filled(backfill_id)
+    assert (found.begun, found.running) == (1, 1)
+    await bench.end(renamed)
+    assert (await bench.filled(backfill_id)).status is BackfillStatus.COMPLETED
+    assert await bench.backfill_firings(backfill_id) == [(T - MINUTE, "fired", 7, 1, "")]
+
+
+async def test_a_request_makes_one_and_few_are_under_way(bench: Bench) -> None:
+    create = bench.stores.backfills.create
+    draft = backfill_draft(T - MINUTE, T)
+    assert await create(draft) == (BackfillOutcome.NOT_FOUND, 0)
+    await bench.register()
+    asked = replace(draft, request=request_of("r"))
+    assert await create(asked) == (BackfillOutcome.CREATED, 1)
+    assert await create(asked) == (BackfillOutcome.REPEATED, 1)
+    assert await create(replace(draft, request=request_of("r", "q"))) == (BackfillOutcome.REUSED, 0)
+    assert [await create(draft) for _ in range(5)] == [
+        *((BackfillOutcome.CREATED, 2 + at) for at in range(4)),
+        (BackfillOutcome.FULL, 0),
+    ]
+    assert await bench.stores.backfills.ids("f") == [5, 4, 3, 2, 1]
+    await bench.stores.backfills.cancel("f", 3, "x")
+    assert await create(draft) == (BackfillOutcome.CREATED, 6)
+    await bench.move(FlowStatus.DELETING)
+    assert await create(draft) == (BackfillOutcome.DELETING, 0)
+    await bench.remove()
+    assert await bench.stores.backfills.ids("f") == []
+    assert await bench.stores.backfills.active(HERE, 9) == []

@@ -1,0 +1,116 @@
+"""Every service as processes of its own, as many replicas as a test wants, over one store; each can be killed."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+from tests.ports import free_port
+from tests.servers import ACL_USERS
+from tests.system.node_task_manager.nodes import LEDGER
+from tests.system.node_task_manager.stack import NODES, Process
+from tests.system.replicas.failover import FailoverStore
+from tradewind.client import Client
+from tradewind.client.addresses import Addresses
+from tradewind.server.redis.embedded import EmbeddedStore
+
+LEASE_S = 2.0
+
+
+class Cluster:
+    """`schedulers` and `node_task_managers` replicas, one registry, one trigger service, `workers` workers."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        schedulers: int = 1,
+        node_task_managers: int = 1,
+        workers: int = 1,
+        store: FailoverStore | None = None,
+    ) -> None:
+        self.home = home
+        self.ledger = home / "ledger"
+        self.store = store or EmbeddedStore(home / "store", acl_users=ACL_USERS)
+        names = [f"scheduler-{at}" for at in range(schedulers)]
+        names += [f"node_task_manager-{at}" for at in range(node_task_managers)]
+        self.services = {name: free_port() for name in ["registry-0", "trigger-0", *names]}
+        self.workers = [f"worker-{at}" for at in range(workers)]
+        self._running: dict[str, Process] = {}
+
+    async def start(self) -> None:
+        """Start everything; returns when all serve and all workers are connected."""
+        await self.store.start()
+        await asyncio.gather(*(self.begin(name) for name in (*self.services, *self.workers)))
+
+    async def begin(self, name: str) -> None:
+        """Start a process of this name, at the same port as the one before."""
+        log = self.home / f"{name}-{len(list(self.home.glob(f'{name}-*')))}.log"
+        if name in self.workers:
+            # fmt: off
+            process = Process(
+                log, "tradewind.worker", NODES, "--worker-id", name, "--capacity", "20", "--grace", "5",
+                "--address", self.address("node_task_manager"), "--registry-address", self.address("registry"),
+                **{LEDGER: str(self.ledger)},
+            )
+            # fmt: on
+        else:
+            process = Process(log, f"tradewind.{name.partition('-')[0]}", **self._settings(name))
+        self._running[name] = process
+        await process.says("connected as" if name in self.workers else "serving")
+
+    async def kill(self, name: str) -> None:
+        """Kill it, as a crash does."""
+        await self._running.pop(name).kill()
+
+    async def restart_store(self) -> None:
+        """Kill the store and start it again over what it had written."""
+        assert isinstance(self.store, EmbeddedStore)
+        pid = self.store.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await self.store.stop()
+        self.store = EmbeddedStore(self.store.directory, port=self.store.port, acl_users=ACL_USERS)
+        await self.store.start()
+
+    def client(self) -> Client:
+        """Return a client that turns to whichever replica answers."""
+        where = Addresses(*map(self.address, ("scheduler", "registry", "node_task_manager", "trigger")))
+        return Client(addresses=where, patience=60)
+
+    def address(self, service: str) -> str:
+        """Return where a service is to be found, all its replicas together."""
+        ports = [port for name, port in self.services.items() if name.startswith(f"{service}-")]
+        return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+    def noted(self, what: str) -> Counter[str]:
+        """Return how often each idempotency key was noted in the ledger as `begun` or `done`."""
+        if not self.ledger.exists():
+            return Counter()
+        lines = (line.split() for line in self.ledger.read_text(encoding="utf-8").splitlines())
+        return Counter(key for key, _, noted in lines if noted == what)
+
+    async def close(self) -> None:
+        """End everything."""
+        for process in self._running.values():
+            process.close()
+        await self.store.stop()
+
+    def _settings(self, name: str) -> dict[str, str]:
+        service = name.partition("-")[0]
+        addresses = {
+            f"TRADEWIND_{each.upper()}_ADDRESS": self.address(each)
+            for each in ("scheduler", "registry", "node_task_manager", "trigger")
+        }
+        return {
+            **addresses,
+            "TRADEWIND_STORE_URL": self.store.url_for(service),
+            "TRADEWIND_PORT": str(self.services[name]),
+            "TRADEWIND_SCHEDULER_LEASE_SECONDS": str(LEASE_S),
+            "TRADEWIND_SCHEDULER_CHECK_IN_SECONDS": "1",
+            "TRADEWIND_SCHEDULER_COMPARE_SECONDS": "2",
+            "TRADEWIND_TRIGGER_LEASE_SECONDS": "3",
+            "TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS": "30",
+            "TRADEWIND_NODE_TASK_MANAGER_STREAM_GRACE_SECONDS": "0.5",
+        }

@@ -1,0 +1,98 @@
+"""Long runs that kill whatever there is at random; `make chaos` runs them, `make test` does not.
+
+CHAOS_SECONDS says how long each goes on (240), CHAOS_SEED repeats a run.
+"""
+
+import asyncio
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.system.replicas.cluster import Cluster
+from tests.system.replicas.test_replicas_die import begin, every_cycle_once, running
+from tests.waiting import until
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.embedded import ADMIN
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+
+SECONDS = float(os.environ.get("CHAOS_SECONDS", "240"))
+KILLS = 20
+
+
+@pytest.fixture
+def draw() -> random.Random:
+    """Draws from a seed that is printed when the test fails."""
+    seed = int(os.environ.get("CHAOS_SEED") or time.time())
+    print(f"CHAOS_SEED={seed}")
+    return random.Random(seed)
+
+
+async def admin(cluster: Cluster, *command: str) -> object:
+    """Run a command of the store."""
+    client = connect(cluster.store.url_for(ADMIN), max_connections=1)
+    try:
+        return await client.execute_command(*command)
+    finally:
+        await client.aclose()
+
+
+async def hurt(cluster: Cluster, what: str, draw: random.Random) -> None:
+    """Kill a process and start it again after a while, or restart the store, or cut its connections."""
+    if what == "store":
+        await cluster.restart_store()
+    elif what == "connections":
+        await admin(cluster, "CLIENT", "KILL", "TYPE", draw.choice(("normal", "pubsub")), "SKIPME", "yes")
+    else:
+        await cluster.kill(what)
+        await asyncio.sleep(draw.choice((0.0, 0.5, 3.0)))
+        await cluster.begin(what)
+
+
+async def nothing_is_held(cluster: Cluster) -> None:
+    """Wait until the node task manager holds no lease and no slot."""
+    left: list[object] = []
+
+    async def free() -> bool:
+        await asyncio.sleep(0.5)
+        left[:] = [
+            key
+            for pattern in ("*}:inflight", "*}:worker_tasks:*", "*}:slots:*", "*}:todo", "*}:delayed")
+            for key in await admin(cluster, "KEYS", pattern)  # type: ignore[attr-defined]
+        ]
+        return not left
+
+    await until(free, "no lease, slot or work is left", timeout=90)
+
+
+async def test_twenty_killed_schedulers_leave_no_gap(tmp_path: Path, draw: random.Random) -> None:
+    cluster = Cluster(tmp_path, schedulers=2, workers=2)
+    async with running(cluster), cluster.client() as client:
+        await begin(client)
+        for kill in range(KILLS):
+            await asyncio.sleep(draw.uniform(0.0, 3.0))
+            await hurt(cluster, f"scheduler-{kill % 2}", draw)
+        ran = await every_cycle_once(client)
+        done = cluster.noted("done")
+        assert set(done) == ran
+        assert done.total() == len(ran) > 2 * 100
+        await nothing_is_held(cluster)
+
+
+async def test_every_cycle_is_accounted_for_whatever_dies(tmp_path: Path, draw: random.Random) -> None:
+    cluster = Cluster(tmp_path, schedulers=2, node_task_managers=2, workers=3)
+    victims = [*cluster.services, *cluster.workers, "store", "connections", "connections"]
+    async with running(cluster), cluster.client() as client:
+        await begin(client)
+        until_s = time.monotonic() + SECONDS
+        while time.monotonic() < until_s:
+            await asyncio.sleep(draw.uniform(0.0, 2.0))
+            await hurt(cluster, draw.choice(victims), draw)
+        ran = await every_cycle_once(client)
+        done = cluster.noted("done")
+        print(f"{len(ran)} node tasks, of which {done.total() - len(ran)} ran twice since their worker was killed")
+        assert set(done) == ran
+        await nothing_is_held(cluster)

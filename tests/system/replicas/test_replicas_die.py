@@ -1,0 +1,108 @@
+"""Schedulers and node task managers are killed, one after the other, while flows run on schedule."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from tests.system.replicas.cluster import Cluster
+from tests.system.replicas.failover import FailoverStore
+from tests.waiting import until
+from tradewind.client import Client, CycleRecord
+from tradewind.flow import Flow
+
+EVERY = timedelta(milliseconds=200)
+PATIENCE_S = 120.0
+FLOWS = [f"f{at}" for at in range(4)]
+
+
+@asynccontextmanager
+async def running(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """Start a cluster, and end it."""
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+def flow(name: str) -> Flow:
+    """Two steps; of the planned times that passed all fire late."""
+    schedule = {"interval": EVERY.total_seconds(), "catch_up": "all"}
+    flow = Flow(name, schedule=schedule, overlap="allow", keep_cycles=10_000)
+    flow.node("first", "step")["output"] >> flow.node("second", "step")["value"]
+    return flow
+
+
+async def more_done(cluster: Cluster) -> None:
+    """Wait until twenty more nodes are done."""
+    before = cluster.noted("done").total()
+    await until(lambda: cluster.noted("done").total() > before + 20, "cycles go on", timeout=PATIENCE_S)
+
+
+async def begin(client: Client) -> None:
+    """Start all flows."""
+    for name in FLOWS:
+        await client.register_flow(name, flow(name))
+        await client.start_flow(name)
+
+
+async def test_no_cycle_is_missing_or_there_twice_whoever_is_killed(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, schedulers=2, node_task_managers=2, workers=2)
+    async with running(cluster), cluster.client() as client:
+        await begin(client)
+        for killed in ("scheduler-0", "node_task_manager-0", "trigger-0", "scheduler-1", "node_task_manager-1"):
+            await more_done(cluster)
+            await cluster.kill(killed)
+            await cluster.begin(killed)
+        await more_done(cluster)
+        await cluster.restart_store()
+        await more_done(cluster)
+        ran = await every_cycle_once(client)
+    done = cluster.noted("done")
+    assert set(done) == ran
+    assert done.total() == len(ran)
+
+
+async def test_a_sentinel_makes_the_replica_of_the_store_the_master(tmp_path: Path) -> None:
+    """What the master had not passed on when it died may run again, and is made up for."""
+    store = FailoverStore(tmp_path)
+    cluster = Cluster(tmp_path, workers=2, store=store)
+    async with running(cluster), cluster.client() as client:
+        await begin(client)
+        await more_done(cluster)
+        await store.kill_master()
+        await more_done(cluster)
+        assert await every_cycle_once(client) == set(cluster.noted("done"))
+
+
+async def every_cycle_once(client: Client) -> set[str]:
+    """Pause the flows and wait for the end of what runs.
+
+    Their cycles are 0, 1, 2, ... for the planned times of the grid, one after the other. Returns the node tasks.
+    """
+    ran: set[str] = set()
+    for name in FLOWS:
+        await client.pause_flow(name)
+    for name in FLOWS:
+        cycles = await ended(client, name)
+        assert [each.cycle for each in cycles] == list(range(len(cycles)))
+        assert {each.status for each in cycles} == {"completed"}
+        times = [each.planned_time for each in cycles if each.planned_time is not None]
+        assert times == [times[0] + at * EVERY for at in range(len(cycles))]
+        ran |= {f"{name}:{each.cycle}:0:{node}" for each in cycles for node in ("first", "second")}
+    return ran
+
+
+async def ended(client: Client, name: str) -> list[CycleRecord]:
+    """Return all cycles of a flow, the oldest first, once none of them runs."""
+    found: list[CycleRecord] = []
+
+    async def all_ended() -> bool:
+        await asyncio.sleep(0.2)
+        found[:] = [each async for each in client.list_cycles(name)][::-1]
+        return not any(each.status == "running" for each in found)
+
+    await until(all_ended, f"all cycles of {name} have ended", timeout=PATIENCE_S)
+    return found

@@ -1,0 +1,33 @@
+"""`tradewind explain` against a whole stack."""
+
+from tests.system.processes import Shell
+from tests.waiting import until
+from tradewind.client import Client
+from tradewind.standalone import Standalone
+
+
+async def test_flows_and_nodes_say_why_they_wait(stack: Standalone) -> None:
+    shell = Shell(stack.address)
+    async with Client(stack.address) as client:
+        await client.register_flow(
+            "f",
+            {
+                "interval": "1h",
+                "nodes": [{"id": "first", "type": "nobody"}, {"id": "second", "type": "nobody"}],
+                "edges": [{"source": "first", "source_handle": "out", "target": "second", "target_handle": "in"}],
+            },
+        )
+        assert "not_started: " in await shell("explain", "f")
+        await client.run_flow("f")
+
+        async def is_queued() -> bool:
+            return [each.code for each in await client.explain_node("f", "first")] == ["no_live_worker", "queued"]
+
+        await until(is_queued, "the node waits for a worker")
+        assert 'no live worker offers node type "nobody"' in await shell("explain", "f", "first")
+        told = await shell.json("explain", "f", "0", "second")
+        assert told[0]["facts"] == {"nodes": [{"node_id": "first", "status": "pending"}]}
+        assert "no node task" in await shell("explain", "f", "0", "third", ends=2)
+        assert "write FLOW" in await shell("explain", "f", "x", "y", ends=2)
+        ad_hoc = await client.submit_task("nobody")
+        assert [each.code for each in await client.explain_node_task(ad_hoc.task_id)] == ["queued"]

@@ -1,0 +1,75 @@
+"""Which planned times a backfill has, and what of them may begin."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tradewind.scheduler.domain.backfill import Backfill, BackfillDraft, BackfillStatus, BackfillStep, past_times
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
+
+MINUTE, HOUR = 60_000, 3_600_000
+DAY = 24 * HOUR
+
+
+def at(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def test_an_interval_goes_back_on_the_grid_of_its_flow() -> None:
+    anchor = at("2026-11-01T00:00:17")
+    times = past_times(ScheduleDefinition(HOUR), anchor, at("2026-10-01T00:00:00"), at("2026-10-01T03:00:00"))
+    assert times is not None
+    assert (times.first_ms, times.last_ms, times.count) == (at("2026-10-01T00:00:17"), at("2026-10-01T02:00:17"), 3)
+    first = at("2026-10-01T05:00:00")
+    never_started = past_times(ScheduleDefinition(HOUR), 0, first, first + 1)
+    assert never_started is not None
+    assert (never_started.first_ms, never_started.count) == (first, 1)
+
+
+def test_windows_and_numbers_of_the_schedule_do_not_bind() -> None:
+    schedule = ScheduleDefinition(
+        HOUR, start_ms=at("2026-11-01T00:30:00"), end_ms=at("2026-12-01T00:00:00"), max_cycles=1
+    )
+    times = past_times(schedule, 0, at("2026-10-01T00:00:00"), at("2026-10-02T00:00:00"))
+    assert times is not None
+    assert (times.first_ms, times.count) == (at("2026-10-01T00:30:00"), 24)
+
+
+def test_a_calendar_goes_by_its_zone() -> None:
+    schedule = ScheduleDefinition(cron="30 9 * * 1-5", zone="America/New_York")
+    times = past_times(schedule, 0, at("2026-10-30T00:00:00"), at("2026-11-04T00:00:00"))
+    assert times is not None
+    assert (times.first_ms, times.last_ms, times.count) == (at("2026-10-30T13:30:00"), at("2026-11-03T14:30:00"), 3)
+
+
+def test_single_times_and_none() -> None:
+    schedule = ScheduleDefinition(times_ms=(5, 50, 500))
+    times = past_times(schedule, 0, 5, 500)
+    assert times is not None
+    assert (times.first_ms, times.last_ms, times.count) == (5, 50, 2)
+    assert past_times(schedule, 0, 6, 50) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "days", "count", "exact"),
+    [
+        (ScheduleDefinition(MINUTE), 30, 43_200, True),
+        (ScheduleDefinition(cron="* * * * *"), 6, 8640, True),
+        (ScheduleDefinition(cron="* * * * *"), 30, 10_001, False),
+    ],
+)
+def test_a_number_is_told_as_far_as_it_is_counted(
+    schedule: ScheduleDefinition, days: int, count: int, exact: bool
+) -> None:
+    times = past_times(schedule, 0, at("2026-01-01T00:00:00"), at("2026-01-01T00:00:00") + days * DAY)
+    assert times is not None
+    assert times.exact is exact
+    assert times.count == count if exact else times.count >= count
+
+
+def test_as_many_may_begin_as_there_is_room() -> None:
+    times = past_times(ScheduleDefinition(HOUR), 0, 0, 5 * HOUR)
+    assert times is not None
+    draft = BackfillDraft("f", 0, 5 * HOUR, times.first_ms, times.last_ms, 5, 3, times.schedule, times.anchor_ms, "ada")
+    backfill = Backfill(draft, 4, BackfillStatus.RUNNING, 3 * HOUR, 3, 0, 1, 2, 0, 0)
+    assert backfill.steps() == [BackfillStep(4, 3 * HOUR, 4 * HOUR), BackfillStep(4, 4 * HOUR, 0)]
