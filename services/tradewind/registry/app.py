@@ -9,7 +9,7 @@ import grpc
 from tradewind.api.registry.v1 import registry_service_pb2_grpc as pb2_grpc
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.loops import SweepLoop
-from tradewind.registry.ports import NodeTypeStore, WorkerStore
+from tradewind.registry.ports import NodeTypeStore, Sweeper, WorkerStore
 from tradewind.registry.rpc.handlers import RegistryHandlers
 from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.redis import RedisNodeTypes, RedisWorkers
@@ -23,11 +23,15 @@ from tradewind.server.settings import variable_of
 from tradewind.server.store_link import NoLink, StoreLink
 
 
+class Workers(WorkerStore, Sweeper, Protocol):
+    """The workers, and what clears away after them."""
+
+
 class Stores(Protocol):
     """What the registry keeps its data in."""
 
     @property
-    def workers(self) -> WorkerStore: ...
+    def workers(self) -> Workers: ...
 
     @property
     def node_types(self) -> NodeTypeStore: ...
@@ -44,7 +48,7 @@ class Registry:
         """Take `stores` to use in place of those in Redis that the settings name."""
         lifetimes, limits, time = lifetimes_of(settings), Limits(), ScriptTime()
         self._link: StoreLink
-        workers: WorkerStore
+        workers: Workers
         node_types: NodeTypeStore
         examiners: Examiners = no_examiners
         if stores is None:

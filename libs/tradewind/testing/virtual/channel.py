@@ -223,7 +223,7 @@ class LocalCall:
             raise grpc.aio.AioRpcError(
                 status.code,
                 grpc.aio.Metadata(),
-                grpc.aio.Metadata(*status.trailing),  # type: ignore[arg-type]
+                grpc.aio.Metadata(*status.trailing),
                 details=status.details,
             )
 

@@ -20,10 +20,9 @@ _DUE = f"{_SERVICES}trigger.v1.TriggerService/ReceiveDue"
 class History:
     """Lines in the order in which things happened, each with `at_ms` (epoch) and `what`.
 
-    `due` (a firing reached the scheduler), `cycle_began` and `cycle_ended` (`status`), `attempt_began`,
-    `attempt_completed` (`outputs`), `attempt_failed` (`code`, `message`) and `attempt_given_back` as the worker heard or
-    said it, `stop_asked`, `lease_lost`, `component_ended` (its counts). An attempt that ran while its worker was silent
-    says what became of it although nobody heard.
+    `due` (a firing reached the scheduler), `cycle_began`, `cycle_ended` (`status`), `component_ended` (its counts); and
+    as the worker heard or said it `attempt_began`, `attempt_completed` (`outputs`), `attempt_failed` (`code`,
+    `message`), `attempt_given_back`, `stop_asked` and `lease_lost`: also what it said while nobody heard it.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

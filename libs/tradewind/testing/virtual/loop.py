@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Tells when, in nanoseconds since the epoch, the engine next has anything to do; None for never."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._numbers = itertools.count()
-        self._own_thread = threading.get_ident()
+        self.thread = threading.get_ident()
         super().__init__(selector)
         # Of a float that counts the seconds of years, the last digits are no more exact than this.
         self._clock_resolution = 1e-6
@@ -98,7 +98,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        if threading.get_ident() == self._own_thread:
+        if threading.get_ident() == self.thread:
             return self.call_soon(callback, *args, context=context)
         self.called_from_outside = True
         return super().call_soon_threadsafe(callback, *args, context=context)

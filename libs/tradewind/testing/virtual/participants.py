@@ -1,5 +1,6 @@
 """The client and the workers of a simulation: the real ones, over channels in the process."""
 
+import asyncio
 import contextvars
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -21,8 +22,12 @@ class VirtualClient(Client):
 
     def __init__(self, channel: LocalChannel) -> None:
         super().__init__(_HERE)
+
+        def open_channel(_address: str, _credentials: object) -> Any:
+            return channel
+
         self._connection = Connection(
-            Addresses.find(_HERE), timeout=30.0, patience=10.0, credentials=None, open_channel=lambda *_: channel
+            Addresses.find(_HERE), timeout=30.0, patience=10.0, credentials=None, open_channel=open_channel
         )
 
 
@@ -52,10 +57,14 @@ class _Inline(ThreadPool):
         self.calling = False
 
     async def run(self, call: Call) -> Any:
+        loop = asyncio.get_running_loop()
         self.calling = True
+        # It is to find what it finds in a thread: no loop of its own.
+        asyncio._set_running_loop(None)
         try:
             return contextvars.copy_context().run(call)
         finally:
+            asyncio._set_running_loop(loop)
             self.calling = False
 
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from grpc_health.v1 import health_pb2
+from grpc_health.v1 import health_pb2_grpc as health
 
 from tradewind.server.bootstrap import Service
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.interception import CallInterceptor
 from tradewind.testing.virtual.pipe import EOF, Pipe
 
-Metadata = Sequence[tuple[str, str | bytes]]
+Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class LocalServer:
         for service in services:
             table = table.joined(service.errors)
             service.bind(self)  # type: ignore[arg-type]
+        health.add_HealthServicer_to_server(_Ready(), self)  # type: ignore[arg-type]
         self._interceptor = CallInterceptor([ErrorAnswers(table)], lambda behavior: behavior)
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
@@ -145,7 +148,14 @@ class LocalContext:
             callback(self)
 
 
-@dataclass(frozen=True, slots=True)
+class _Ready(health.HealthServicer):
+    """What runs in one process with its callers is ready whenever they are."""
+
+    async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+
+@dataclass(slots=True)
 class _Details:
     method: str
     invocation_metadata: Metadata

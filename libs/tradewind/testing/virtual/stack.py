@@ -107,7 +107,7 @@ def simulate(
 async def _stack(loop: VirtualLoop, nodes: list[Node[..., Any]], workers: int) -> AsyncIterator[VirtualStack]:
     server, history = LocalServer(), History(lambda: loop.epoch_ns // 1_000_000)
 
-    def channel(_address: str = "", *, traced: bool = True) -> Any:
+    def channel(address: str = "", *, traced: bool = True) -> Any:
         return LocalChannel(server, loop.engine, history.tap)
 
     engine = InMemory(channel, **_SETTINGS)

@@ -1,9 +1,9 @@
-"""What code on a virtual loop finds in place of the machine's clock and chance; other threads and loops find theirs."""
+"""What code on a virtual loop finds in place of the machine's clock and chance; other threads find theirs."""
 
-import asyncio
 import os
 import random
 import secrets
+import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
@@ -52,9 +52,9 @@ def virtual_surroundings(loop: VirtualLoop, seed: int) -> Iterator[None]:
 
 
 def _either(loop: VirtualLoop, real: Callable[..., Any], virtual: Callable[..., Any]) -> Callable[..., Any]:
-    running = asyncio._get_running_loop
+    ident, own = threading.get_ident, loop.thread
 
     def function(*args: Any) -> Any:
-        return virtual(*args) if running() is loop else real(*args)
+        return virtual(*args) if ident() == own else real(*args)
 
     return function
