@@ -1,7 +1,9 @@
 """What docs/waiting.md shows is so: its node runs, its configs fit, its commands exist, its numbers are the limits."""
 
+import asyncio
 import json
 import re
+import textwrap
 from datetime import timedelta
 from typing import Any
 
@@ -9,21 +11,52 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.house.project import ROOT
+from tests.waiting import until
 from tradewind.cli.app import app
 from tradewind.node_task_manager.domain import waiting
 from tradewind.server.built_in import BUILT_IN
-from tradewind.testing import run_node
-from tradewind.worker import Context, Wait, node
+from tradewind.testing import run_node, running_stack
+from tradewind.worker import Context, Node, Wait, node
 
 PAGE = (ROOT / "docs" / "waiting.md").read_text(encoding="utf-8")
 COMMANDS = sorted({" ".join(line.split()[2:4]) for line in re.findall(r"^\$ tradewind .*$", PAGE, re.MULTILINE)})
 
 
-async def test_its_node_waits() -> None:
-    (shown,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+NODE, RECEIVER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def shown_node() -> Node[..., Any]:
+    """Its node."""
     scope: dict[str, Any] = {"node": node, "Context": Context, "Wait": Wait, "timedelta": timedelta}
-    exec(shown, scope)
-    run = await run_node(scope["pay"], euros=5)
+    exec(NODE, scope)
+    shown = scope["pay"]
+    assert isinstance(shown, Node)
+    return shown
+
+
+async def test_its_receiver_lets_a_node_go_on_for_an_event() -> None:
+    scope: dict[str, Any] = {}
+    exec(f"async def receive(client):\n{textwrap.indent(RECEIVER, '    ')}", scope)
+    async with running_stack([shown_node()]) as client:
+        task = await client.submit_task("pay", {"euros": 5})
+
+        async def waits() -> bool:
+            return (await task.get()).wait is not None
+
+        await until(waits, "it waits")
+        receiving = asyncio.create_task(scope["receive"](client))
+
+        async def listens() -> bool:
+            return bool((await client.publish_event("payment", {"node_task_id": task.task_id})).matched)
+
+        await until(listens, "somebody listens")
+        assert (await task.wait(30)).outputs == {"receipt": "5.0 paid by default"}
+        receiving.cancel()
+        await asyncio.gather(receiving, return_exceptions=True)
+
+
+async def test_its_node_waits() -> None:
+    run = await run_node(shown_node(), euros=5)
     assert run.wait is not None
     assert (run.wait.signal, run.wait.delay) == ("paid", timedelta(hours=2))
 

@@ -83,6 +83,25 @@ async def test_a_batch_counts_what_came_from_the_cache(ntm: Ntm, worker: Workers
     assert len(w1.assignments) == 2
 
 
+async def test_what_a_node_gives_after_a_wait_is_not_cached(ntm: Ntm, worker: Workers) -> None:
+    w1: RawWorker = worker()
+    await w1.open()
+    first = (await submit_task(ntm, options=SCREENING)).task.node_task_id
+    (given,) = await w1.assigned()
+    wait = work_pb2.WaitOrder(delay=Duration(nanos=20_000_000))
+    await w1.acknowledged(await w1.say(completions=[work_pb2.NodeTaskCompletion(token=given.token, wait=wait)]))
+    (_, again) = await w1.assigned(2)
+    await w1.complete(again.token, out="[1]")
+    assert (await ended(ntm, first)).attempt == 2
+    # Nobody waits for the one that waited, nor takes what it gave: it depends on what ended its wait.
+    second = (await submit_task(ntm, options=SCREENING)).task.node_task_id
+    (*_, other) = await w1.assigned(3)
+    await w1.complete(other.token, out="[2]")
+    await filled(ntm)
+    assert (await ended(ntm, second)).outputs[0].value_json == "[2]"
+    assert (await stats(ntm)).fills == 1
+
+
 async def test_what_waits_for_the_same_work_says_so(ntm: Ntm, worker: Workers) -> None:
     w1: RawWorker = worker()
     await w1.open()

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, plan
+from tests.rpc.node_task_manager.conftest import Ntm, RawWorker, Start, plan
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, notification_pb2, waiting_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as service_pb2
@@ -23,6 +23,7 @@ FORM = {
         {"name": "venue", "type": "text", "choices": ["NYSE", "LSE"]},
     ],
 }
+WAITS = work_pb2.WaitOrder(signal="paid")
 SUSPENDED = node_task_pb2.NODE_TASK_STATUS_SUSPENDED
 
 MakeWorker = Callable[..., RawWorker]
@@ -220,3 +221,22 @@ async def test_the_run_of_a_node_that_waits_may_be_stopped(ntm: Ntm) -> None:
     task = await ntm.node("ask")
     assert (task.status, task.reason) == (node_task_pb2.NODE_TASK_STATUS_TERMINATED, "no more")
     assert (await refused(ntm, "ask"))[:2] == ("FAILED_PRECONDITION", "flow:0:0:ask is terminated")
+
+
+async def test_a_wait_outlives_the_replica_that_it_began_at(start: Start, worker: MakeWorker, ntm: Ntm) -> None:
+    """Another one's worker gets the node task when a time ends the wait, or a signal that a third one hears."""
+    first, other = await start(), await start()
+    gone = worker("w1", at=first)
+    await gone.open()
+    await first.submit(plan(nodes="a b"))
+    tokens = {each.node_id: each.token for each in await gone.assigned(2)}
+    for name, wait in (("a", work_pb2.WaitOrder(delay=Duration(nanos=200_000_000))), ("b", WAITS)):
+        said = [work_pb2.NodeTaskCompletion(token=tokens[name], wait=wait)]
+        await gone.acknowledged(await gone.say(completions=said))
+    await gone.close()
+    await first.server.stop()
+    w = worker("w2", at=other)
+    await w.open()
+    await send(ntm, "b", signal="paid")
+    again = await w.assigned(2)
+    assert {each.node_id: each.resumed.signal for each in again} == {"a": "", "b": "paid"}
