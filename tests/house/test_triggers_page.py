@@ -20,10 +20,12 @@ COMMANDS = sorted(
 
 
 async def test_the_code_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    code, chained = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (printed,) = re.findall(r"\n```\n(scheduled .*?)```", PAGE, re.DOTALL)
     scope: dict[str, object] = {}
     exec(f"async def shown(client):\n{textwrap.indent(code, '    ')}", scope)
+    # tests/system/test_chained_flows.py runs it.
+    exec(f"async def chained(client):\n{textwrap.indent(chained, '    ')}", scope)
     async with running_stack([screen_share]) as client:
         capsys.readouterr()
         shown = scope["shown"]

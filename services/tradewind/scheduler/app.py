@@ -10,6 +10,7 @@ from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
 from tradewind.scheduler.loops.schedule import OutboxLoop, QueuedLoop, due_loop
+from tradewind.scheduler.loops.telling import TellEndsLoop
 from tradewind.scheduler.loops.tidying import TidyLoop
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
@@ -55,6 +56,7 @@ from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.scheduler.use_cases.tell_ends import TellEnds
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, open_channel
 from tradewind.server.clock import ScriptTime, SystemClock
@@ -90,7 +92,13 @@ class Scheduler:
             self._link = link = RedisLink(settings)
             keys = Keys(settings.key_prefix)
             stores = redis_stores = RedisStores(
-                link.client, keys, ScriptTime(), link.subscriber, replica=replica, lease_ms=int(lease_s * 1000)
+                link.client,
+                keys,
+                ScriptTime(),
+                link.subscriber,
+                replica=replica,
+                lease_ms=int(lease_s * 1000),
+                tells_ends=lambda: tell_ends.listened,
             )
             doctor = redis_stores.doctor
         self._channels = [
@@ -104,9 +112,12 @@ class Scheduler:
         clock = SystemClock()
         alarm, outbox_alarm, queued_alarm = Alarm(), Alarm(), Alarm()
 
+        self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
+        ends_alarm = Alarm()
+
         def follow_up() -> None:
-            queued_alarm.ring_in(0)
-            outbox_alarm.ring_in(0)
+            for each in (queued_alarm, outbox_alarm, ends_alarm):
+                each.ring_in(0)
 
         self._background = Background()
         self._own = OwnPartitions(stores.partitions, replica)
@@ -207,10 +218,16 @@ class Scheduler:
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
             OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
             QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm),
+            TellEndsLoop(tell_ends, self._own, ends_alarm, settings.scheduler_listeners_seconds),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def tells_ends(self) -> bool:
+        """Whether anybody listens to the ends of cycles, so that stores are to keep them until they are told."""
+        return self._tell_ends.listened
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""

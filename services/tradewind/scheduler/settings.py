@@ -24,6 +24,12 @@ class SchedulerSettings(CommonSettings):
     scheduler_check_in_seconds: float = Field(
         5.0, ge=0.1, le=600, description="A cycle of which nothing was heard for so long is looked after."
     )
+    scheduler_listeners_seconds: float = Field(
+        3.0,
+        ge=0.05,
+        le=600,
+        description="How often the trigger service is asked whether anybody listens to the event flow.finished.",
+    )
     scheduler_tidy_seconds: float = Field(
         3600.0,
         ge=0.1,

@@ -58,12 +58,17 @@ class InMemory:
         scheduler = SchedulerSettings(**_of(SchedulerSettings, settings), scheduler_sole=True)
         self._triggers = MemoryTriggerStore(clock, trigger.policy())
         self._node_tasks = NodeTaskManagerStores(node_task_manager.limits(), clock)
-        self._flows = SchedulerStores(clock, lease_ms=round(scheduler.scheduler_lease_seconds * 1000))
+        self._flows = SchedulerStores(
+            clock,
+            lease_ms=round(scheduler.scheduler_lease_seconds * 1000),
+            tells_ends=lambda: self._scheduler.tells_ends,
+        )
+        self._scheduler = Scheduler(scheduler, stores=self._flows, open_channel=open_channel)
         self.services: Sequence[Service] = [
             Registry(registry, stores=MemoryRegistry(clock, lifetimes_of(registry))),
             TriggerService(trigger, stores=_TriggerStores(self._triggers, MemoryQueueStore(self._triggers))),
             NodeTaskManager(node_task_manager, stores=self._node_tasks, open_channel=open_channel),
-            Scheduler(scheduler, stores=self._flows, open_channel=open_channel),
+            self._scheduler,
         ]
         """In the order in which they start."""
 

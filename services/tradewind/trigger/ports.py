@@ -216,6 +216,10 @@ class QueueStore(Protocol):
         """Return every trigger that listens to events of a name, in any queue."""
         ...
 
+    async def count_listeners(self, name: str) -> int:
+        """Return how many triggers listen to events of a name."""
+        ...
+
     async def fire(self, orders: Sequence[FiringOrder], event: Event, *, by_hand: bool = False) -> Sequence[Outcome]:
         """Make one firing for the event of each trigger, and say what became of each.
 

@@ -332,8 +332,24 @@ class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
         self.nacks: list[trigger_pb2_service.DueTriggerNack] = []
         self.saves = 0
         self.down = False
+        self.listeners: set[str] = set()
+        """Names of events that somebody listens to."""
+        self.events: list[trigger_pb2_service.PublishEventRequest] = []
         self._queues: list[tuple[set[int], asyncio.Queue[trigger_pb2_service.ReceiveDueResponse]]] = []
         self._tokens = 0
+
+    async def CountListeners(
+        self, request: trigger_pb2_service.CountListenersRequest, context: Context
+    ) -> trigger_pb2_service.CountListenersResponse:
+        return trigger_pb2_service.CountListenersResponse(listeners=int(request.name in self.listeners))
+
+    async def PublishEvent(
+        self, request: trigger_pb2_service.PublishEventRequest, context: Context
+    ) -> trigger_pb2_service.PublishEventResponse:
+        if self.down:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
+        self.events.append(request)
+        return trigger_pb2_service.PublishEventResponse(event_id=request.event_id)
 
     async def SaveTrigger(
         self, request: trigger_pb2_service.SaveTriggerRequest, context: Context

@@ -227,6 +227,15 @@ async def test_what_is_queued_tells_of_the_workers(scheduler: Client, peers: Pee
     assert list(await of_node(scheduler)) == ["limit_full", "workers_busy", "queued"]
 
 
+async def test_a_component_that_is_handed_over_later(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register("f", "a", "b")
+    await scheduler.run(wait=0)
+    await submitted(peers)
+    # The node task manager has the run, and nothing of the node.
+    assert list(await of_node(scheduler)) == ["withheld"]
+
+
 async def test_a_run_that_has_ended_tells_which_node_failed(scheduler: Client, peers: Peers) -> None:
     peers.node_tasks.by_itself = False
     await scheduler.register("f", "a", "b")

@@ -20,6 +20,7 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
 from tradewind.server.clock import ManualClock
+from tradewind.server.rates import KeyRate, Rate
 from tradewind.server.redis.client import Client
 
 TASK = "flow:0:0:a"
@@ -302,3 +303,51 @@ async def test_the_background_looks_only_where_it_leads_the_cleaning(ward: Ward)
     assert [each.check for each in (await doctor.examine("", 100, None, False, "me")).examined.findings] == [
         "ready-not-queued"
     ]
+
+
+async def test_what_runs_is_listed_again(ward: Ward) -> None:
+    await running(ward)
+    await ward.do("ZREM", "node_tasks_list", TASK)
+    await cured_in(ward, "record-not-listed", TASK)
+
+
+async def test_a_node_task_without_its_component_expires(ward: Ward) -> None:
+    await queued(ward)
+    await ward.do("DEL", "component:flow:0:0:0")
+    assert ("task-without-component", TASK) in await ward.found()
+    await ward.found(mend=True)
+    assert 0 < await ward.admin.pttl(f"{BASE}node_tasks:{TASK}") <= LIMITS.retention_ms
+    assert ("task-without-component", TASK) not in await ward.found()
+
+
+async def test_a_component_without_its_run_is_told(ward: Ward) -> None:
+    await queued(ward)
+    await ward.do("DEL", "run:flow:0:0")
+    found = await findings(ward.redis, mend=True)
+    assert ("component-without-run", "flow:0:0:0", False) in [(each.check, each.subject, each.mended) for each in found]
+
+
+async def test_a_component_of_which_all_has_ended_ends(ward: Ward) -> None:
+    await ended(ward)
+    await ward.do("HSET", "component:flow:0:0:0", "status", "running")
+    assert ("component-not-finished", "flow:0:0:0") in await ward.found()
+    await ward.found(mend=True)
+    assert [event.completed for event in await ward.redis.read({3: "0"}, 10)] == [1, 1]
+    assert ("component-not-finished", "flow:0:0:0") not in await ward.found()
+
+
+async def test_the_list_of_a_worker_names_what_it_runs(ward: Ward) -> None:
+    await running(ward)
+    await ward.shard.renew("w1", 0, ())
+    await ward.do("ZADD", "worker_tasks:w1", 1e15, "flow:9:0:x")
+    await cured(ward, "index-without-record", "worker_tasks:w1 flow:9:0:x")
+
+
+async def test_those_who_wait_for_the_rate_of_a_key_are_looked_at_again(ward: Ward) -> None:
+    await ward.submit(plan_of("a c", rate=KeyRate("k", Rate(1, 3_600_000))))
+    assert len(await ward.take()) == 1
+    assert await ward.found() == []
+    await ward.do("ZREM", "delayed", "|pace:default:k")
+    ((check, subject),) = await ward.found()
+    assert (check, subject.partition("|")[0]) == ("held-back-with-room", "pace:default:k")
+    await cured(ward, check, subject)

@@ -55,6 +55,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
         for _ in range(2):
             await expire_all(server)
             await world.sweep()
+            clock.advance(24 * 3600 * 1000)
         await nothing_is_left(server)
     finally:
         await server.close_clients()

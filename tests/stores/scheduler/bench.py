@@ -47,6 +47,7 @@ from tradewind.scheduler.ports import (
     Outbox,
     Partitions,
 )
+from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.revisions import Revisions
 from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.scheduler.stores.memory import MemoryStores
@@ -66,6 +67,7 @@ LASTING_KEYS = (
     "trading_flow:{f*}:outbox",
     "trading_flow:{f*}:queued",
     "trading_flow:{f*}:backfills",
+    "trading_flow:{f*}:ends",
     "trading_flow:{f*}:owner",
 )
 """What may stay for ever: flows until they are deleted, and indexes with one entry per flow or open run."""
@@ -87,6 +89,8 @@ class Stores(Protocol):
     @property
     def firings(self) -> Firings: ...
     @property
+    def ends(self) -> Ends: ...
+    @property
     def backfills(self) -> Backfills: ...
     @property
     def memories(self) -> FlowMemories: ...
@@ -101,18 +105,32 @@ class Stores(Protocol):
 
 
 def memory_stores(
-    clock: Callable[[], int], lease_ms: int = 10_000, kept_revisions: int = KEPT_REVISIONS
+    clock: Callable[[], int],
+    lease_ms: int = 10_000,
+    kept_revisions: int = KEPT_REVISIONS,
+    tells_ends: Callable[[], bool] = lambda: False,
 ) -> MemoryStores:
-    return MemoryStores(clock, lease_ms=lease_ms, kept_revisions=kept_revisions)
+    return MemoryStores(clock, lease_ms=lease_ms, kept_revisions=kept_revisions, tells_ends=tells_ends)
 
 
 def redis_stores(
-    server: RedisServer, clock: Callable[[], int], lease_ms: int = 10_000, kept_revisions: int = KEPT_REVISIONS
+    server: RedisServer,
+    clock: Callable[[], int],
+    lease_ms: int = 10_000,
+    kept_revisions: int = KEPT_REVISIONS,
+    tells_ends: Callable[[], bool] = lambda: False,
 ) -> RedisStores:
     """Stores logged in as the service's own user."""
-    client = server.connect(ACL.name, max_connections=64)
-    changes = Subscriber(server.url(ACL.name))
-    return RedisStores(client, Keys(), clock, changes, replica="here", lease_ms=lease_ms, kept_revisions=kept_revisions)
+    return RedisStores(
+        server.connect(ACL.name, max_connections=64),
+        Keys(),
+        clock,
+        Subscriber(server.url(ACL.name)),
+        replica="here",
+        lease_ms=lease_ms,
+        tells_ends=tells_ends,
+        kept_revisions=kept_revisions,
+    )
 
 
 def shape(flow_id: str = "f", revision: int = 1, nodes: int = 2, **changes: object) -> CycleShape:
@@ -151,6 +169,8 @@ class Bench:
 
     stores: Stores
     clock: ManualClock
+    listens: bool = False
+    """Whether ends of runs are to be told."""
     _names: Iterator[int] = field(default_factory=itertools.count)
 
     @property

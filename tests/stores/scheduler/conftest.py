@@ -25,9 +25,11 @@ def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> Redis
 async def bench(server: RedisServer | None, clock: ManualClock) -> AsyncIterator[Bench]:
     """Empty stores; afterwards every key has a TTL or an owner."""
     if server is None:
-        yield Bench(memory_stores(clock), clock)
+        made = Bench(memory_stores(clock, tells_ends=lambda: made.listens), clock)
+        yield made
         return
     await server.flush()
-    yield Bench(redis_stores(server, clock), clock)
+    made = Bench(redis_stores(server, clock, tells_ends=lambda: made.listens), clock)
+    yield made
     await server.close_clients()
     await no_leaked_keys(server, LASTING_KEYS)

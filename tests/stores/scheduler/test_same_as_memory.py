@@ -113,15 +113,16 @@ class Twins(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.server = server
         self.clock = ManualClock()
-        self.memory = memory_stores(self.clock, LEASE_MS, KEPT_REVISIONS)
+        self.memory = memory_stores(self.clock, LEASE_MS, KEPT_REVISIONS, lambda: self.listens)
         self.numbers = itertools.count()
         self.seen: dict[RunName, ChainState] = {}
         self.epochs: dict[int, int] = {}
+        self.listens = False
         self.run(server.flush())
         self.redis = self.run(self.connected())
 
     async def connected(self) -> RedisStores:
-        return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS)
+        return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS, lambda: self.listens)
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         async def waiting() -> Any:
@@ -380,6 +381,13 @@ class Twins(RuleBasedStateMachine):
         run = self.picked(pick).name
         self.both(lambda store: store.open_runs.postpone({run: delay}))
 
+    @rule(listens=st.booleans(), tell=st.booleans())
+    def listen(self, listens: bool, tell: bool) -> None:
+        self.listens = listens
+        if tell:
+            ends = self.both(lambda store: store.ends.waiting(EVERYWHERE, 2))
+            self.both(lambda store: store.ends.told(ends))
+
     @rule(flow_id=ids, older=st.sampled_from([0, 0, 1]))
     def tidy(self, flow_id: str, older: int) -> None:
         partition = partition_of(flow_id)
@@ -423,6 +431,7 @@ async def everything(store: Stores) -> list[Any]:
         await store.outbox.check(EVERYWHERE, 50),
         sorted(await store.firings.waiting(EVERYWHERE, 50)),
         await store.backfills.active(EVERYWHERE, 50),
+        await store.ends.waiting(EVERYWHERE, 50),
     ]
     for flow_id in IDS:
         view.append(await store.memories.load(flow_id))

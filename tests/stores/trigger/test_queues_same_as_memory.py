@@ -183,6 +183,7 @@ class QueueTwins(RuleBasedStateMachine):
             self.both(lambda _, queues: _counts(queues, queue))  # noqa: B023
         for name in ("tick", "tock"):
             self.both(lambda _, queues: _sorted(queues.listeners(name)))  # noqa: B023
+            self.both(lambda _, queues: queues.count_listeners(name))  # noqa: B023
 
 
 async def _sorted(listeners: Awaitable[Sequence[Any]]) -> Sequence[Any]:

@@ -15,7 +15,7 @@ _CALL_S = 5.0
 
 
 class TriggerPeer:
-    """Implements Triggers. A flow has one trigger, which bears its id."""
+    """Implements Triggers and Events. A flow has one trigger, which bears its id."""
 
     def __init__(self, channel: grpc.aio.Channel, receiver: str, credits: int = 1000) -> None:
         self._stub = TriggerServiceStub(channel)
@@ -34,6 +34,16 @@ class TriggerPeer:
             except grpc.aio.AioRpcError as error:
                 _raise_stale(error)
                 raise
+
+    async def listened(self, name: str) -> bool:
+        async with calling(NAME):
+            counted = await self._stub.CountListeners(pb2.CountListenersRequest(name=name), timeout=_CALL_S)
+        return counted.listeners > 0
+
+    async def publish(self, name: str, event_id: str, payload_json: str) -> None:
+        request = pb2.PublishEventRequest(name=name, event_id=event_id, payload_json=payload_json)
+        async with calling(NAME):
+            await self._stub.PublishEvent(request, timeout=_CALL_S)
 
     async def epoch_of(self, flow_id: str) -> int | None:
         request = pb2.FindTriggerRequest(trigger_id=flow_id, partition_key=flow_id)

@@ -15,6 +15,7 @@ from tradewind.scheduler.ports import (
     Outbox,
     Partitions,
 )
+from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.revisions import Revisions
 
 
@@ -56,3 +57,6 @@ class Stores(Protocol):
 
     @property
     def backfills(self) -> Backfills: ...
+
+    @property
+    def ends(self) -> Ends: ...

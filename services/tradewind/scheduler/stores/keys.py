@@ -19,6 +19,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flow:<id>:logs:<n>                  list      the scheduler's lines of a cycle; newest 5 cycles, 1000 lines each
     flows                               zset      ids of flows, in order
     open                                zset      runs `<id>:<n>:<run>` that have not ended, by their next check
+    ends                                zset      ends of runs that are to be told, at most 10 000
     backfills                           zset      backfills `<flow>:<id>` that are under way
     queued                              zset      flows with planned times that wait
     outbox                              zset      flows whose schedule must reach the trigger service, by next try
@@ -130,6 +131,10 @@ class Keys:
     def active_backfills(self, partition: int) -> str:
         """Return the key of a partition's backfills that are under way."""
         return f"{self._bases[partition]}backfills"
+
+    def ends(self, partition: int) -> str:
+        """Return the key of a partition's ends of runs that are to be told."""
+        return f"{self._bases[partition]}ends"
 
     def outbox(self, partition: int) -> str:
         """Return the key of a partition's outbox."""

@@ -55,18 +55,9 @@ class ExplainFlow:
         for run in await self._open_runs.of_flow(flow_id, _OPEN):
             state = await self._read.cycle(flow_id, run.cycle, run.run)
             if not is_terminal(state.status):
-                reasons += _open(state, known=await self._is_known(state))
+                reasons += _open(state, known=await _is_known(self._node_tasks, state))
         reasons += _ticks(flow, await self._firings.newest(flow_id, 0, _FIRINGS))
         return flow, ordered(reasons)
-
-    async def _is_known(self, state: ChainState) -> bool:
-        """Whether the node task manager has a run; that is noted only a while after it was submitted."""
-        if state.submitted_ms or state.components:
-            return True
-        try:
-            return any(sight.run_id == state.facts.run_id for sight in await self._node_tasks.components([state]))
-        except PeerUnavailable:
-            return False
 
     def _next(self, flow: FlowRecord) -> list[Reason]:
         if flow.status is not FlowStatus.RUNNING:
@@ -84,6 +75,16 @@ class ExplainFlow:
             words += f", and begins up to {schedule.jitter_ms / 1000:g} s later on purpose"
         facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000}
         return [*reasons, Reason("next_tick", words, facts)]
+
+
+async def _is_known(node_tasks: NodeTasks, state: ChainState) -> bool:
+    """Whether the node task manager has a run; that is noted only a while after it was submitted."""
+    if state.submitted_ms or state.components:
+        return True
+    try:
+        return any(sight.run_id == state.facts.run_id for sight in await node_tasks.components([state]))
+    except PeerUnavailable:
+        return False
 
 
 def _standing(flow: FlowRecord) -> list[Reason]:
@@ -188,7 +189,11 @@ class ExplainNode:
         if is_terminal(state.status):
             reasons = [await self._run_ended(state)]
         else:
-            reasons = [each for each in _open(state, known=found is not None) if each.code != "cycle_running"]
+            known = found is not None or await _is_known(self._node_tasks, state)
+            reasons = [each for each in _open(state, known=known) if each.code != "cycle_running"]
+            if known and found is None:
+                words = "its component has not been handed over: it begins when others have ended"
+                reasons.append(Reason("withheld", words, {"cycle": state.name.cycle}))
         if found is None:
             return NodeExplanation(state, None, ordered(reasons))
         node_task, told = found

@@ -91,6 +91,10 @@ class TriggerHandlers(pb2_grpc.TriggerServiceServicer):
             dropped=published.dropped,
         )
 
+    async def CountListeners(self, request: pb2.CountListenersRequest, context: Context) -> pb2.CountListenersResponse:
+        queue_parsing.event_name(request)
+        return pb2.CountListenersResponse(listeners=await self._publish.count_listeners(request.name))
+
     async def ListTriggers(self, request: pb2.ListTriggersRequest, context: Context) -> pb2.ListTriggersResponse:
         cursor, queue = parsing.cursor(request.page_token), parsing.required_queue(request.queue)
         found, following = await self._find.all(cursor, page_size_of(request.page_size), queue)

@@ -55,6 +55,13 @@ def event(request: pb2.PublishEventRequest, max_bytes: int) -> Mapping[str, Any]
     return payload
 
 
+def event_name(request: pb2.CountListenersRequest) -> None:
+    """Check the name of an event."""
+    faults = Faults()
+    faults.identifier("name", request.name)
+    faults.refuse()
+
+
 def firing(request: pb2.FireTriggerRequest, max_bytes: int) -> None:
     """Check a request to fire."""
     faults = Faults()

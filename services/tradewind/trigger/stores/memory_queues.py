@@ -94,6 +94,9 @@ class MemoryQueueStore:
             for partition, queue, trigger in self._triggers.listening(name)
         ]
 
+    async def count_listeners(self, name: str) -> int:
+        return len(self._triggers.listening(name))
+
     async def fire(self, orders: Sequence[FiringOrder], event: Event, *, by_hand: bool = False) -> Sequence[Outcome]:
         return [self._fire(order, event, by_hand) for order in orders]
 

@@ -73,6 +73,12 @@ class RedisQueueStore:
                 found.append(Listener(partition, queue, trigger_id, decode(0, 0, spec.decode())))
         return found
 
+    async def count_listeners(self, name: str) -> int:
+        pipeline = self._client.pipeline(transaction=False)
+        for partition in range(PARTITIONS):
+            pipeline.execute_command("HLEN", self._keys.event(partition, name))
+        return sum(await pipeline.execute())
+
     async def fire(self, orders: Sequence[FiringOrder], event: Event, *, by_hand: bool = False) -> Sequence[Outcome]:
         places: dict[int, list[int]] = {}
         for at, order in enumerate(orders):

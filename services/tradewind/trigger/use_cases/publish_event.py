@@ -34,6 +34,10 @@ class PublishEvent:
         self._queues = queues
         self._receivers = receivers
 
+    async def count_listeners(self, name: str) -> int:
+        """Return how many triggers listen to events of a name."""
+        return await self._queues.count_listeners(name)
+
     async def __call__(self, name: str, payload_json: str, payload: Mapping[str, Any], event_id: str) -> Published:
         """Return what became of it. Raises QueueFull when all that it matches have too many firings waiting."""
         event = Event(event_id or secrets.token_hex(16), name, payload_json)

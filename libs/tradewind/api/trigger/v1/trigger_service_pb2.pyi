@@ -586,6 +586,50 @@ class PublishEventResponse(_message.Message):
 Global___PublishEventResponse: _TypeAlias = PublishEventResponse  # noqa: Y015
 
 @_typing.final
+class CountListenersRequest(_message.Message):
+    """Asks who listens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """To events of this name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountListenersRequest: _TypeAlias = CountListenersRequest  # noqa: Y015
+
+@_typing.final
+class CountListenersResponse(_message.Message):
+    """Who listens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LISTENERS_FIELD_NUMBER: _builtins.int
+    listeners: _builtins.int
+    """So many triggers."""
+    def __init__(
+        self,
+        *,
+        listeners: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["listeners", b"listeners"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountListenersResponse: _TypeAlias = CountListenersResponse  # noqa: Y015
+
+@_typing.final
 class ListTriggersRequest(_message.Message):
     """Asks for the triggers of a queue."""
 

@@ -71,6 +71,11 @@ class TriggerServiceStub:
                 request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventResponse.FromString,
                 _registered_method=True)
+        self.CountListeners = channel.unary_unary(
+                '/tradewind.api.trigger.v1.TriggerService/CountListeners',
+                request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountListenersRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountListenersResponse.FromString,
+                _registered_method=True)
         self.ListTriggers = channel.unary_unary(
                 '/tradewind.api.trigger.v1.TriggerService/ListTriggers',
                 request_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.ListTriggersRequest.SerializeToString,
@@ -173,6 +178,14 @@ class TriggerServiceServicer:
         """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
         retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
         Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CountListeners(self, request, context):
+        """How many triggers listen to events of a name, paused ones among them: cheap, for who publishes much. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -284,6 +297,11 @@ def add_TriggerServiceServicer_to_server(servicer, server):
                     servicer.PublishEvent,
                     request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventResponse.SerializeToString,
+            ),
+            'CountListeners': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountListeners,
+                    request_deserializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountListenersRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountListenersResponse.SerializeToString,
             ),
             'ListTriggers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTriggers,
@@ -521,6 +539,33 @@ class TriggerService:
             '/tradewind.api.trigger.v1.TriggerService/PublishEvent',
             tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventRequest.SerializeToString,
             tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.PublishEventResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountListeners(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.trigger.v1.TriggerService/CountListeners',
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountListenersRequest.SerializeToString,
+            tradewind_dot_api_dot_trigger_dot_v1_dot_trigger__service__pb2.CountListenersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,10 @@ class TriggerServiceStub:
     retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
     Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
     """
+    CountListeners: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.CountListenersRequest, _trigger_service_pb2.CountListenersResponse]
+    """How many triggers listen to events of a name, paused ones among them: cheap, for who publishes much. Errors:
+    INVALID_ARGUMENT INVALID_INPUT.
+    """
     ListTriggers: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.ListTriggersRequest, _trigger_service_pb2.ListTriggersResponse]
     """The triggers of a queue, in order of creation, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     FireTrigger: _aio.UnaryUnaryMultiCallable[_trigger_service_pb2.FireTriggerRequest, _trigger_service_pb2.FireTriggerResponse]
@@ -141,6 +145,16 @@ class TriggerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Tells an event to every trigger that listens to its name and whose filter it matches; each makes one firing, which is leased,
         retried and buried like a trigger of its own. The same event_id fires a trigger once in 24 h, so publishing again is safe.
         Errors: INVALID_ARGUMENT INVALID_INPUT; RESOURCE_EXHAUSTED QUEUE_FULL when all that match have too many firings waiting.
+        """
+
+    @_abc_1.abstractmethod
+    def CountListeners(
+        self,
+        request: _trigger_service_pb2.CountListenersRequest,
+        context: _aio.ServicerContext[_trigger_service_pb2.CountListenersRequest, _abc.Awaitable[_trigger_service_pb2.CountListenersResponse]],
+    ) -> _abc.Awaitable[_trigger_service_pb2.CountListenersResponse]:
+        """How many triggers listen to events of a name, paused ones among them: cheap, for who publishes much. Errors:
+        INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod

@@ -1,7 +1,7 @@
 -- Compare-and-set of chain states, each by itself; one that becomes terminal is also ended: out of the open runs, on its
 -- way to expiry, old cycles of its flow trimmed, a flow whose schedule is over completed or failed.
 -- KEYS: for each group 1 owner, then the hash of the run of each item.
--- args: now; groups, each {base, epoch, items} of one partition, an item {flow_id, cycle, run, run_id,
+-- args: now; tell (whether ends are to be told, see `ends`), most_told; groups, each {base, epoch, items} of one partition, an item {flow_id, cycle, run, run_id,
 --   version (expected), fields (flat, those that change), large (those of them that are not told with the change, flat, or
 --   false), check_in (ms to the next look at an open run, -1 to leave it),
 --   ending (terminal status, "" for none), keep (cycles of the flow), keep_for (ms), flow_status (of a flow whose schedule is
@@ -29,7 +29,7 @@ local function end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_st
   local paused = most > 0 and run == 0 and not backfill and count_failures(flow, flow_id, status, most, cycle, ending)
   end_flow_that_is_over(flow, status, next_at, flow_status)
   if backfill then end_filling(flow, flow_id, backfill, name, ending) end
-  return paused or backfill ~= false or call('EXISTS', flow .. ':queued') == 1
+  return paused or backfill ~= false or args.tell or call('EXISTS', flow .. ':queued') == 1
 end
 
 local function update(key, flow_id, cycle, run, run_id, expected, fields, large, check_in, ending, keep,
@@ -50,6 +50,10 @@ local function update(key, flow_id, cycle, run, run_id, expected, fields, large,
   announce(flow_id, cycle, run, version, large and {} or fields)
   if text ~= '' then append_line(flow_id, cycle, level, 'scheduler', text) end
   if ending ~= '' then
+    if args.tell then
+      call('ZADD', base .. 'ends', time, flow_id .. ':' .. cycle .. ':' .. run .. ' ' .. run_id .. ' ' .. ending)
+      call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.most_told - 1)
+    end
     return {'ok', version, time, end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_status, known[4])}
   end
   if check_in >= 0 then

@@ -8,6 +8,7 @@ from tradewind.scheduler.stores.memory.changes import MemoryChanges
 from tradewind.scheduler.stores.memory.cycles import MemoryCycles
 from tradewind.scheduler.stores.memory.data import Data
 from tradewind.scheduler.stores.memory.due_sets import MemoryOpenRuns, MemoryOutbox
+from tradewind.scheduler.stores.memory.ends import MemoryEnds
 from tradewind.scheduler.stores.memory.firings import MemoryFirings
 from tradewind.scheduler.stores.memory.flows import MemoryFlows
 from tradewind.scheduler.stores.memory.logs import MemoryLogs
@@ -29,16 +30,18 @@ class MemoryStores:
         lease_ms: int = 10_000,
         data: Data | None = None,
         kept_revisions: int = KEPT_REVISIONS,
+        tells_ends: Callable[[], bool] = lambda: False,
     ) -> None:
         self.data = data or Data(clock)
         self.flows = MemoryFlows(self.data, kept_revisions)
         self.revisions = MemoryRevisions(self.data)
-        self.cycles = MemoryCycles(self.data)
+        self.cycles = MemoryCycles(self.data, tells_ends)
         self.states = self.cycles
         self.open_runs = MemoryOpenRuns(self.data)
         self.outbox = MemoryOutbox(self.data)
         self.firings = MemoryFirings(self.data)
         self.logs = MemoryLogs(self.data)
+        self.ends = MemoryEnds(self.data)
         self.backfills = MemoryBackfills(self.data)
         self.memories = MemoryFlowMemories(self.data)
         self.changes = MemoryChanges(self.data)

@@ -1,6 +1,6 @@
 """Cycles and their chain states in memory."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -21,6 +21,7 @@ from tradewind.scheduler.domain.chain_state import (
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
+from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
@@ -37,6 +38,7 @@ from tradewind.scheduler.stores.memory.data import (
     Flow,
     Run,
 )
+from tradewind.scheduler.stores.memory.ends import tell_end
 from tradewind.scheduler.stores.memory.firings import count_failures, end_flow_that_is_over, give_way, note_firing
 from tradewind.server.partitions import partition_of
 
@@ -46,8 +48,9 @@ _TRIMMED = 10
 class MemoryCycles:
     """Implements CycleRecords and ChainStateRepository."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, tells_ends: Callable[[], bool]) -> None:
         self._data = data
+        self._tells_ends = tells_ends
 
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
         return [
@@ -265,7 +268,10 @@ class MemoryCycles:
             self._end(flow, run, update.ending, now)
             first, filled = not new.name.run, bool(old.facts.backfill_id)
             paused = first and not filled and count_failures(self._data, flow, now, new.name.cycle, update.ending)
-            follow_up = paused or filled or bool(flow.queued)
+            told = self._tells_ends()
+            if told:
+                tell_end(self._data, EndedRun(new.name, new.facts.run_id, update.ending, now))
+            follow_up = paused or filled or told or bool(flow.queued)
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
             if filled:
                 end_filling(flow, new.name, update.ending, now)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tradewind.scheduler.domain.backfill import Backfill
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import Pause, RememberedRequest
@@ -116,6 +117,7 @@ class Data:
         self.outbox: dict[str, int] = {}
         self.requests: dict[tuple[int, str], FirstAnswer] = {}
         self.tombstones: dict[str, tuple[int, int]] = {}
+        self.ends: dict[int, list[EndedRun]] = {}
         self.epochs: dict[int, int] = {}
         self.leases: dict[int, tuple[int, int]] = {}
         self.replicas: dict[str, int] = {}

@@ -9,6 +9,7 @@ from tradewind.scheduler.stores.redis.changes import RedisChanges
 from tradewind.scheduler.stores.redis.cycles import RedisCycles
 from tradewind.scheduler.stores.redis.doctor import RedisPartitionDoctor
 from tradewind.scheduler.stores.redis.due_sets import RedisOpenRuns, RedisOutbox
+from tradewind.scheduler.stores.redis.ends import RedisEnds
 from tradewind.scheduler.stores.redis.firings import RedisFirings
 from tradewind.scheduler.stores.redis.flows import RedisFlows
 from tradewind.scheduler.stores.redis.logs import RedisLogs
@@ -34,17 +35,19 @@ class RedisStores:
         *,
         replica: str,
         lease_ms: int = 10_000,
+        tells_ends: Callable[[], bool] = lambda: False,
         kept_revisions: int = KEPT_REVISIONS,
     ) -> None:
         scripted = Scripted(client, keys, clock)
         self.flows = RedisFlows(scripted, kept_revisions)
         self.revisions = RedisRevisions(scripted)
-        self.cycles = RedisCycles(scripted)
+        self.cycles = RedisCycles(scripted, tells_ends)
         self.states = self.cycles
         self.open_runs = RedisOpenRuns(scripted)
         self.outbox = RedisOutbox(scripted)
         self.firings = RedisFirings(scripted)
         self.logs = RedisLogs(scripted)
+        self.ends = RedisEnds(scripted)
         self.backfills = RedisBackfills(scripted)
         self.doctor = RedisPartitionDoctor(scripted)
         self.memories = RedisFlowMemories(scripted)

@@ -1,11 +1,12 @@
 """Cycles and their chain states in Redis."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
+from tradewind.scheduler.domain.ended_run import MOST_KEPT
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -72,8 +73,9 @@ _RUNS = 1024
 class RedisCycles:
     """Implements CycleRecords and ChainStateRepository."""
 
-    def __init__(self, scripted: Scripted) -> None:
+    def __init__(self, scripted: Scripted, tells_ends: Callable[[], bool]) -> None:
         self._scripted = scripted
+        self._tells_ends = tells_ends
         self._client = scripted.client
         self._keys = scripted.keys
 
@@ -173,7 +175,8 @@ class RedisCycles:
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
         run = self._keys.run
         items = [(update.state.name.flow_id, run(*update.state.name), _update_item(update)) for update in updates]
-        replies = await self._scripted.call_in_groups(_UPDATE, items, epochs)
+        told = {"tell": self._tells_ends(), "most_told": MOST_KEPT}
+        replies = await self._scripted.call_in_groups(_UPDATE, items, epochs, **told)
         return [
             _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end, reply.follow_up)
             for reply in replies

@@ -1,0 +1,49 @@
+"""The end of a run, of which whoever listens is to hear."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.run_name import RunName
+
+FLOW_FINISHED = "flow.finished"
+"""The name of the event."""
+MOST_KEPT = 10_000
+"""So many ends of a partition wait to be told; beyond that the oldest go untold."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run ended with a status at `end_ms`."""
+
+    run: RunName
+    run_id: str
+    status: CycleStatus
+    end_ms: int
+
+    def payload(self, state: ChainState | None) -> str:
+        """Return the event's payload, a JSON object; `state` is the run's record, if it still is there."""
+        told: dict[str, object] = {
+            "flow_id": self.run.flow_id,
+            "cycle": self.run.cycle,
+            "run": self.run.run,
+            "run_id": self.run_id,
+            "status": self.status.value,
+            "end_time": _moment(self.end_ms),
+        }
+        if state is not None and state.facts.run_id == self.run_id:
+            facts = state.facts
+            told |= {
+                "user_id": facts.user_id,
+                "origin": facts.origin.value,
+                "planned_time": _moment(facts.planned_ms),
+                "start_time": _moment(facts.start_ms),
+                "error_code": state.notes.error,
+            }
+        return json.dumps(told, separators=(",", ":"))
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,41 @@
+"""Finds out whether anybody listens to ends of cycles, and tells them."""
+
+import structlog
+
+from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.tell_ends import TellEnds
+
+_log = structlog.get_logger(__name__)
+
+
+class TellEndsLoop:
+    """Asks every `every_s`; tells when an end rings the alarm, and what a predecessor left untold."""
+
+    def __init__(self, tell: TellEnds, own: OwnPartitions, alarm: Alarm, every_s: float) -> None:
+        self._tell = tell
+        self._own = own
+        self._alarm = alarm
+        self._every_s = every_s
+        self._left = True
+        own.on_change(self._gained)
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        while True:
+            try:
+                await self._tell.look()
+                if self._tell.listened or self._left:
+                    self._left = False
+                    self._left = not await self._tell(list(self._own.epochs))
+            except PeerUnavailable as error:
+                _log.debug("listeners_not_known", error=error.detail)
+            except Exception as error:
+                self._left = True
+                _log.warning("ends_not_told", error=repr(error))
+            await self._alarm.sleep(self._every_s)
+
+    def _gained(self) -> None:
+        self._left = True
+        self._alarm.ring_in(0)

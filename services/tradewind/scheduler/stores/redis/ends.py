@@ -1,0 +1,35 @@
+"""Ends of runs that are to be told, in Redis."""
+
+from collections.abc import Collection, Sequence
+
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.ended_run import EndedRun
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.stores.redis.scripts import Scripted
+from tradewind.server.partitions import partition_of
+
+
+class RedisEnds:
+    """Implements Ends."""
+
+    def __init__(self, scripted: Scripted) -> None:
+        self._client = scripted.client
+        self._keys = scripted.keys
+
+    async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
+        pipeline = self._client.pipeline(transaction=False)
+        for partition in partitions:
+            pipeline.execute_command("ZRANGE", self._keys.ends(partition), 0, limit - 1, "WITHSCORES")
+        found: list[EndedRun] = []
+        for flat in await pipeline.execute():
+            for member, score in zip(flat[::2], flat[1::2], strict=True):
+                run, run_id, status = member.decode().split(" ")
+                found.append(EndedRun(RunName.parse(run), run_id, CycleStatus(status), int(score)))
+        return found
+
+    async def told(self, ends: Sequence[EndedRun]) -> None:
+        pipeline = self._client.pipeline(transaction=False)
+        for end in ends:
+            key = self._keys.ends(partition_of(end.run.flow_id))
+            pipeline.execute_command("ZREM", key, f"{end.run} {end.run_id} {end.status.value}")
+        await pipeline.execute()

@@ -1,0 +1,63 @@
+"""Tells the trigger service that cycles have ended, when somebody listens to that."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+import structlog
+
+from tradewind.scheduler.domain.ended_run import FLOW_FINISHED, EndedRun
+from tradewind.scheduler.ports import ChainStateRepository, PeerRefused, PeerUnavailable
+from tradewind.scheduler.ports.ends import Ends, Events
+
+_AT_ONCE = 100
+_CALLS_AT_ONCE = 20
+
+_log = structlog.get_logger(__name__)
+
+
+class TellEnds:
+    """While nobody listens nothing is written and nothing is read; `listened` says how that was when last asked."""
+
+    def __init__(self, ends: Ends, states: ChainStateRepository, events: Events) -> None:
+        self._ends = ends
+        self._states = states
+        self._events = events
+        self.listened = False
+
+    async def look(self) -> None:
+        """Ask whether anybody listens. Raises PeerUnavailable; then it is as it was."""
+        self.listened = await self._events.listened(FLOW_FINISHED)
+
+    async def __call__(self, partitions: Collection[int]) -> bool:
+        """Tell what waits in partitions that the caller owns; return whether all of it is told.
+
+        An end is let go of once the trigger service has it, so one may be told again after a crash: it knows it then.
+        """
+        done = True
+        while done:
+            ends = await self._ends.waiting(partitions, _AT_ONCE)
+            if not ends:
+                return True
+            states = await self._states.load_many([end.run for end in ends])
+            payloads = [end.payload(state) for end, state in zip(ends, states, strict=True)]
+            for first in range(0, len(ends), _CALLS_AT_ONCE):
+                part = ends[first : first + _CALLS_AT_ONCE]
+                done = await self._tell(part, payloads[first : first + _CALLS_AT_ONCE]) and done
+        return False
+
+    async def _tell(self, ends: Sequence[EndedRun], payloads: Sequence[str]) -> bool:
+        calls = (self._publish(end, payload) for end, payload in zip(ends, payloads, strict=True))
+        told = [end for end, done in zip(ends, await asyncio.gather(*calls), strict=True) if done]
+        if told:
+            await self._ends.told(told)
+        return len(told) == len(ends)
+
+    async def _publish(self, end: EndedRun, payload: str) -> bool:
+        try:
+            await self._events.publish(FLOW_FINISHED, end.run_id, payload)
+        except PeerUnavailable as error:
+            _log.warning("end_not_told", run=str(end.run), error=error.detail)
+            return False
+        except PeerRefused as error:
+            _log.error("end_refused", run=str(end.run), error=str(error))
+        return True

@@ -1,0 +1,51 @@
+"""A flow that runs when another has ended: a trigger listens to the end, and whoever receives it runs the other."""
+
+import asyncio
+
+import pytest
+
+from tests.waiting import until
+from tradewind.client import Client, CycleStatus
+from tradewind.flow import Flow
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the scheduler ask often whether somebody listens."""
+    monkeypatch.setenv("TRADEWIND_SCHEDULER_LISTENERS_SECONDS", "0.05")
+
+
+async def test_the_end_of_one_flow_runs_another(client: Client) -> None:
+    for flow_id in ("prices", "report"):
+        flow = Flow(flow_id, "1h", overlap="allow")
+        flow.node("numbers", "numbers", {"start": 0, "count": 1})
+        await client.register_flow(flow_id, flow)
+    await client.save_trigger("after-prices", queue="chain", on_finished="prices", statuses=["completed"])
+
+    async def chain() -> None:
+        async with client.receive_due("chain") as due_triggers:
+            async for due in due_triggers:
+                await client.run_flow("report", {"after": due.event}, request_id=due.event["run_id"])
+                await due.ack()
+
+    chaining = asyncio.create_task(chain())
+    try:
+        finished: list[str] = []
+
+        async def both_have_run() -> bool:
+            # Ends are told once the scheduler has found out that somebody listens.
+            handle = await client.run_flow("prices", wait=30)
+            assert handle.record is not None
+            finished.append(handle.record.run_id)
+            return bool([cycle async for cycle in client.list_cycles("report", statuses=[CycleStatus.COMPLETED])])
+
+        await until(both_have_run, "the second flow has run", timeout=60)
+        reports = [cycle async for cycle in client.list_cycles("report")]
+        after = [report.inputs["after"] for report in reports]
+        assert {event["flow_id"] for event in after} == {"prices"}
+        assert {event["status"] for event in after} == {"completed"}
+        assert {event["run_id"] for event in after} <= set(finished)
+        assert len(after) == len({event["run_id"] for event in after})
+    finally:
+        chaining.cancel()
+        await asyncio.gather(chaining, return_exceptions=True)
