@@ -146,7 +146,11 @@ class Proxy:
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", self._behind)
         self._writers += [writer, behind_writer]
-        await asyncio.gather(self._pipe(reader, behind_writer), self._pipe(behind_reader, writer))
+        try:
+            await asyncio.gather(self._pipe(reader, behind_writer), self._pipe(behind_reader, writer))
+        finally:
+            writer.close()
+            behind_writer.close()
 
     async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
