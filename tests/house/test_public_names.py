@@ -131,7 +131,17 @@ PUBLIC: dict[str, list[str]] = {
         "spec_of",
         "weather_of",
     ],
-    "tradewind.testing": ["LogLine", "NodeFailure", "NodeRun", "NodeWait", "run_node", "running_stack"],
+    "tradewind.testing": [
+        "History",
+        "LogLine",
+        "NodeFailure",
+        "NodeRun",
+        "NodeWait",
+        "VirtualStack",
+        "run_node",
+        "running_stack",
+        "simulate",
+    ],
     "tradewind.worker": [
         "Context",
         "Emit",

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -15,12 +16,20 @@ from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
 
+OpenChannel = Callable[[str, grpc.ChannelCredentials | None], grpc.aio.Channel]
+
 
 class Connection:
     """Opens each channel when it is first needed; must be used in one event loop only."""
 
     def __init__(
-        self, addresses: Addresses, *, timeout: float, patience: float, credentials: grpc.ChannelCredentials | None
+        self,
+        addresses: Addresses,
+        *,
+        timeout: float,
+        patience: float,
+        credentials: grpc.ChannelCredentials | None,
+        open_channel: OpenChannel = open_channel,
     ) -> None:
         self.addresses = addresses
         self.to_scheduler = Calls(addresses.scheduler, timeout, patience)
@@ -28,6 +37,7 @@ class Connection:
         self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience)
         self.to_trigger = Calls(addresses.trigger, timeout, patience)
         self._credentials = credentials
+        self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._scheduler: SchedulerServiceStub | None = None
         self._registry: RegistryServiceStub | None = None
@@ -106,5 +116,5 @@ class Connection:
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
-            self._channels[address] = open_channel(address, self._credentials)
+            self._channels[address] = self._open_channel(address, self._credentials)
         return self._channels[address]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Protocol
 
 import grpc
 
@@ -15,6 +16,12 @@ MAX_METADATA_BYTES = 64 * 1024
 """How large the metadata of a call may be; error details travel in it."""
 
 Option = tuple[str, int | str]
+
+
+class OpenChannel(Protocol):
+    """Opens a channel as `open_channel` does."""
+
+    def __call__(self, address: str, *, traced: bool = True) -> grpc.aio.Channel: ...
 
 
 def open_channel(

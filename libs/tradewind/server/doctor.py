@@ -59,6 +59,15 @@ class Examiner(Protocol):
         ...
 
 
+Examiners = Callable[[bool], Awaitable[Iterable[Examiner]]]
+"""Returns the examiners that are this replica's to run now, or with True those of all."""
+
+
+async def no_examiners(everything: bool) -> Iterable[Examiner]:
+    """Return none: of a store that keeps nothing twice, so that nothing in it could be at odds."""
+    return ()
+
+
 class Doctor:
     """Runs examiners; `examiners()` returns those that are this replica's to run now, or with True those of all.
 
@@ -67,7 +76,7 @@ class Doctor:
 
     def __init__(
         self,
-        examiners: Callable[[bool], Awaitable[Iterable[Examiner]]],
+        examiners: Examiners,
         *,
         every_s: float = 0,
         per_second: int = 200,
@@ -130,7 +139,7 @@ class Doctor:
             _log.error("invariant_broken", **fields, problem=finding.problem, so_far=self.found[finding.check])
 
 
-def doctor_of(examiners: Callable[[bool], Awaitable[Iterable[Examiner]]], settings: CommonSettings) -> Doctor:
+def doctor_of(examiners: Examiners, settings: CommonSettings) -> Doctor:
     """Return the doctor of a service as its settings have it."""
     return Doctor(
         examiners,

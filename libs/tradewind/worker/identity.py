@@ -1,5 +1,6 @@
 """Who a worker is: its id, the start of its process, what it offers."""
 
+import functools
 import importlib.metadata
 import os
 import re
@@ -44,9 +45,14 @@ class Identity:
             running=running,
             host=socket.gethostname(),
             pid=os.getpid(),
-            sdk=f"tradewind-python/{importlib.metadata.version('tradewind')}",
+            sdk=_sdk(),
             labels=self.labels,
         )
+
+
+@functools.cache
+def _sdk() -> str:
+    return f"tradewind-python/{importlib.metadata.version('tradewind')}"
 
 
 def default_worker_id() -> str:

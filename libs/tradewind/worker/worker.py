@@ -165,8 +165,8 @@ class Worker:
             channels: dict[str, grpc.aio.Channel] = {}
             for address in (self._address, self._registry_address, self._scheduler_address):
                 if address not in channels:
-                    channels[address] = await stack.enter_async_context(open_channel(address, self._credentials))
-            memories = SchedulerLink(channels[self._scheduler_address])
+                    channels[address] = await stack.enter_async_context(self._open_channel(address))
+            memories = self._memories(channels[self._scheduler_address])
             await self._serve(channels[self._address], channels[self._registry_address], memories)
         if self._failure is not None:
             raise self._failure
@@ -175,6 +175,17 @@ class Worker:
         """Take no more work, finish what runs within the grace, give back the rest and leave; `serve` returns then."""
         self._stopping.set()
         self._leaving.set()
+
+    def _open_channel(self, address: str) -> grpc.aio.Channel:
+        return open_channel(address, self._credentials)
+
+    def _memories(self, channel: grpc.aio.Channel) -> SchedulerLink:
+        return SchedulerLink(channel)
+
+    def _thread_pool(self) -> ThreadPool:
+        return ThreadPool(
+            self._thread_capacity, stuck_limit=self._stuck_thread_limit, too_many_stuck=self._leave_for_stuck_threads
+        )
 
     def _leave_for_stuck_threads(self, count: int) -> None:
         self._failure = WorkerError(
@@ -233,9 +244,7 @@ class Worker:
     async def _serve(
         self, channel: grpc.aio.Channel, registry_channel: grpc.aio.Channel, memories: SchedulerLink
     ) -> None:
-        threads = ThreadPool(
-            self._thread_capacity, stuck_limit=self._stuck_thread_limit, too_many_stuck=self._leave_for_stuck_threads
-        )
+        threads = self._thread_pool()
         outbox = Outbox(lambda: executor.name_all())
         executor = self._executor = Executor(
             self._nodes,

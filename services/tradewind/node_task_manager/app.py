@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 import grpc
-from redis.exceptions import RedisError
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.node_task_manager.domain.limits import Limits
@@ -17,17 +16,8 @@ from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, Re
 from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel
 from tradewind.node_task_manager.rpc.handlers import NodeTaskManagerHandlers
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
-from tradewind.node_task_manager.stores.keys import Keys
-from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
-from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
-from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
-from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
-from tradewind.node_task_manager.stores.redis_notices import RedisNotices
-from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
-from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
-from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
-from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
-from tradewind.node_task_manager.stores.redis_waits import RedisWaits
+from tradewind.node_task_manager.stores.all_stores import Stores
+from tradewind.node_task_manager.stores.redis_stores import RedisStores
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -44,7 +34,6 @@ from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
-from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
@@ -56,13 +45,11 @@ from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
-from tradewind.server.channels import open_channel
-from tradewind.server.clock import ScriptTime, SystemClock
+from tradewind.server.channels import OpenChannel, open_channel
+from tradewind.server.clock import SystemClock
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.identifiers import new_run_id
-from tradewind.server.redis.client import Client, connect, require_reachable, require_safe_policy
-from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.streams import OpenStreams
 
 _CACHE_PATIENCE_S, _STORE_PATIENCE_S = 2.0, 10.0
@@ -75,33 +62,23 @@ class NodeTaskManager:
 
     errors = ErrorTable()
 
-    def __init__(self, settings: NodeTaskManagerSettings) -> None:
-        limits = Limits(
-            lease_ms=int(settings.node_task_manager_lease_seconds * 1000),
-            retention_ms=int(settings.node_task_manager_result_seconds * 1000),
-            stop_grace_ms=int(settings.node_task_manager_stop_grace_seconds * 1000),
-            retries=settings.node_task_manager_retries_per_minute,
-            retry_percent=settings.node_task_manager_retry_percent,
-            task_events=settings.node_task_manager_task_events,
-            notifications=settings.node_task_manager_notifications,
-            notification_retention_ms=int(settings.node_task_manager_notification_days * 24 * 3600 * 1000),
-            cleaner_lease_ms=int(3000 * settings.node_task_manager_clean_seconds),
-            settle_ms=int(settings.node_task_manager_settle_seconds * 1000),
-        )
-        user = settings.store_user
-        password = settings.store_password.get_secret_value() if settings.store_password else None
-        client = self._client = connect(settings.store_url, user=user, password=password)
-        self._keys = {at: Keys(settings.key_prefix, at) for at in range(settings.node_task_manager_shards)}
-        tasks = {at: RedisNodeTaskStore(client, keys, limits, ScriptTime()) for at, keys in self._keys.items()}
-        shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
+    def __init__(
+        self,
+        settings: NodeTaskManagerSettings,
+        *,
+        stores: Stores | None = None,
+        open_channel: OpenChannel = open_channel,
+    ) -> None:
+        """Take `stores` to use in place of those in Redis that the settings name."""
+        limits = settings.limits()
+        self._stores = stores = stores or RedisStores(settings, limits)
+        shards = stores.shards
         plans, pool = PlanCache(), WorkerPool()
-        self._cache_client = _cache_client(settings) or client
         # Without the store itself nothing goes on anyway.
         patience_s = _CACHE_PATIENCE_S if settings.cache_url else _STORE_PATIENCE_S
-        cache_store = RedisCacheStore(self._cache_client, self._keys, ScriptTime())
-        count_caches = CountCaches(cache_store, RedisCacheStatistics(client, self._keys[0]), self._standing)
+        count_caches = CountCaches(stores.caches, stores.cache_statistics, self._standing)
         caches = self._caches = ResultCaches(
-            cache_store,
+            stores.caches,
             count_caches,
             self._standing,
             pool,
@@ -114,38 +91,36 @@ class NodeTaskManager:
         self._dispatchers = {
             at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere, caches) for at, shard in shards.items()
         }
-        self._config = FollowConfig(RedisConfigStore(client, self._keys), self._dispatchers, self._tell_of_config)
+        self._config = FollowConfig(stores.config, self._dispatchers, self._tell_of_config)
         self._watch, self._stream_watch = RunWatch(), StreamWatch()
         lease_s = limits.lease_ms / 1000
         replica, every_s = new_run_id(), settings.node_task_manager_clean_seconds
         pace = settings.node_task_manager_clean_keys_per_second
         cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
-        doctors = [
-            (RedisShardDoctor(client, keys, tasks[at]), self._dispatchers[at]) for at, keys in self._keys.items()
-        ]
+        doctors = [(doctor, self._dispatchers[at]) for at, doctor in stores.doctors.items()]
         doctor = doctor_of(ExamineShards(doctors, replica), settings)
         self._loops = Loops(
             self._dispatchers,
             pool,
             self._feed,
             self._tell_watchers,
-            self._publish,
+            stores.publish,
             lease_s,
             self._config.load,
             caches,
             cleaners,
+            settings.node_task_manager_look_seconds,
         )
         known = settings.registry_address not in ("", "none")
         self._channel = open_channel(settings.registry_address) if known else None
         directory = RegistryDirectory(self._channel) if self._channel else None
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
-        self._called = self._calling(limits, pool, client)
-        self._loops.follow(self._called.look)
+        self._called = self._calling(limits, pool)
+        self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._loops.beside(doctor.watch)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
-        self._subscriber = Subscriber(settings.store_url, user=user, password=password)
         look = Look(shards, plans, ExplainLimits(self._config.share))
         node_types = LiveNodeTypes(pool, self._channel)
         ad_hoc = AdHoc(self._dispatchers, look, node_types, limits)
@@ -173,7 +148,7 @@ class NodeTaskManager:
             doctor=doctor,
             explain=ExplainNodeTask(
                 look,
-                {at: RedisWaits(client, keys) for at, keys in self._keys.items()},
+                stores.waits,
                 self._config.share,
                 SystemClock(),
                 limits.lease_ms,
@@ -190,11 +165,9 @@ class NodeTaskManager:
 
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
-        await require_reachable(self._client)
-        await require_safe_policy(self._client)
-        self._subscriber.start()
-        for shard, keys in self._keys.items():
-            await self._subscriber.subscribe(keys.wake, partial(self._hear, shard), self._look)
+        await self._stores.open()
+        for shard in self._dispatchers:
+            await self._stores.listen(shard, partial(self._loops.hear, shard), self._look)
         await self._config.load()
         for dispatcher in self._dispatchers.values():
             dispatcher.start()
@@ -208,12 +181,9 @@ class NodeTaskManager:
     async def stop(self) -> None:
         """Store what was reported and end; what workers hold stays theirs until its lease lapses."""
         async with AsyncExitStack() as last_to_first:
-            last_to_first.push_async_callback(self._client.aclose)
-            if self._cache_client is not self._client:
-                last_to_first.push_async_callback(self._cache_client.aclose)
+            last_to_first.push_async_callback(self._stores.close)
             if self._channel is not None:
                 last_to_first.push_async_callback(self._channel.close)
-            last_to_first.push_async_callback(self._subscriber.stop)
             last_to_first.push_async_callback(self._notes.close)
             last_to_first.push_async_callback(self._caches.stop)
             for dispatcher in self._dispatchers.values():
@@ -224,18 +194,14 @@ class NodeTaskManager:
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""
-        try:
-            await self._client.ping()
-        except (RedisError, OSError) as error:
-            return f"the store does not answer: {error}"
-        return None
+        return await self._stores.not_ready()
 
-    def _calling(self, limits: Limits, pool: WorkerPool, client: Client) -> CalledWorkers:
+    def _calling(self, limits: Limits, pool: WorkerPool) -> CalledWorkers:
         return CalledWorkers(
             self._dispatchers,
             pool,
             RegistryCalledWorkers(self._channel),
-            RedisReplicas(client, self._keys[0], ScriptTime()),
+            self._stores.replicas,
             lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms),
             self._elsewhere,
             secrets.token_hex(8),
@@ -264,13 +230,7 @@ class NodeTaskManager:
         return effects.results
 
     async def _tell_of_result(self, message: str) -> None:
-        await self._publish(0, message)
-
-    async def _publish(self, shard: int, message: str) -> None:
-        await self._client.publish(self._keys[shard].wake, message)
-
-    def _hear(self, shard: int, channel: str, message: bytes) -> None:
-        self._loops.hear(shard, message.decode())
+        await self._stores.publish(0, message)
 
     def _tell_watchers(self, name: str, over: bool) -> None:
         self._watch.tell(name, over=over)
@@ -284,22 +244,3 @@ class NodeTaskManager:
         self._feed.look()
         self._watch.look()
         self._stream_watch.look()
-
-
-def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
-    if settings.cache_url is None:
-        return None
-    password = settings.cache_password.get_secret_value() if settings.cache_password else None
-    return connect(settings.cache_url, user=settings.cache_user, password=password)
-
-
-def _shard(number: int, client: Client, keys: Keys, limits: Limits, tasks: RedisNodeTaskStore) -> Shard:
-    return Shard(
-        number,
-        tasks,
-        RedisNodeTaskReader(client, keys),
-        RedisPlanStore(client, keys, limits),
-        RedisEventLog(client, keys),
-        RedisQueueReader(client, keys),
-        RedisNotices(client, keys, limits, ScriptTime()),
-    )

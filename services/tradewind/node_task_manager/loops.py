@@ -17,11 +17,9 @@ from tradewind.server.ending import end_tasks
 _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
 _OUTAGE_S = 2.0
-_LOOK_S = 5.0
 _TEND_S = 1.0
 _LEAVE_S = 1.0
 _PING_S = 5.0
-_FOLLOW_S = 1.0
 
 
 class Loops:
@@ -38,11 +36,13 @@ class Loops:
         load_config: Callable[[], Awaitable[None]],
         caches: ResultCaches,
         cleaners: Sequence[Cleaner],
+        look_s: float,
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
         self._load_config = load_config
         self._cleaners = cleaners
+        self._look_s = look_s
         self._feed = feed
         self._tell_watchers = tell_watchers
         self._caches = caches
@@ -52,12 +52,12 @@ class Loops:
         self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
         self._pings = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._followed: list[Callable[[], Awaitable[None]]] = []
+        self._followed: list[tuple[float, Callable[[], Awaitable[None]]]] = []
         self._beside: list[Callable[[], Awaitable[None]]] = []
 
-    def follow(self, look: Callable[[], Awaitable[None]]) -> None:
-        """Have `look` called every second, once started."""
-        self._followed.append(look)
+    def follow(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
+        """Have `look` called every `every_s` seconds, once started."""
+        self._followed.append((every_s, look))
 
     def beside(self, run: Callable[[], Awaitable[None]]) -> None:
         """Have `run` go on beside the loops, once started."""
@@ -71,12 +71,12 @@ class Loops:
             self._begin(self._every(_REAP_S, _Reaper(dispatcher, self._pool, self._lease_s)))
         for cleaner in self._cleaners:
             self._begin(self._every(cleaner.every_s, cleaner))
-        self._begin(self._every(_LOOK_S, self._look))
-        self._begin(self._every(_LOOK_S, self._load_config))
+        self._begin(self._every(self._look_s, self._look))
+        self._begin(self._every(self._look_s, self._load_config))
         self._begin(self._every(_TEND_S, self._caches.tend))
         self._begin(self._every(self._ping_s, self._ping))
-        for look in self._followed:
-            self._begin(self._every(_FOLLOW_S, look))
+        for every_s, look in self._followed:
+            self._begin(self._every(every_s, look))
 
     async def stop(self) -> None:
         """End."""

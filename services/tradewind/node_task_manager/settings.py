@@ -2,6 +2,7 @@
 
 from pydantic import Field, SecretStr
 
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.server.settings import CommonSettings
 
 
@@ -72,6 +73,27 @@ class NodeTaskManagerSettings(CommonSettings):
         le=86_400,
         description="How long an ended run is kept in any case, however few cycles its flow keeps.",
     )
+    node_task_manager_look_seconds: float = Field(
+        5.0, ge=0.1, le=86_400, description="How often is looked for news that may have been lost on the way."
+    )
+    node_task_manager_called_seconds: float = Field(
+        1.0, ge=0.1, le=86_400, description="How often the registry is asked which workers are to be called."
+    )
     node_task_manager_stream_grace_seconds: float = Field(
         2.0, ge=0, le=60, description="How long a worker has to come back before what it held is given to others."
     )
+
+    def limits(self) -> Limits:
+        """Return the limits that hold in every shard."""
+        return Limits(
+            lease_ms=int(self.node_task_manager_lease_seconds * 1000),
+            retention_ms=int(self.node_task_manager_result_seconds * 1000),
+            stop_grace_ms=int(self.node_task_manager_stop_grace_seconds * 1000),
+            retries=self.node_task_manager_retries_per_minute,
+            retry_percent=self.node_task_manager_retry_percent,
+            task_events=self.node_task_manager_task_events,
+            notifications=self.node_task_manager_notifications,
+            notification_retention_ms=int(self.node_task_manager_notification_days * 24 * 3600 * 1000),
+            cleaner_lease_ms=int(3000 * self.node_task_manager_clean_seconds),
+            settle_ms=int(self.node_task_manager_settle_seconds * 1000),
+        )

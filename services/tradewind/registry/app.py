@@ -2,23 +2,39 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 import grpc
-from redis.exceptions import RedisError
 
 from tradewind.api.registry.v1 import registry_service_pb2_grpc as pb2_grpc
 from tradewind.registry.domain.limits import Lifetimes, Limits
 from tradewind.registry.loops import SweepLoop
+from tradewind.registry.ports import NodeTypeStore, Sweeper, WorkerStore
 from tradewind.registry.rpc.handlers import RegistryHandlers
 from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.redis import RedisNodeTypes, RedisWorkers
 from tradewind.registry.stores.redis_doctor import RedisRegistryExaminer
 from tradewind.server.clock import ScriptTime
-from tradewind.server.doctor import doctor_of
+from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
-from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
+from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import variable_of
+from tradewind.server.store_link import NoLink, StoreLink
+
+
+class Workers(WorkerStore, Sweeper, Protocol):
+    """The workers, and what clears away after them."""
+
+
+class Stores(Protocol):
+    """What the registry keeps its data in."""
+
+    @property
+    def workers(self) -> Workers: ...
+
+    @property
+    def node_types(self) -> NodeTypeStore: ...
 
 
 class Registry:
@@ -28,13 +44,21 @@ class Registry:
 
     errors = ErrorTable()
 
-    def __init__(self, settings: RegistrySettings) -> None:
-        lifetimes, limits, time = _lifetimes(settings), Limits(), ScriptTime()
-        password = settings.store_password.get_secret_value() if settings.store_password else None
-        client = self._client = connect(settings.store_url, user=settings.store_user, password=password)
-        workers = RedisWorkers(client, settings.key_prefix, time, lifetimes, limits)
-        node_types = RedisNodeTypes(client, settings.key_prefix, time, lifetimes, limits)
-        self._doctor = doctor_of(RedisRegistryExaminer(workers).examiners, settings)
+    def __init__(self, settings: RegistrySettings, *, stores: Stores | None = None) -> None:
+        """Take `stores` to use in place of those in Redis that the settings name."""
+        lifetimes, limits, time = lifetimes_of(settings), Limits(), ScriptTime()
+        self._link: StoreLink
+        workers: Workers
+        node_types: NodeTypeStore
+        examiners: Examiners = no_examiners
+        if stores is None:
+            self._link = link = RedisLink(settings, hears=False)
+            workers = redis_workers = RedisWorkers(link.client, settings.key_prefix, time, lifetimes, limits)
+            node_types = RedisNodeTypes(link.client, settings.key_prefix, time, lifetimes, limits)
+            examiners = RedisRegistryExaminer(redis_workers).examiners
+        else:
+            self._link, workers, node_types = NoLink(), stores.workers, stores.node_types
+        self._doctor = doctor_of(examiners, settings)
         self._handlers = RegistryHandlers(workers, node_types, lifetimes, limits, self._doctor)
         self._watching: asyncio.Task[None] | None = None
         self._sweep = SweepLoop(workers, settings.registry_sweep_seconds)
@@ -45,8 +69,7 @@ class Registry:
 
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
-        await require_reachable(self._client)
-        await require_safe_policy(self._client)
+        await self._link.open()
         self._sweep.start()
         self._watching = asyncio.create_task(self._doctor.watch())
 
@@ -58,18 +81,15 @@ class Registry:
         if self._watching is not None:
             await end_tasks([self._watching])
         await self._sweep.stop()
-        await self._client.aclose()
+        await self._link.close()
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""
-        try:
-            await self._client.ping()
-        except (RedisError, OSError) as error:
-            return f"the store does not answer: {error}"
-        return None
+        return await self._link.not_ready()
 
 
-def _lifetimes(settings: RegistrySettings) -> Lifetimes:
+def lifetimes_of(settings: RegistrySettings) -> Lifetimes:
+    """Return how long entries live. Raises ValueError, naming the variable, for settings that do not fit."""
     try:
         return Lifetimes(
             heartbeat_interval=int(settings.registry_heartbeat_seconds * 1000),

@@ -17,6 +17,7 @@ from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
 from tradewind.scheduler.peers.trigger import TriggerPeer
 from tradewind.scheduler.ports import PeerRefused
+from tradewind.scheduler.ports.stores import Stores
 from tradewind.scheduler.rpc.handlers import SchedulerHandlers
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import Keys
@@ -34,7 +35,7 @@ from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.describe_cycle import DescribeCycle
-from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions
+from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions, PartitionDoctor
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.explain import ExplainFlow, ExplainNode
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
@@ -59,14 +60,14 @@ from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
-from tradewind.server.channels import open_channel
+from tradewind.server.channels import OpenChannel, open_channel
 from tradewind.server.clock import ScriptTime, SystemClock
-from tradewind.server.doctor import doctor_of
+from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
-from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
-from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.redis.link import RedisLink
+from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import open_tracing
 
@@ -80,23 +81,28 @@ class Scheduler:
 
     errors = ErrorTable({PeerRefused: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")})
 
-    def __init__(self, settings: SchedulerSettings) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel = open_channel
+    ) -> None:
+        """Take `stores` to use in place of those in Redis that the settings name."""
         replica = f"scheduler-{new_run_id()}"
         lease_s = settings.scheduler_lease_seconds
-        user = settings.store_user
-        password = settings.store_password.get_secret_value() if settings.store_password else None
-        self._client = connect(settings.store_url, user=user, password=password)
-        self._subscriber = Subscriber(settings.store_url, user=user, password=password)
         self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
-        stores = RedisStores(
-            self._client,
-            Keys(settings.key_prefix),
-            ScriptTime(),
-            self._subscriber,
-            replica=replica,
-            lease_ms=int(lease_s * 1000),
-            tells_ends=lambda: tell_ends.listened,
-        )
+        self._link: StoreLink = NoLink()
+        doctor: PartitionDoctor | None = None
+        if stores is None:
+            self._link = link = RedisLink(settings)
+            keys = Keys(settings.key_prefix)
+            stores = redis_stores = RedisStores(
+                link.client,
+                keys,
+                ScriptTime(),
+                link.subscriber,
+                replica=replica,
+                lease_ms=int(lease_s * 1000),
+                tells_ends=lambda: tell_ends.listened,
+            )
+            doctor = redis_stores.doctor
         self._channels = [
             open_channel(address, traced=self._tracing.recording)
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
@@ -108,7 +114,7 @@ class Scheduler:
         clock = SystemClock()
         alarm, outbox_alarm, queued_alarm = Alarm(), Alarm(), Alarm()
 
-        tell_ends = TellEnds(stores.ends, stores.states, triggers)
+        self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
         ends_alarm = Alarm()
 
         def follow_up() -> None:
@@ -170,7 +176,10 @@ class Scheduler:
             alarm,
             clock,
         )
-        self._doctor = doctor_of(ExaminePartitions(stores.doctor, ask_peers, self._own), settings)
+        examiners: Examiners = no_examiners
+        if doctor is not None:
+            examiners = ExaminePartitions(doctor, ask_peers, self._own)
+        self._doctor = doctor_of(examiners, settings)
         rerun = RerunCycle(
             read,
             stores.cycles,
@@ -227,15 +236,18 @@ class Scheduler:
         )
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def tells_ends(self) -> bool:
+        """Whether anybody listens to the ends of cycles, so that stores are to keep them until they are told."""
+        return self._tell_ends.listened
+
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""
         pb2_grpc.add_SchedulerServiceServicer_to_server(self._handlers, server)
 
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
-        await require_reachable(self._client)
-        await require_safe_policy(self._client)
-        self._subscriber.start()
+        await self._link.open()
         self._tasks = [asyncio.get_running_loop().create_task(loop.run()) for loop in self._loops]
         self._tasks.append(asyncio.get_running_loop().create_task(self._doctor.watch()))
 
@@ -257,19 +269,14 @@ class Scheduler:
         await self._await_ends.stop()
         await self._background.stop()
         await self._hub.stop()
-        await self._subscriber.stop()
         for channel in self._channels:
             await channel.close()
-        await self._client.aclose()
+        await self._link.close()
         await asyncio.to_thread(self._tracing.shutdown)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""
-        try:
-            await self._client.ping()
-        except (RedisError, OSError) as error:
-            return f"the store does not answer: {error}"
-        return None
+        return await self._link.not_ready()
 
     async def _end_loops(self) -> None:
         await end_tasks(self._tasks)

@@ -15,7 +15,7 @@ class SchedulerSettings(CommonSettings):
     scheduler_lease_seconds: float = Field(
         6.0,
         ge=0.3,
-        le=600,
+        le=86_400,
         description="Other replicas take over what this one owns when it has not renewed for so long.",
     )
     scheduler_sole: bool = Field(

@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import grpc
-from redis.exceptions import RedisError
 
 from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as pb2_grpc
 from tradewind.server.clock import ScriptTime
-from tradewind.server.doctor import doctor_of
+from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
-from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
-from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.redis.link import RedisLink
+from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.trigger.loops import sweep_loop
+from tradewind.trigger.ports import ClaimStore, QueueStore, TriggerStore, WakeChannel
 from tradewind.trigger.rpc.handlers import TriggerHandlers
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import Keys
@@ -31,6 +32,26 @@ from tradewind.trigger.use_cases.save_trigger import SaveTrigger
 from tradewind.trigger.use_cases.sweep_indexes import SweepIndexes
 
 
+class TriggersOfQueue(TriggerStore, ClaimStore, Protocol):
+    """The triggers of a queue, or of the flows, and the claims on them."""
+
+
+StoreOf = Callable[[str], TriggersOfQueue]
+
+
+class Stores(Protocol):
+    """What the trigger service keeps its data in."""
+
+    @property
+    def of_queue(self) -> StoreOf: ...
+
+    @property
+    def queues(self) -> QueueStore: ...
+
+    @property
+    def wakes(self) -> WakeChannel: ...
+
+
 class TriggerService:
     """The service, to be bound to a server."""
 
@@ -38,21 +59,29 @@ class TriggerService:
 
     errors = ErrorTable()
 
-    def __init__(self, settings: TriggerSettings) -> None:
-        user = settings.store_user
-        password = settings.store_password.get_secret_value() if settings.store_password else None
-        keys, policy = Keys(settings.key_prefix), settings.policy()
-        self._client = connect(settings.store_url, user=user, password=password)
-        self._subscriber = Subscriber(settings.store_url, user=user, password=password)
-        self._wakes = RedisWakeChannel(self._subscriber, keys)
+    def __init__(self, settings: TriggerSettings, *, stores: Stores | None = None) -> None:
+        """Take `stores` to use in place of those in Redis that the settings name."""
+        policy = settings.policy()
+        self._link: StoreLink
+        store_of: StoreOf
+        queues: QueueStore
+        self._wakes: WakeChannel
+        examiners: Examiners = no_examiners
+        if stores is None:
+            self._link = link = RedisLink(settings)
+            keys = Keys(settings.key_prefix)
+            store_of = RedisTriggerStore(link.client, keys, ScriptTime(), policy).of_queue
+            queues = redis_queues = RedisQueueStore(link.client, keys, ScriptTime(), policy)
+            examiners = ExamineIndexes(redis_queues)
+            self._wakes = RedisWakeChannel(link.subscriber, keys)
+        else:
+            self._link, store_of, queues, self._wakes = NoLink(), stores.of_queue, stores.queues, stores.wakes
         self._deaf: Callable[[], None] | None = None
         self._receivers = QueueReceivers()
-        store_of = RedisTriggerStore(self._client, keys, ScriptTime(), policy).of_queue
-        queues = RedisQueueStore(self._client, keys, ScriptTime(), policy)
         self._sweep = SweepIndexes(queues, round(settings.trigger_overdue_seconds * 1000))
         self._sweep_s = settings.trigger_sweep_seconds
         self._sweeping: asyncio.Task[None] | None = None
-        self._doctor = doctor_of(ExamineIndexes(queues), settings)
+        self._doctor = doctor_of(examiners, settings)
         self._watching: asyncio.Task[None] | None = None
         self._handlers = TriggerHandlers(
             save=SaveTrigger(store_of, self._receivers),
@@ -71,9 +100,7 @@ class TriggerService:
 
     async def start(self) -> None:
         """Begin to hear of changes. Raises ConnectionError or UnsafeStore when the store will not do."""
-        await require_reachable(self._client)
-        await require_safe_policy(self._client)
-        self._subscriber.start()
+        await self._link.open()
         self._deaf = await self._wakes.listen(self._receivers.hear, self._receivers.missed)
         self._sweeping = asyncio.create_task(sweep_loop(self._sweep, self._sweep_s))
         self._watching = asyncio.create_task(self._doctor.watch())
@@ -88,13 +115,8 @@ class TriggerService:
         await self._receivers.settle()
         if self._deaf is not None:
             self._deaf()
-        await self._subscriber.stop()
-        await self._client.aclose()
+        await self._link.close()
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""
-        try:
-            await self._client.ping()
-        except (RedisError, OSError) as error:
-            return f"the store does not answer: {error}"
-        return None
+        return await self._link.not_ready()

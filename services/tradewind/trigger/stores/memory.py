@@ -231,6 +231,16 @@ class MemoryTriggerStore:
                 del lane.tombstones[trigger_id]
         return now_ms, lane
 
+    def next_ms(self) -> int | None:
+        """Return when the next trigger is to be delivered or the next claim lapses, None when there are none."""
+        places = [
+            entry.place_ms
+            for lane in self.lanes.values()
+            for entry in lane.entries.values()
+            if entry.trigger.status in (SCHEDULED, CLAIMED)
+        ]
+        return min(places, default=None)
+
     def _refuse_stale(self, lane: Lane, trigger_id: str, epoch: int, now_ms: int) -> None:
         entry = lane.entries.get(trigger_id)
         known = entry.trigger.epoch if entry else lane.tombstones.get(trigger_id, (epoch, 0))[0]

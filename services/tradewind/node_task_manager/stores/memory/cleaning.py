@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports import Cleaned
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
+from tradewind.node_task_manager.stores.memory.records import run_of
 
 
 class MemoryCleaning(MemoryConsequences):
@@ -72,7 +73,7 @@ class MemoryCleaning(MemoryConsequences):
 
     def _drop(self, run: RunName) -> None:
         name = str(run)
-        gone = [task_id for task_id in self._tasks if TaskName.parse(task_id).run == run]
+        gone = [task_id for task_id in self._tasks if run_of(task_id) == name]
         for task_id in gone:
             self._dead.pop(task_id, None)
             del self._tasks[task_id], self._private[task_id]

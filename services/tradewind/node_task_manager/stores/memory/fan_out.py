@@ -17,10 +17,10 @@ from tradewind.node_task_manager.domain.fan_out import (
 )
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark, TaskError
 from tradewind.node_task_manager.domain.work import Effects, Vacancy
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences, Turn
+from tradewind.node_task_manager.stores.memory.records import task_name
 
 _LONGEST_WHY = 500
 
@@ -77,7 +77,7 @@ class MemoryFanOut(MemoryConsequences):
 
     def _is_mapped(self, task: NodeTask) -> bool:
         """Whether this is a mapped node's own node task."""
-        return self._node(task).fan_out is not None and TaskName.parse(task.task_id).item < 0
+        return self._node(task).fan_out is not None and task_name(task.task_id).item < 0
 
     def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
         super()._conclude(vacancies, turn)
@@ -149,7 +149,7 @@ class MemoryFanOut(MemoryConsequences):
         return counts
 
     def _finish(self, task: NodeTask, status: NodeTaskStatus, reason: str, turn: Turn) -> None:
-        name = TaskName.parse(task.task_id)
+        name = task_name(task.task_id)
         if name.item < 0:
             if self._is_mapped(task):
                 task = replace(task, nonce="")

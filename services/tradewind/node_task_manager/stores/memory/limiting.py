@@ -5,11 +5,10 @@ from dataclasses import replace
 
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.stores.memory.queues import MemoryQueues
-from tradewind.node_task_manager.stores.memory.records import MemoryRecords
+from tradewind.node_task_manager.stores.memory.records import MemoryRecords, task_name
 from tradewind.node_task_manager.stores.memory.slots import Group, MemorySlots, Most
 from tradewind.server.rates import KeyRate
 
@@ -83,7 +82,7 @@ class MemoryLimiting(MemoryRecords):
     def _own_limits(self, task: NodeTask) -> list[tuple[str, Most]]:
         """The limits that hold back single node tasks, with how many each lets run, or begin in a time."""
         plan, user, node = self._plan(task), self._user(task), self._node(task)
-        run = TaskName.parse(task.task_id).run
+        run = task_name(task.task_id).run
         if run.ad_hoc:
             name, bounds = f"adhoc:{user}", [self._config.max_concurrent_tasks]
         else:

@@ -28,6 +28,17 @@ class MemoryQueues:
         self.waits: dict[str, int] = {}
         """When the wait of a node task is over, by its id."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether no node task waits here."""
+        return not any(queue for queues in self._queues.values() for queue in queues.values())
+
+    def place(self, node_type: str, user: str, task_id: str) -> tuple[int, int, int]:
+        """Return a node task's rank in its queue, -1 without one, how many stand there, and the other users' number."""
+        queue = _ordered(self._queues.get(node_type, {}).get(user, {}))
+        rank = queue.index(task_id) if task_id in queue else -1
+        return rank, len(queue), max(0, len(self._turns.get(node_type, {})) - 1)
+
     def put(self, node_type: str, user: str, task_id: str, wait_ms: int, priority: int) -> None:
         """Queue a node task; 0 for one that may wait for ever. One step of priority is worth a minute of waiting."""
         now = self._clock()

@@ -1,5 +1,6 @@
 """Records of one shard in memory, and looking at them."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,15 @@ from tradewind.node_task_manager.domain.waiting import Resumption
 from tradewind.node_task_manager.ports import StoredLine
 
 RUNNING = NodeTaskStatus.RUNNING
+
+task_name = functools.lru_cache(maxsize=65_536)(TaskName.parse)
+"""Reads the id of a node task."""
+
+
+@functools.lru_cache(maxsize=65_536)
+def run_of(task_id: str) -> str:
+    """Return the name of the run that a node task belongs to."""
+    return str(task_name(task_id).run)
 
 
 @dataclass
@@ -148,4 +158,4 @@ class MemoryRecords:
         return self._plan(task).nodes[task.index]
 
     def _owner(self, task: NodeTask) -> tuple[str, str]:
-        return str(TaskName.parse(task.task_id).run), task.component_id
+        return run_of(task.task_id), task.component_id

@@ -12,14 +12,14 @@ from tradewind.node_task_manager.domain.component import (
     SubmitResult,
 )
 from tradewind.node_task_manager.domain.limits import Limits
-from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.consequences import Turn
-from tradewind.node_task_manager.stores.memory.records import Run
+from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
 from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
@@ -31,6 +31,22 @@ class MemoryShard(MemorySuspension, MemoryReruns, MemoryWithheld):
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
         super().__init__(limits, clock)
         self._incarnations: dict[str, str] = {}
+
+    def next_ms(self) -> int | None:
+        """Return when, in epoch ms, there is next anything to do by itself: 0 for now or soon, None for never."""
+        if self._leases or any(self._events.values()) or self._slots.held_back() or not self._queues.empty:
+            return 0
+        return min((*self._delayed.values(), *self._paced.values()), default=None)
+
+    async def holders(self, limit: str) -> list[str]:
+        """Return the ids of those that hold a slot of a limit, `running` standing for a lease, the longest first."""
+        ids = self._leases if limit == "running" else self._slots.holders(limit)
+        return sorted(ids, key=lambda task_id: (self._tasks[task_id].started_at, task_id))
+
+    def place(self, node_type: str, user: str, task_id: str) -> tuple[int, int, int]:
+        """Return how many stand before a node task in its queue, -1 when it is not in it, how many stand in the queue,
+        and how many other users have turns."""
+        return self._queues.place(node_type, user, task_id)
 
     async def submit(self, runs: Sequence[RunSubmission], vacancies: Sequence[Vacancy] = ()) -> Submitted:
         turn = Turn()
@@ -336,14 +352,14 @@ class MemoryShard(MemorySuspension, MemoryReruns, MemoryWithheld):
 
     def _count(self, run: str, status: NodeTaskStatus) -> int:
         tasks = self._tasks.items()
-        return sum(str(TaskName.parse(task_id).run) == run and task.status is status for task_id, task in tasks)
+        return sum(run_of(task_id) == run and task.status is status for task_id, task in tasks)
 
     async def terminate(self, task_id: str, component_id: str, index: int, reason: str, by: str) -> Effects:
         turn = Turn()
-        owner = (str(TaskName.parse(task_id).run), component_id)
+        owner = (run_of(task_id), component_id)
         if owner not in self._components:
             return Effects(results=("unknown",))
-        if TaskName.parse(task_id).item >= 0 and task_id not in self._tasks:
+        if task_name(task_id).item >= 0 and task_id not in self._tasks:
             return Effects(results=("unknown",))
         turn.results.append("")
         task = self._tasks.get(task_id) or self._create(owner, index)
@@ -360,7 +376,7 @@ class MemoryShard(MemorySuspension, MemoryReruns, MemoryWithheld):
         self._purged[flow_id] = self._clock()
         self._budgets.forget(f'flow "{flow_id}"')
         mark = StopMark("the flow was deleted", "system", self._clock())
-        gone = [task for task in self._tasks.values() if TaskName.parse(task.task_id).run.flow_id == flow_id]
+        gone = [task for task in self._tasks.values() if task_name(task.task_id).run.flow_id == flow_id]
         for task in gone:
             if task.status in (NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED):
                 self._dequeue(task)
@@ -427,7 +443,7 @@ class MemoryShard(MemorySuspension, MemoryReruns, MemoryWithheld):
         return dict(self._totals)
 
     def _log(self, task: NodeTask, line: Line) -> None:
-        name = TaskName.parse(line.task_id)
+        name = task_name(line.task_id)
         flow_id, cycle = name.run.ad_hoc or name.run.flow_id, name.run.cycle
         kept = self._logs.setdefault((flow_id, cycle), [])
         log_id = f"{self._clock()}-{next(self._numbers)}"

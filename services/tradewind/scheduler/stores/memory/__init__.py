@@ -48,3 +48,7 @@ class MemoryStores:
         self.jobs = MemoryBulkJobs(self.data)
         self.changes = MemoryChanges(self.data)
         self.partitions = MemoryPartitions(self.data, replica, lease_ms)
+
+    def next_ms(self) -> int | None:
+        """Return when, in epoch ms, there is next anything to look after by itself, None for never."""
+        return min((*self.data.open.values(), *self.data.outbox.values()), default=None)

@@ -111,6 +111,7 @@ class Data:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
+        self._swept_ms = 0
         self.flows: dict[str, Flow] = {}
         self.open: dict[RunName, int] = {}
         self.outbox: dict[str, int] = {}
@@ -125,6 +126,9 @@ class Data:
     def now(self) -> int:
         """Return the time, after letting go of what has expired."""
         now = self._clock()
+        if now == self._swept_ms:
+            return now
+        self._swept_ms = now
         for flow in self.flows.values():
             for name, run in list(flow.runs.items()):
                 if run.expires_ms and run.expires_ms <= now:

@@ -1,0 +1,36 @@
+"""The link of a service to its store in Redis: a client, and a subscriber where messages are heard."""
+
+from redis.exceptions import RedisError
+
+from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
+from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.settings import CommonSettings
+
+
+class RedisLink:
+    """Implements StoreLink, as the store user that the settings name."""
+
+    def __init__(self, settings: CommonSettings, *, hears: bool = True) -> None:
+        """With `hears`, the subscriber is started as well."""
+        user = settings.store_user
+        password = settings.store_password.get_secret_value() if settings.store_password else None
+        self.client = connect(settings.store_url, user=user, password=password)
+        self.subscriber = Subscriber(settings.store_url, user=user, password=password)
+        self._hears = hears
+
+    async def open(self) -> None:
+        await require_reachable(self.client)
+        await require_safe_policy(self.client)
+        if self._hears:
+            self.subscriber.start()
+
+    async def close(self) -> None:
+        await self.subscriber.stop()
+        await self.client.aclose()
+
+    async def not_ready(self) -> str | None:
+        try:
+            await self.client.ping()
+        except (RedisError, OSError) as error:
+            return f"the store does not answer: {error}"
+        return None

@@ -1,0 +1,33 @@
+"""How a service is tied to whatever its stores keep their data in."""
+
+from typing import Protocol
+
+
+class StoreLink(Protocol):
+    """Opened when the service starts, closed when it stops."""
+
+    async def open(self) -> None:
+        """Make sure that the stores will do. Raises ConnectionError or UnsafeStore when they will not."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection; also when it was never opened."""
+        ...
+
+    async def not_ready(self) -> str | None:
+        """Return why calls of the stores would fail now, None when they would not."""
+        ...
+
+
+class NoLink:
+    """The link of stores in this process's own memory: nothing to open, nothing that could be away."""
+
+    async def open(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    async def not_ready(self) -> str | None:
+        """Return None."""
+        return None

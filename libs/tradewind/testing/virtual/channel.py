@@ -1,0 +1,250 @@
+"""A channel to a server in this very process, for everything that takes a `grpc.aio.Channel`: no socket, no thread."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator
+from contextvars import Context
+from typing import Any
+
+import grpc
+
+from tradewind.testing.virtual.pipe import EOF, Gate, Pipe
+from tradewind.testing.virtual.server import LocalServer, Metadata, Status
+
+Tap = Callable[[str, bool, bytes], None]
+"""Is shown each message: the method, whether it is the server's, its bytes."""
+
+
+class LocalChannel:
+    """Calls `server`. Messages are copied as bytes, as between processes; a shut gate holds them back."""
+
+    def __init__(self, server: LocalServer, context: Context, tap: Tap | None = None) -> None:
+        self.context = context
+        self._server = server
+        self._tap = tap
+        self._calls: set[LocalCall] = set()
+        self.gate = Gate()
+
+    def unary_unary(self, method: str, *coders: Any, **named: Any) -> "_Method":
+        return _Method(self, method, _coders(*coders, **named), requests=False, responses=False)
+
+    def unary_stream(self, method: str, *coders: Any, **named: Any) -> "_Method":
+        return _Method(self, method, _coders(*coders, **named), requests=False, responses=True)
+
+    def stream_unary(self, method: str, *coders: Any, **named: Any) -> "_Method":
+        return _Method(self, method, _coders(*coders, **named), requests=True, responses=False)
+
+    def stream_stream(self, method: str, *coders: Any, **named: Any) -> "_Method":
+        return _Method(self, method, _coders(*coders, **named), requests=True, responses=True)
+
+    async def close(self, grace: float | None = None) -> None:
+        """Cancel what is under way."""
+        for call in list(self._calls):
+            call.cancel()
+
+    async def __aenter__(self) -> "LocalChannel":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def channel_ready(self) -> None:
+        """It always is."""
+
+    def begin(self, call: "LocalCall") -> None:
+        """Keep a call that has begun until it ends."""
+        self._calls.add(call)
+
+    def end(self, call: "LocalCall") -> None:
+        """Forget a call that has ended."""
+        self._calls.discard(call)
+
+    async def serve(self, method: str, request: bytes | None, up: Pipe, down: Pipe, metadata: Metadata) -> Status:
+        """Have the server carry out a call."""
+        if self.gate.shut:
+            await self.gate.passed()
+        return await self._server.serve(method, request, up, down, metadata)
+
+    def show(self, method: str, from_server: bool, message: bytes) -> None:
+        """Show a message to whoever taps the line."""
+        if self._tap is not None:
+            self._tap(method, from_server, message)
+
+
+Coders = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
+
+
+def _coders(
+    request_serializer: Any = None, response_deserializer: Any = None, _registered_method: bool = False
+) -> Coders:
+    return request_serializer or _same, response_deserializer or _same
+
+
+def _same(raw: Any) -> Any:
+    return raw
+
+
+class _Method:
+    """One method of a channel."""
+
+    def __init__(self, channel: LocalChannel, method: str, coders: Coders, *, requests: bool, responses: bool) -> None:
+        self._channel = channel
+        self._name = method
+        self._method = method.encode()
+        self._coders = coders
+        self._requests = requests
+        self._responses = responses
+
+    def __call__(
+        self, request: Any = None, *, timeout: float | None = None, metadata: Any = None, **_options: Any
+    ) -> "LocalCall":
+        return LocalCall(self._channel, self._name, self._coders, self._requests, request, timeout, metadata)
+
+
+class LocalCall:
+    """The caller's side of one call of any kind."""
+
+    def __init__(
+        self,
+        channel: LocalChannel,
+        method: str,
+        coders: Coders,
+        streams_requests: bool,
+        request: Any,
+        timeout: float | None,
+        metadata: Any,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._channel = channel
+        self._method = method
+        self._encode, self._decode = coders
+        self._up, self._down = Pipe(channel.gate), Pipe(channel.gate)
+        self._status: Status | None = None
+        self._ended: asyncio.Future[Status] = loop.create_future()
+        self._cancelled = False
+        self._feeding: asyncio.Task[None] | None = None
+        raw = None
+        if not streams_requests:
+            raw = self._encode(request)
+            channel.show(method, False, raw)
+        elif request is not None:
+            self._feeding = loop.create_task(self._feed(request))
+        self._task = loop.create_task(
+            channel.serve(method, raw, self._up, self._down, tuple(metadata) if metadata else ()),
+            context=channel.context.copy(),
+        )
+        channel.begin(self)
+        self._task.add_done_callback(self._served)
+        self._timer = loop.call_later(timeout, self._run_out) if timeout is not None else None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> Any:
+        try:
+            message = await self.read()
+        except asyncio.CancelledError:
+            # As with a real channel, who stops waiting cancels the call.
+            self.cancel()
+            raise
+        await self._until_ended()
+        return message
+
+    async def read(self) -> Any:
+        """Return the next message, EOF after the last. Raises AioRpcError when the call has failed."""
+        raw = await self._down.get()
+        if raw is None:
+            await self._until_ended()
+            return EOF
+        self._channel.show(self._method, True, raw)
+        return self._decode(raw)
+
+    async def write(self, message: Any) -> None:
+        """Send a message. Raises InvalidStateError once the call has ended."""
+        if self._ended.done():
+            raise asyncio.InvalidStateError("the call has ended")
+        raw = self._encode(message)
+        self._channel.show(self._method, False, raw)
+        self._up.put(raw)
+
+    async def done_writing(self) -> None:
+        """Say that no more requests come."""
+        self._up.close()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._each()
+
+    async def _each(self) -> AsyncIterator[Any]:
+        while (message := await self.read()) is not EOF:
+            yield message
+
+    def cancel(self) -> bool:
+        """End the call; False when it has ended."""
+        if self._ended.done():
+            return False
+        self._cancelled = True
+        self._end(Status(grpc.StatusCode.CANCELLED, "Locally cancelled by application!"))
+        return True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def done(self) -> bool:
+        return self._ended.done()
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._ended.add_done_callback(lambda _: callback(self))
+
+    async def code(self) -> grpc.StatusCode:
+        return (await asyncio.shield(self._ended)).code
+
+    async def details(self) -> str:
+        return (await asyncio.shield(self._ended)).details
+
+    async def initial_metadata(self) -> Metadata:
+        return ()
+
+    async def trailing_metadata(self) -> Metadata:
+        return (await asyncio.shield(self._ended)).trailing
+
+    async def wait_for_connection(self) -> None:
+        """It always is connected."""
+
+    async def _feed(self, requests: AsyncIterable[Any]) -> None:
+        async for request in requests:
+            await self.write(request)
+        self._up.close()
+
+    async def _until_ended(self) -> None:
+        """Raise what the call has ended with, unless that is OK."""
+        status = await asyncio.shield(self._ended)
+        if self._cancelled:
+            raise asyncio.CancelledError
+        if status.code is not grpc.StatusCode.OK:
+            raise grpc.aio.AioRpcError(
+                status.code,
+                grpc.aio.Metadata(),
+                grpc.aio.Metadata(*status.trailing),
+                details=status.details,
+            )
+
+    def _served(self, task: asyncio.Task[Status]) -> None:
+        if task.cancelled():
+            self._end(Status(grpc.StatusCode.CANCELLED, "the server has ended the call"))
+        else:
+            self._end(task.result())
+
+    def _run_out(self) -> None:
+        self._end(Status(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"))
+
+    def _end(self, status: Status) -> None:
+        if self._ended.done():
+            return
+        self._ended.set_result(status)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._feeding is not None:
+            self._feeding.cancel()
+        self._task.cancel()
+        self._up.close()
+        self._down.close()
+        self._channel.end(self)

@@ -1,0 +1,114 @@
+"""An event loop whose time is not the machine's: when nothing is left to do, it is at once the next timer's turn."""
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+import math
+import selectors
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextvars import Context
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+LONGEST_LEAP_NS = 6 * 3600 * 10**9
+"""Leases that the engine renews by itself must last longer."""
+
+_of_engine: contextvars.ContextVar[bool] = contextvars.ContextVar("of_engine", default=False)
+
+
+class _Leaping(selectors.DefaultSelector):
+    """Moves the loop's time forward in place of waiting."""
+
+    loop: "VirtualLoop"
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            # No timer at all: only another thread can bring something.
+            return super().select(None)
+        if self.loop.called_from_outside:
+            self.loop.called_from_outside = False
+            return super().select(0)
+        if timeout > 0:
+            self.loop.leap(math.ceil(timeout * 1e9))
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Begins at `start_ns`, nanoseconds since the epoch. Time passes only while everything waits for a timer.
+
+    What is handed to a thread (`asyncio.to_thread`) is run at once, in the loop's own thread.
+    """
+
+    def __init__(self, start_ns: int) -> None:
+        selector = _Leaping()
+        selector.loop = self
+        self.called_from_outside = False
+        self.start_ns = start_ns
+        self.now_ns = 0
+        """Nanoseconds since the start."""
+        self.engine = contextvars.copy_context()
+        """The context of the engine itself; timers of any other are of those who use it."""
+        self.engine.run(_of_engine.set, True)
+        self.next_deadline_ns: Callable[[], int | None] = lambda: 0
+        """Tells when, in nanoseconds since the epoch, the engine next has anything to do; None for never."""
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count()
+        self.thread = threading.get_ident()
+        super().__init__(selector)
+        # Of a float that counts the seconds of years, the last digits are no more exact than this.
+        self._clock_resolution = 1e-6
+
+    @property
+    def epoch_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        return self.start_ns + self.now_ns
+
+    def time(self) -> float:
+        return self.now_ns / 1e9
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *args, context=context)
+        if not _of_engine.get():
+            heapq.heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def leap(self, least_ns: int) -> None:
+        """Move time to the next timer, `least_ns` ahead; while the engine has nothing to do, past all of its own."""
+        target_ns = self.now_ns + least_ns
+        deadline_ns = self.next_deadline_ns()
+        if deadline_ns is None or deadline_ns > self.start_ns + target_ns:
+            furthest_ns = self.now_ns + LONGEST_LEAP_NS
+            if deadline_ns is not None:
+                furthest_ns = min(furthest_ns, deadline_ns - self.start_ns)
+            while self._timers and self._timers[0][2].cancelled():
+                heapq.heappop(self._timers)
+            if self._timers:
+                furthest_ns = min(furthest_ns, math.ceil(self._timers[0][0] * 1e9))
+            target_ns = max(target_ns, furthest_ns)
+        self.now_ns = target_ns
+        while self._timers and self._timers[0][0] * 1e9 <= target_ns:
+            heapq.heappop(self._timers)
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        if threading.get_ident() == self.thread:
+            return self.call_soon(callback, *args, context=context)
+        self.called_from_outside = True
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Result], *args: Any
+    ) -> asyncio.Future[Result]:
+        future: asyncio.Future[Result] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future

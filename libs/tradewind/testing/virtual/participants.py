@@ -1,0 +1,84 @@
+"""The client and the workers of a simulation: the real ones, over channels in the process."""
+
+import asyncio
+import contextvars
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from tradewind.client import Client
+from tradewind.client.addresses import Addresses
+from tradewind.client.connection import Connection
+from tradewind.testing.virtual.channel import LocalChannel
+from tradewind.worker import Node, Worker
+from tradewind.worker.scheduler_link import SchedulerLink
+from tradewind.worker.threads import Call, ThreadPool
+
+_HERE = "simulation"
+
+
+class VirtualClient(Client):
+    """A client of the simulation."""
+
+    def __init__(self, channel: LocalChannel) -> None:
+        super().__init__(_HERE)
+
+        def open_channel(_address: str, _credentials: object) -> Any:
+            return channel
+
+        self._connection = Connection(
+            Addresses.find(_HERE), timeout=30.0, patience=10.0, credentials=None, open_channel=open_channel
+        )
+
+
+class VirtualWorker(Worker):
+    """A worker of the simulation; runs everything on the loop."""
+
+    def __init__(self, nodes: Sequence[Node[..., Any]], worker_id: str, channel: LocalChannel) -> None:
+        super().__init__(nodes, address=_HERE, worker_id=worker_id, process_capacity=0)
+        self.channel = channel
+        self._inline = _Inline()
+
+    def _open_channel(self, address: str) -> Any:
+        return self.channel
+
+    def _thread_pool(self) -> ThreadPool:
+        return self._inline
+
+    def _memories(self, channel: Any) -> SchedulerLink:
+        return _Memories(channel, self._inline)
+
+
+class _Inline(ThreadPool):
+    """Carries out calls at once."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.calling = False
+
+    async def run(self, call: Call) -> Any:
+        loop = asyncio.get_running_loop()
+        self.calling = True
+        # It is to find what it finds in a thread: no loop of its own.
+        asyncio._set_running_loop(None)
+        try:
+            return contextvars.copy_context().run(call)
+        finally:
+            asyncio._set_running_loop(loop)
+            self.calling = False
+
+
+class _Memories(SchedulerLink):
+    """Refuses who would wait for the loop while keeping it from going on."""
+
+    def __init__(self, channel: Any, inline: _Inline) -> None:
+        super().__init__(channel)
+        self._inline = inline
+
+    def ask(self, method: str, request: bytes) -> "Future[bytes]":
+        if self._inline.calling:
+            raise RuntimeError(
+                "a plain function cannot use the memory of its cycle or flow in a simulation, where it runs on the "
+                "event loop: make the node an async def"
+            )
+        return super().ask(method, request)

@@ -1,0 +1,169 @@
+"""A server that is called in its own process: the services' handlers behind the interceptor that all servers share."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_health.v1 import health_pb2_grpc as health
+
+from tradewind.server.bootstrap import Service
+from tradewind.server.errors import ErrorAnswers, ErrorTable
+from tradewind.server.interception import CallInterceptor
+from tradewind.testing.virtual.pipe import EOF, Pipe
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a call ended."""
+
+    code: grpc.StatusCode = grpc.StatusCode.OK
+    details: str = ""
+    trailing: Metadata = ()
+
+
+class LocalServer:
+    """Stands in for `grpc.aio.Server` where services are bound."""
+
+    def __init__(self) -> None:
+        self._interceptor: CallInterceptor | None = None
+        self._handlers: dict[str, Any] = {}
+
+    def bind(self, services: Sequence[Service]) -> None:
+        """Serve these."""
+        table = ErrorTable()
+        for service in services:
+            table = table.joined(service.errors)
+            service.bind(self)  # type: ignore[arg-type]
+        health.add_HealthServicer_to_server(_Ready(), self)  # type: ignore[arg-type]
+        self._interceptor = CallInterceptor([ErrorAnswers(table)], lambda behavior: behavior)
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
+        """Nothing: the same methods come registered."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Serve the methods of a service."""
+        self._handlers.update({f"/{service}/{name}": handler for name, handler in handlers.items()})
+
+    async def serve(
+        self, method: str, request: bytes | None, incoming: Pipe, outgoing: Pipe, metadata: Metadata
+    ) -> Status:
+        """Carry out one call: messages come and go through the pipes, a single request comes as `request`."""
+
+        async def find(_details: Any) -> Any:
+            return self._handlers.get(method)
+
+        assert self._interceptor is not None, "no services are bound"
+        handler = await self._interceptor.intercept_service(find, _Details(method, metadata))
+        decode = handler.request_deserializer or _same
+        encode = handler.response_serializer or _same
+        context = LocalContext(incoming, outgoing, decode, encode, metadata)
+        behavior = _behavior(handler)
+        try:
+            given: Any = context.messages() if request is None else decode(request)
+            answer = await behavior(given, context)
+            if not handler.response_streaming:
+                outgoing.put(encode(answer))
+        except grpc.aio.AbortError:
+            pass
+        except Exception as error:
+            context.status = Status(grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
+        finally:
+            context.end()
+        return context.status
+
+
+class LocalContext:
+    """The handler's side of a call: what of `grpc.aio.ServicerContext` handlers use."""
+
+    def __init__(
+        self,
+        incoming: Pipe,
+        outgoing: Pipe,
+        decode: Callable[[bytes], Any],
+        encode: Callable[[Any], bytes],
+        metadata: Metadata,
+    ) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._decode = decode
+        self._encode = encode
+        self._metadata = metadata
+        self._done_callbacks: list[Callable[[Any], None]] = []
+        self._done = False
+        self.status = Status()
+
+    async def read(self) -> Any:
+        raw = await self._incoming.get()
+        return EOF if raw is None else self._decode(raw)
+
+    async def write(self, message: Any) -> None:
+        self._outgoing.put(self._encode(message))
+
+    async def messages(self) -> AsyncIterator[Any]:
+        """Yield the caller's messages."""
+        while (raw := await self._incoming.get()) is not None:
+            yield self._decode(raw)
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()) -> None:
+        self.status = Status(code, details, tuple(trailing_metadata) or self.status.trailing)
+        raise grpc.aio.AbortError
+
+    async def send_initial_metadata(self, metadata: Metadata) -> None:
+        """Nobody here reads it."""
+
+    def set_trailing_metadata(self, metadata: Metadata) -> None:
+        self.status = Status(self.status.code, self.status.details, tuple(metadata))
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.status = Status(code, self.status.details, self.status.trailing)
+
+    def set_details(self, details: str) -> None:
+        self.status = Status(self.status.code, details, self.status.trailing)
+
+    def invocation_metadata(self) -> Metadata:
+        return self._metadata
+
+    def peer(self) -> str:
+        return "here"
+
+    def done(self) -> bool:
+        return self._done
+
+    def cancelled(self) -> bool:
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._done_callbacks.append(callback)
+
+    def end(self) -> None:
+        """Say that the call is over."""
+        self._done = True
+        for callback in self._done_callbacks:
+            callback(self)
+
+
+class _Ready(health.HealthServicer):
+    """What runs in one process with its callers is ready whenever they are."""
+
+    async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+
+@dataclass(slots=True)
+class _Details:
+    method: str
+    invocation_metadata: Metadata
+
+
+def _same(raw: Any) -> Any:
+    return raw
+
+
+def _behavior(handler: Any) -> Any:
+    return handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream

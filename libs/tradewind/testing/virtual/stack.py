@@ -1,0 +1,131 @@
+"""Runs the services, workers and a client in one process under a clock of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from tradewind.client import Client
+from tradewind.server.logs import quieten_logging
+from tradewind.standalone.in_memory import InMemory
+from tradewind.testing.virtual.channel import LocalChannel
+from tradewind.testing.virtual.history import History
+from tradewind.testing.virtual.loop import VirtualLoop
+from tradewind.testing.virtual.participants import VirtualClient, VirtualWorker
+from tradewind.testing.virtual.server import LocalServer
+from tradewind.testing.virtual.surroundings import virtual_surroundings
+from tradewind.worker import Node
+
+Result = TypeVar("Result")
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_SETTINGS = {
+    # What is renewed or repeated by the clock alone must outlast the longest leap of the loop.
+    "scheduler_lease_seconds": 86_400,
+    "registry_heartbeat_seconds": 12 * 3600,
+    "registry_time_to_live_seconds": 2 * 86_400,
+    "registry_retention_seconds": 7 * 86_400,
+    # Nothing is lost in one process, so that nets below need not be looked at often.
+    "registry_sweep_seconds": 86_400,
+    "trigger_sweep_seconds": 86_400,
+    "scheduler_tidy_seconds": 86_400,
+    "node_task_manager_clean_seconds": 600,
+    "node_task_manager_look_seconds": 86_400,
+    "node_task_manager_called_seconds": 86_400,
+}
+
+
+class VirtualStack:
+    """What a simulation works with: a client, the time, and the workers' line to the servers."""
+
+    def __init__(self, loop: VirtualLoop, client: Client, history: History, workers: Sequence[VirtualWorker]) -> None:
+        self._loop = loop
+        self._workers = {worker.worker_id: worker for worker in workers}
+        self.client = client
+        self.history = history
+        """What has happened so far."""
+
+    @property
+    def now(self) -> datetime:
+        """The time here, UTC."""
+        return _EPOCH + timedelta(microseconds=self._loop.epoch_ns // 1000)
+
+    async def run_for(self, **duration: float) -> None:
+        """Let time pass, given as to `timedelta`: `await stack.run_for(days=30)`."""
+        await asyncio.sleep(timedelta(**duration).total_seconds())
+
+    def silence_worker(self, seconds: float, worker_id: str = "worker-1") -> None:
+        """Cut a worker off for so long, in seconds: nothing it says is heard, and it hears nothing, until then.
+
+        It goes on meanwhile; after the lease of the node task manager, 30 s, what it holds is given to whoever is
+        there. Raises KeyError when no worker has this id.
+        """
+        gate = self._workers[worker_id].channel.gate
+        gate.shut_it()
+        self._loop.call_later(seconds, gate.open_it)
+
+
+def simulate(
+    main: Callable[[VirtualStack], Awaitable[Result]],
+    nodes: Iterable[Node[..., Any]],
+    *,
+    workers: int = 1,
+    start: datetime = START,
+    seed: int = 0,
+) -> Result:
+    """Run `await main(stack)` with the whole engine under a clock of its own, and return what it returns.
+
+    All services work over stores in memory, and `workers` workers, `worker-1` and so on, offer `nodes`; no socket, no
+    thread, no store process. It is `start` when `main` begins. Time stands still while anything is left to do and then
+    is at once that of the next timer, so a month takes a second or two. Two runs with the same `seed`, from which all
+    ids and jitter come, have the same history, byte by byte, whatever PYTHONHASHSEED is.
+
+    An async node takes time by `asyncio.sleep`; plain functions and nodes with `process=True` run on the loop, take
+    none, and cannot use the cycle's or flow's memory. `time.time` and `random` follow the simulation, while
+    `datetime.now` tells the machine's time: use `stack.now`, or the context's `planned_time`. What waits for anything
+    outside the process, such as a socket, finds that hours pass meanwhile. Call it where no event loop runs, so from a
+    plain test function. Raises what `main` raises, ValueError for a `start` without a time zone.
+    """
+    if start.tzinfo is None:
+        raise ValueError(f"start has no time zone: {start}; use datetime(..., tzinfo=UTC)")
+    loop = VirtualLoop((start - _EPOCH) // timedelta(microseconds=1) * 1000)
+    quieten_logging("error")
+
+    async def run() -> Result:
+        async with _stack(loop, list(nodes), workers) as stack:
+            return await main(stack)
+
+    with virtual_surroundings(loop, seed), asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(run())
+
+
+@asynccontextmanager
+async def _stack(loop: VirtualLoop, nodes: list[Node[..., Any]], workers: int) -> AsyncIterator[VirtualStack]:
+    server, history = LocalServer(), History(lambda: loop.epoch_ns // 1_000_000)
+
+    def channel(address: str = "", *, traced: bool = True) -> Any:
+        return LocalChannel(server, loop.engine, history.tap)
+
+    engine = InMemory(channel, **_SETTINGS)
+    server.bind(engine.services)
+    await engine.follow_cycles(history.hear)
+    loop.next_deadline_ns = engine.next_deadline_ns
+    working = [VirtualWorker(nodes, f"worker-{at + 1}", channel()) for at in range(workers)]
+    async with AsyncExitStack() as last_to_first:
+
+        async def start() -> None:
+            for service in engine.services:
+                last_to_first.push_async_callback(service.stop)
+                await service.start()
+            for worker in working:
+                await last_to_first.enter_async_context(worker)
+
+        await loop.create_task(start(), context=loop.engine.copy())
+        client = await last_to_first.enter_async_context(VirtualClient(channel()))
+        yield VirtualStack(loop, client, history, working)
+        for worker in working:
+            worker.channel.gate.open_it()

@@ -1,0 +1,60 @@
+"""What code on a virtual loop finds in place of the machine's clock and chance; other threads find theirs."""
+
+import os
+import random
+import secrets
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from tradewind.testing.virtual.loop import VirtualLoop
+
+
+@contextmanager
+def virtual_surroundings(loop: VirtualLoop, seed: int) -> Iterator[None]:
+    """Have `time`, `random`, `secrets`, `os.urandom` and `uuid.uuid4` tell code on `loop` its time, and follow `seed`.
+
+    `datetime.now` cannot be replaced and tells the machine's time.
+    """
+    chance = random.Random(seed)
+
+    def token_hex(size: int | None = None) -> str:
+        return chance.randbytes(size or 32).hex()
+
+    def token_urlsafe(size: int | None = None) -> str:
+        return urlsafe_b64encode(chance.randbytes(size or 32)).rstrip(b"=").decode()
+
+    def token_bytes(size: int | None = None) -> bytes:
+        return chance.randbytes(size or 32)
+
+    replaced: list[tuple[Any, str, Callable[..., Any]]] = [
+        (time, "time", lambda: (loop.epoch_ns) / 1e9),
+        (time, "time_ns", lambda: loop.epoch_ns),
+        (time, "monotonic", lambda: loop.now_ns / 1e9),
+        (time, "monotonic_ns", lambda: loop.now_ns),
+        (time, "perf_counter", lambda: loop.now_ns / 1e9),
+        (time, "perf_counter_ns", lambda: loop.now_ns),
+        (os, "urandom", chance.randbytes),
+        (secrets, "token_bytes", token_bytes),
+        (secrets, "token_hex", token_hex),
+        (secrets, "token_urlsafe", token_urlsafe),
+        (random, "random", chance.random),
+        (random, "uniform", chance.uniform),
+    ]
+    with ExitStack() as stack:
+        for module, name, virtual in replaced:
+            stack.enter_context(patch.object(module, name, _either(loop, getattr(module, name), virtual)))
+        yield
+
+
+def _either(loop: VirtualLoop, real: Callable[..., Any], virtual: Callable[..., Any]) -> Callable[..., Any]:
+    ident, own = threading.get_ident, loop.thread
+
+    def function(*args: Any) -> Any:
+        return virtual(*args) if ident() == own else real(*args)
+
+    return function

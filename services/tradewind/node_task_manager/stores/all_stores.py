@@ -1,0 +1,43 @@
+"""What the node task manager keeps its data in, all of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from tradewind.node_task_manager.ports import CacheStatistics, CacheStore, ConfigStore, Replicas
+from tradewind.node_task_manager.use_cases.doctor import ShardDoctor
+from tradewind.node_task_manager.use_cases.explain import WaitReader
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.store_link import StoreLink
+
+
+class Stores(StoreLink, Protocol):
+    """The shards by number, what they share, and the channel of each on which replicas tell each other of news."""
+
+    @property
+    def shards(self) -> Mapping[int, Shard]: ...
+
+    @property
+    def doctors(self) -> Mapping[int, ShardDoctor]: ...
+
+    @property
+    def waits(self) -> Mapping[int, WaitReader]: ...
+
+    @property
+    def caches(self) -> CacheStore: ...
+
+    @property
+    def cache_statistics(self) -> CacheStatistics: ...
+
+    @property
+    def config(self) -> ConfigStore: ...
+
+    @property
+    def replicas(self) -> Replicas: ...
+
+    async def publish(self, shard: int, message: str) -> None:
+        """Send a message to every replica that listens to the shard, this one included."""
+        ...
+
+    async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
+        """Call `hear` with each message from now on, and `look` whenever some may have been lost."""
+        ...

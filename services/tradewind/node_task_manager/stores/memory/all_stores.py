@@ -1,0 +1,57 @@
+"""The node task manager's stores in memory, all of them; nothing outlives the process."""
+
+from collections.abc import Callable, Mapping
+
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
+from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
+from tradewind.node_task_manager.stores.memory.shard import MemoryShard
+from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
+from tradewind.node_task_manager.use_cases.doctor import ShardDoctor
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.store_link import NoLink
+
+
+class MemoryConfigStore:
+    """A ConfigStore."""
+
+    def __init__(self) -> None:
+        self._config = SystemConfig()
+
+    async def load(self) -> SystemConfig:
+        return self._config
+
+    async def save(self, config: SystemConfig, expected: int) -> bool:
+        if self._config.version != expected:
+            return False
+        self._config = config
+        return True
+
+
+class MemoryStores(NoLink):
+    """Implements Stores, for a single shard and a single replica; `clock` returns epoch ms."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        shard = MemoryShard(limits, clock)
+        self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
+        # Nothing here is kept twice, so there is nothing that could be at odds.
+        self.doctors: Mapping[int, ShardDoctor] = {}
+        self.waits = {0: MemoryWaits(shard)}
+        self.caches = MemoryCacheStore(clock)
+        self.cache_statistics = MemoryCacheStatistics()
+        self.config = MemoryConfigStore()
+        self.replicas = MemoryReplicas(clock)
+        self._shard = shard
+        self._listeners: list[Callable[[str], None]] = []
+
+    async def publish(self, shard: int, message: str) -> None:
+        for hear in self._listeners:
+            hear(message)
+
+    async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
+        self._listeners.append(hear)
+
+    def next_ms(self) -> int | None:
+        """Return when, in epoch ms, there is next anything to do by itself: 0 for now or soon, None for never."""
+        return self._shard.next_ms()

@@ -1,0 +1,72 @@
+"""The node task manager's stores in Redis, all of them."""
+
+from collections.abc import Callable
+
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
+from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
+from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
+from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
+from tradewind.node_task_manager.stores.redis_notices import RedisNotices
+from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
+from tradewind.node_task_manager.stores.redis_queues import RedisQueueReader
+from tradewind.node_task_manager.stores.redis_reader import RedisEventLog, RedisNodeTaskReader
+from tradewind.node_task_manager.stores.redis_replicas import RedisReplicas
+from tradewind.node_task_manager.stores.redis_waits import RedisWaits
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.clock import ScriptTime
+from tradewind.server.redis.client import Client, connect
+from tradewind.server.redis.link import RedisLink
+
+
+class RedisStores(RedisLink):
+    """Implements Stores, as the settings say."""
+
+    def __init__(self, settings: NodeTaskManagerSettings, limits: Limits) -> None:
+        super().__init__(settings)
+        client, time = self.client, ScriptTime()
+        self._keys = {at: Keys(settings.key_prefix, at) for at in range(settings.node_task_manager_shards)}
+        self._cache_client = _cache_client(settings) or client
+        tasks = {at: RedisNodeTaskStore(client, keys, limits, time) for at, keys in self._keys.items()}
+        self.shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
+        self.doctors = {at: RedisShardDoctor(client, keys, tasks[at]) for at, keys in self._keys.items()}
+        self.waits = {at: RedisWaits(client, keys) for at, keys in self._keys.items()}
+        self.caches = RedisCacheStore(self._cache_client, self._keys, time)
+        self.cache_statistics = RedisCacheStatistics(client, self._keys[0])
+        self.config = RedisConfigStore(client, self._keys)
+        self.replicas = RedisReplicas(client, self._keys[0], time)
+
+    async def publish(self, shard: int, message: str) -> None:
+        await self.client.publish(self._keys[shard].wake, message)
+
+    async def listen(self, shard: int, hear: Callable[[str], None], look: Callable[[], None]) -> None:
+        def deliver(_channel: str, message: bytes) -> None:
+            hear(message.decode())
+
+        await self.subscriber.subscribe(self._keys[shard].wake, deliver, look)
+
+    async def close(self) -> None:
+        if self._cache_client is not self.client:
+            await self._cache_client.aclose()
+        await super().close()
+
+
+def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
+    if settings.cache_url is None:
+        return None
+    password = settings.cache_password.get_secret_value() if settings.cache_password else None
+    return connect(settings.cache_url, user=settings.cache_user, password=password)
+
+
+def _shard(number: int, client: Client, keys: Keys, limits: Limits, tasks: RedisNodeTaskStore) -> Shard:
+    return Shard(
+        number,
+        tasks,
+        RedisNodeTaskReader(client, keys),
+        RedisPlanStore(client, keys, limits),
+        RedisEventLog(client, keys),
+        RedisQueueReader(client, keys),
+        RedisNotices(client, keys, limits, ScriptTime()),
+    )

@@ -1,0 +1,62 @@
+"""What the scheduler keeps its data in, all of it."""
+
+from typing import Protocol
+
+from tradewind.scheduler.ports import (
+    Backfills,
+    ChainStateRepository,
+    ChangeFeed,
+    CycleRecords,
+    Firings,
+    FlowMemories,
+    FlowRecords,
+    LogLines,
+    OpenRuns,
+    Outbox,
+    Partitions,
+)
+from tradewind.scheduler.ports.ends import Ends
+from tradewind.scheduler.ports.revisions import Revisions
+
+
+class Stores(Protocol):
+    """Every store, over the same data."""
+
+    @property
+    def flows(self) -> FlowRecords: ...
+
+    @property
+    def revisions(self) -> Revisions: ...
+
+    @property
+    def cycles(self) -> CycleRecords: ...
+
+    @property
+    def states(self) -> ChainStateRepository: ...
+
+    @property
+    def open_runs(self) -> OpenRuns: ...
+
+    @property
+    def outbox(self) -> Outbox: ...
+
+    @property
+    def firings(self) -> Firings: ...
+
+    @property
+    def logs(self) -> LogLines: ...
+
+    @property
+    def memories(self) -> FlowMemories: ...
+
+    @property
+    def changes(self) -> ChangeFeed: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def backfills(self) -> Backfills: ...
+
+    @property
+    def ends(self) -> Ends: ...

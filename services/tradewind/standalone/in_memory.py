@@ -1,0 +1,96 @@
+"""The services over stores in this process's own memory, for tests: nothing is listened on, nothing outlives it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.node_task_manager.stores.memory.all_stores import MemoryStores as NodeTaskManagerStores
+from tradewind.registry.app import Registry, lifetimes_of
+from tradewind.registry.settings import RegistrySettings
+from tradewind.registry.stores.memory import MemoryRegistry
+from tradewind.scheduler.app import Scheduler
+from tradewind.scheduler.ports import RunChange
+from tradewind.scheduler.settings import SchedulerSettings
+from tradewind.scheduler.stores.memory import MemoryStores as SchedulerStores
+from tradewind.server.bootstrap import Service
+from tradewind.server.channels import OpenChannel
+from tradewind.server.clock import SystemClock
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.settings import Settings
+from tradewind.trigger.app import TriggerService
+from tradewind.trigger.settings import TriggerSettings
+from tradewind.trigger.stores.memory import MemoryTriggerStore
+from tradewind.trigger.stores.memory_queues import MemoryQueueStore
+
+
+@dataclass(frozen=True, slots=True)
+class _TriggerStores:
+    wakes: MemoryTriggerStore
+    queues: MemoryQueueStore
+
+    def of_queue(self, queue: str) -> MemoryTriggerStore:
+        return self.wakes.of_queue(queue)
+
+
+@dataclass(frozen=True, slots=True)
+class CycleNews:
+    """A run of a cycle has begun, or has another status than before."""
+
+    flow_id: str
+    cycle: int
+    run: int
+    status: str
+    reason: str
+    planned_ms: int
+    """Milliseconds since the epoch; 0 when it was not planned."""
+
+
+class InMemory:
+    """All services; each reaches its peers by `open_channel`. `settings` are those of any service, by name."""
+
+    def __init__(self, open_channel: OpenChannel, **settings: Any) -> None:
+        clock = SystemClock()
+        registry = RegistrySettings(**_of(RegistrySettings, settings))
+        trigger = TriggerSettings(**_of(TriggerSettings, settings))
+        node_task_manager = NodeTaskManagerSettings(**_of(NodeTaskManagerSettings, settings))
+        scheduler = SchedulerSettings(**_of(SchedulerSettings, settings), scheduler_sole=True)
+        self._triggers = MemoryTriggerStore(clock, trigger.policy())
+        self._node_tasks = NodeTaskManagerStores(node_task_manager.limits(), clock)
+        self._flows = SchedulerStores(
+            clock,
+            lease_ms=round(scheduler.scheduler_lease_seconds * 1000),
+            tells_ends=lambda: self._scheduler.tells_ends,
+        )
+        self._scheduler = Scheduler(scheduler, stores=self._flows, open_channel=open_channel)
+        self.services: Sequence[Service] = [
+            Registry(registry, stores=MemoryRegistry(clock, lifetimes_of(registry))),
+            TriggerService(trigger, stores=_TriggerStores(self._triggers, MemoryQueueStore(self._triggers))),
+            NodeTaskManager(node_task_manager, stores=self._node_tasks, open_channel=open_channel),
+            self._scheduler,
+        ]
+        """In the order in which they start."""
+
+    async def follow_cycles(self, hear: Callable[[CycleNews], None]) -> None:
+        """Call `hear` whenever a run has begun, and whenever its status is another one, from now on."""
+        statuses: dict[str, str] = {}
+
+        def heard(changes: Sequence[RunChange]) -> None:
+            for state in (change.state_after(None) for change in changes):
+                if state is not None and statuses.get(str(state.name)) != state.status:
+                    statuses[str(state.name)] = state.status
+                    name, planned_ms = state.name, state.facts.planned_ms
+                    hear(CycleNews(name.flow_id, name.cycle, name.run, state.status.value, state.reason, planned_ms))
+
+        for partition in range(PARTITIONS):
+            await self._flows.changes.subscribe(partition, heard, lambda: None)
+
+    def next_deadline_ns(self) -> int | None:
+        """Return when there is next anything to do, in nanoseconds since the epoch: 0 for now, None for never."""
+        told_ms = [store.next_ms() for store in (self._node_tasks, self._flows, self._triggers)]
+        return min((next_ms * 1_000_000 for next_ms in told_ms if next_ms is not None), default=None)
+
+
+def _of(settings: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name in settings.model_fields}

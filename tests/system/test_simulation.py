@@ -1,0 +1,166 @@
+"""The whole engine under a clock of its own."""
+
+import asyncio
+import os
+import random
+import secrets
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.house.project import ROOT
+from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, model, order
+from tradewind.client import NotFound
+from tradewind.flow import Flow
+from tradewind.testing import VirtualStack, simulate
+from tradewind.worker import Context, node
+
+
+def test_a_month_takes_seconds_and_is_as_it_must_be() -> None:
+    begun = time.process_time()
+    lines = history_of(days=30).lines
+    took = time.process_time() - begun
+    by_kind: dict[str, list[dict[str, object]]] = {}
+    for line in lines:
+        by_kind.setdefault(line["what"], []).append(line)
+    first_ms = lines[0]["at_ms"]
+    # The last one begins in the very moment in which it all ends.
+    assert [(line["cycle"], line["at_ms"]) for line in by_kind["cycle_began"]][:720] == [
+        (cycle, first_ms + cycle * 3_600_000) for cycle in range(720)
+    ]
+    assert [line["cycle"] for line in by_kind["cycle_ended"] if line["status"] == "completed"] == list(range(720))
+    assert [line["node_task_id"] for line in by_kind["attempt_failed"]] == [
+        f"trades:{24 * day + FAILS_AT}:0:feed" for day in range(30)
+    ]
+    assert {line["node_task_id"] for line in by_kind["lease_lost"]} == {
+        f"trades:{24 * day + SILENT_AT}:0:feed" for day in range(30)
+    }
+    second = [line["node_task_id"] for line in by_kind["attempt_began"] if line["attempt"] == 2]
+    assert len(second) == 60
+    outputs = [line["outputs"] for line in by_kind["attempt_completed"] if str(line["node_task_id"]).endswith("order")]
+    assert outputs == [{"output": 2 * cycle + 1} for cycle in range(720)]
+    # Two seconds on a machine that has nothing else to do.
+    assert took < 30
+
+
+def test_histories_are_the_same_byte_by_byte() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.system.simulated", "1"],
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+    )
+    assert run.stdout == history_of(days=1).to_json()
+    assert run.stdout.count(b'"cycle_ended"') == 24
+
+
+def test_another_worker_takes_over_from_a_silent_one() -> None:
+    seen: list[str] = []
+
+    @node("slow")
+    async def slow(ctx: Context) -> int:
+        seen.append(f"attempt {ctx.attempt}")
+        await asyncio.sleep(20)
+        return ctx.attempt
+
+    async def main(stack: VirtualStack) -> None:
+        await stack.client.register_flow("one", _single("slow"))
+        handle = await stack.client.run_flow("one")
+        await stack.run_for(seconds=1)
+        for worker_id in ("worker-1", "worker-2"):
+            if (await stack.client.get_worker(worker_id)).worker_id == worker_id and worker_id == await _holder(stack):
+                stack.silence_worker(3600, worker_id)
+        begun = stack.now
+        assert await handle.result() == {"only": {"output": 2}}
+        assert timedelta(seconds=30) < stack.now - begun < timedelta(seconds=90)
+
+    simulate(main, [slow], workers=2)
+    assert seen == ["attempt 1", "attempt 2"]
+
+
+async def _holder(stack: VirtualStack) -> str:
+    task = await stack.client.get_node_task("one:0:0:only")
+    return task.worker_id
+
+
+def test_time_stands_still_but_for_those_who_wait() -> None:
+    @node("pause")
+    async def pause(ctx: Context) -> float:
+        begun = time.time()
+        await asyncio.sleep(3)
+        return time.time() - begun
+
+    async def main(stack: VirtualStack) -> None:
+        start = datetime(2030, 5, 1, tzinfo=UTC)
+        assert stack.now == start
+        await stack.client.register_flow("one", _single("pause"))
+        assert stack.now == start
+        handle = await stack.client.run_flow("one")
+        assert await handle.result() == {"only": {"output": 3.0}}
+        assert stack.now == start + timedelta(seconds=3)
+        await stack.run_for(days=40)
+        assert stack.now == start + timedelta(days=40, seconds=3)
+        assert [worker.worker_id async for worker in stack.client.list_workers()] == ["worker-1"]
+
+    simulate(main, [pause], start=datetime(2030, 5, 1, tzinfo=UTC))
+
+
+def test_errors_are_those_of_a_server() -> None:
+    async def main(stack: VirtualStack) -> None:
+        await stack.client.wait_ready()
+        with pytest.raises(NotFound, match="nothing"):
+            await stack.client.get_flow("nothing")
+
+    simulate(main, [feed])
+    with pytest.raises(ValueError, match="time zone"):
+        simulate(main, [feed], start=datetime(2030, 1, 1))
+
+
+def test_plain_functions_cannot_wait_for_the_loop_that_they_hold_up() -> None:
+    @node("counter")
+    def counter(ctx: Context) -> int:
+        return len(str(ctx.flow_memory.get("cursor")))
+
+    async def main(stack: VirtualStack) -> str:
+        await stack.client.register_flow("one", _single("counter"))
+        await stack.client.run_flow("one")
+        await stack.run_for(seconds=10)
+        return str((await stack.client.get_node_task("one:0:0:only")).error)
+
+    assert "make the node an async def" in simulate(main, [counter])
+
+
+def test_others_keep_their_own_time() -> None:
+    async def main(stack: VirtualStack) -> None:
+        theirs: list[float] = []
+        thread = threading.Thread(target=lambda: theirs.append(time.time()))
+        thread.start()
+        thread.join()
+        assert time.time() < datetime(2001, 1, 1, tzinfo=UTC).timestamp() < theirs[0]
+
+    simulate(main, [feed, model, order], start=datetime(2000, 1, 1, tzinfo=UTC))
+
+
+def test_a_seed_decides_all_chance() -> None:
+    @node("dice")
+    async def dice() -> list[str]:
+        return [str(random.random()), secrets.token_hex(4), str(uuid.uuid4())]
+
+    async def main(stack: VirtualStack) -> object:
+        await stack.client.register_flow("one", _single("dice"))
+        return await (await stack.client.run_flow("one")).result()
+
+    first, again, other = (simulate(main, [dice], seed=seed) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def _single(node_type: str) -> Flow:
+    flow = Flow("one", "1h")
+    flow.node("only", node_type)
+    return flow
