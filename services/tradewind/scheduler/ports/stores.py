@@ -15,6 +15,7 @@ from tradewind.scheduler.ports import (
     Outbox,
     Partitions,
 )
+from tradewind.scheduler.ports.bulk_jobs import BulkJobs
 from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.revisions import Revisions
 
@@ -57,6 +58,9 @@ class Stores(Protocol):
 
     @property
     def backfills(self) -> Backfills: ...
+
+    @property
+    def jobs(self) -> BulkJobs: ...
 
     @property
     def ends(self) -> Ends: ...
