@@ -130,6 +130,7 @@ class LastingPipe:
         self._patience_s = connect_timeout_s + socket_timeout_s
         self._pipe: Pipe | None = None
         self._opening: asyncio.Task[Pipe] | None = None
+        self._closed = False
 
     def call(self, *command: Word) -> Awaitable[Any]:
         """Send a command; its reply, or redis-py's error, is what the returned awaitable gives."""
@@ -139,7 +140,8 @@ class LastingPipe:
         return pipe.send(*command)
 
     async def aclose(self) -> None:
-        """Close the connection; calls that wait fail with ConnectionError, later ones connect anew."""
+        """Close the connection; calls that wait fail with ConnectionError, and so do later ones."""
+        self._closed = True
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.cancel()
@@ -156,6 +158,8 @@ class LastingPipe:
             raise StoreTimeoutError(f"the store has not answered for {self._patience_s:g} s") from None
 
     async def _opened(self) -> Pipe:
+        if self._closed:
+            raise ConnectionError("the client was closed")
         if self._opening is None or self._opening.done():
             self._opening = asyncio.get_running_loop().create_task(self._open())
             # An error is nobody's when every caller has given up.

@@ -14,7 +14,10 @@ from tradewind.server.redis.pipe import LastingPipe
 
 
 class PipedRedis(aioredis.Redis):
-    """A client of one server, or of the one that Sentinel names; has one connection more than its pool."""
+    """A client of one server, or of the one that Sentinel names; has one connection more than its pool.
+
+    Once it was closed every call fails with ConnectionError: one that comes late must open nothing that nobody closes.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -22,6 +25,12 @@ class PipedRedis(aioredis.Redis):
         self._pipe = LastingPipe(
             self.connection_pool.make_connection, settings["socket_timeout"], settings["socket_connect_timeout"]
         )
+        self._closed = False
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        if self._closed:
+            raise ConnectionError("the client was closed")
+        return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
     def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
         """Run a script that the server knows; raises as redis-py does."""
@@ -29,6 +38,7 @@ class PipedRedis(aioredis.Redis):
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """Close every connection."""
+        self._closed = True
         await self._pipe.aclose()
         await super().aclose(close_connection_pool)
 
