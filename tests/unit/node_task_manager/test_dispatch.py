@@ -242,14 +242,15 @@ async def test_a_result_that_the_store_never_takes_keeps_back_no_other_and_is_gi
 
 
 async def test_a_message_of_many_outcomes_is_cut_and_acknowledged_as_a_whole(bench: Bench) -> None:
-    worker, line = await bench.connect(capacity=300)
-    await bench.accepted(await bench.save(*(f"n{at}" for at in range(300))))
-    await until(lambda: len(line.assigned) == 300, "all nodes are given")
+    most, rest = report.MAX_OUTCOMES, 10
+    worker, line = await bench.connect(capacity=most + rest)
+    await bench.accepted(await bench.save(*(f"n{at}" for at in range(most + rest))))
+    await until(lambda: len(line.assigned) == most + rest, "all nodes are given")
     await bench.connections.hear(worker, 2, [outcome(each) for each in line.assigned])
     await until(lambda: line.acknowledged == [2, 2], "both parts have taken effect")
     assert line.expected == [(2, 2)]
     completed = [len(args[0]) for name, args in bench.store.calls if name == "complete"]
-    assert completed == [200, 100]
+    assert completed == [most, rest]
 
 
 async def test_while_the_store_is_away_no_more_is_read_than_may_wait(

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from tradewind.node_task_manager.domain.work import Held, Outcome, Postponed
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 
-MAX_OUTCOMES = 200
+MAX_OUTCOMES = 25
+"""What one script takes. With more, all that runs at one time goes round as one batch: workers wait while it is in the
+store, and the store while workers have it."""
 MAX_BYTES = 2 * 1024 * 1024
 MAX_WAITING = 5000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
