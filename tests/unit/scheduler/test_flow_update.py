@@ -6,7 +6,7 @@ import pytest
 
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_update import UPDATABLE, check_mask, updated
-from tradewind.scheduler.domain.weather import _FLOW_FIELDS
+from tradewind.scheduler.domain.weather import FLOW_FIELDS
 
 GRAPH = {"nodes": [{"id": "a", "type": "t"}], "edges": []}
 
@@ -50,7 +50,7 @@ def test_only_what_the_mask_names_is_taken(
 
 def test_every_field_but_the_graph_can_be_changed() -> None:
     # What else a flow has names nodes of its graph.
-    assert set(_FLOW_FIELDS) - set(UPDATABLE) <= {"nodes", "edges", "on_failure", "finally"}
+    assert set(FLOW_FIELDS) - set(UPDATABLE) <= {"nodes", "edges", "on_failure", "finally"}
 
 
 def test_a_mask_of_what_cannot_be_changed_is_told_path_by_path() -> None:
@@ -67,3 +67,11 @@ def test_a_mask_must_name_something() -> None:
     faults = FaultList()
     check_mask([], faults)
     assert [fault.path for fault in faults.violations()] == ["update_mask"]
+
+
+@pytest.mark.parametrize("name", ["nodes", "edges", "on_failure", "finally"])
+def test_what_is_of_the_graph_is_told_so(name: str) -> None:
+    faults = FaultList()
+    check_mask([name], faults)
+    (fault,) = faults.violations()
+    assert "part of the graph" in fault.message

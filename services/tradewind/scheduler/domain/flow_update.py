@@ -7,20 +7,9 @@ from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.domain.paths import join, listed, quoted
 from tradewind.scheduler.domain.schedule_definition import SCHEDULE_FIELDS
+from tradewind.scheduler.domain.weather import FLOW_FIELDS, GRAPH_FIELDS
 
-UPDATABLE = (
-    "interval",
-    "schedule",
-    "overlap",
-    "failure_policy",
-    "timeout",
-    "keep_cycles",
-    "keep_for",
-    "max_running",
-    "pause_after_failures",
-    "labels",
-    "description",
-)
+UPDATABLE = tuple(name for name in FLOW_FIELDS if name not in GRAPH_FIELDS)
 """Fields of a flow that can be changed by themselves; `schedule.<field>` can, too."""
 _SCHEDULE = "schedule."
 
@@ -33,7 +22,7 @@ def check_mask(paths: Sequence[str], faults: FaultList) -> None:
         if path in UPDATABLE or (path.startswith(_SCHEDULE) and path.removeprefix(_SCHEDULE) in SCHEDULE_FIELDS):
             continue
         at = join("update_mask.paths", place)
-        if path.partition(".")[0].partition("[")[0] in ("nodes", "edges"):
+        if path.partition(".")[0].partition("[")[0] in GRAPH_FIELDS:
             faults.add(at, f"{quoted(path)} is part of the graph, which is changed by registering the flow again")
         else:
             names = [*UPDATABLE, *(_SCHEDULE + name for name in SCHEDULE_FIELDS)]

@@ -24,7 +24,7 @@ SHORTEST_KEPT_MS, LONGEST_KEPT_MS = 60_000, 7 * 86_400_000
 LONGEST_DESCRIPTION = 4096
 """In characters."""
 
-_FLOW_FIELDS = (
+FLOW_FIELDS = (
     "interval",
     "schedule",
     "nodes",
@@ -41,6 +41,8 @@ _FLOW_FIELDS = (
     "labels",
     "description",
 )
+GRAPH_FIELDS = ("nodes", "edges", "on_failure", "finally")
+"""Those of them that say what runs, and in which order."""
 MOST_FAILURES = 1000
 LONGEST_ID = 128
 
@@ -113,7 +115,7 @@ def _read(value: Any, faults: FaultList) -> FlowDraft:
         faults.add("flow", f"must be an object with interval, nodes and edges, is {shown(value)}")
         return FlowDraft((), (), None, faults)
     fields = Fields(value, "", faults)
-    fields.refuse_unknown(_FLOW_FIELDS)
+    fields.refuse_unknown(FLOW_FIELDS)
     schedule = _schedule(fields, value, faults)
     overlap = OverlapPolicy(fields.choice("overlap", list(OverlapPolicy), OverlapPolicy.SKIP))
     policy = FailurePolicy(fields.choice("failure_policy", list(FailurePolicy), FailurePolicy.SKIP_DOWNSTREAM))
