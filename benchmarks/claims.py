@@ -62,7 +62,7 @@ async def compare(counts: tuple[int, int], rounds: int) -> dict[int, float]:
                     left[count] -= _CLAIMS * _AT_ONCE
         finally:
             for _, client in sides:
-                await client.aclose()
+                await client.end()
     return {count: statistics.median(measured) for count, measured in costs.items()}
 
 

@@ -193,7 +193,7 @@ async def measure_length(length: int, cycles: int) -> tuple[float, float, float]
             for states in begun:
                 await bench.run_nodes(states, plan)
             marks.append(bench.used())
-        await client.aclose()
+        await client.end()
     empty, registered, ended, run = marks
     return (registered - empty) / (cycles / _BATCH), (ended - registered) / cycles, (run - ended) / cycles
 

@@ -194,7 +194,7 @@ async def measure(flows: int, rounds: int, store: EmbeddedStore, scheduler: Any,
     await lap("RunFlows (first)", bulk())
     await lap("RunFlows", bulk())
     await lap("RunFlow, 50 in flight", singly(3 * flows))
-    await admin.aclose()
+    await admin.end()
     await channel.close()
 
 

@@ -59,7 +59,7 @@ async def measure(watchers: int, rounds: int) -> tuple[dict[str, list[float]], i
                     times[kind].append(seconds)
             return times, await _subscribers(admin)
         finally:
-            await admin.aclose()
+            await admin.end()
             await channel.close()
             await server.stop()
 

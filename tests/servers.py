@@ -59,7 +59,7 @@ class RedisServer:
         """Close every client that was handed out and not closed yet."""
         clients, self._clients = self._clients, []
         for client in clients:
-            await client.aclose()
+            await client.end()
 
     async def flush(self) -> None:
         """Delete every key on every node."""
@@ -83,7 +83,7 @@ class RedisServer:
                     if await client.pttl(key) == -1:
                         lasting.append(key.decode())
             finally:
-                await client.aclose()
+                await client.end()
         return sorted(lasting)
 
     async def on_node(self, node: EmbeddedStore, *command: str) -> Any:
@@ -92,7 +92,7 @@ class RedisServer:
         try:
             return await client.execute_command(*command)
         finally:
-            await client.aclose()
+            await client.end()
 
 
 class RedisServers:
@@ -177,7 +177,7 @@ async def _start_cluster(directory: Path) -> list[EmbeddedStore]:
         await _link(nodes, admins)
     finally:
         for admin in admins:
-            await admin.aclose()
+            await admin.end()
     return nodes
 
 

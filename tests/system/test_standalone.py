@@ -25,7 +25,7 @@ async def test_each_service_logs_in_as_its_own_user(stack: Standalone, client: C
     try:
         listed = (await admin.execute_command("CLIENT", "LIST")).decode().splitlines()
     finally:
-        await admin.aclose()
+        await admin.end()
 
     users = {field.removeprefix("user=") for line in listed for field in line.split() if field.startswith("user=")}
     assert users == {"admin", "node_task_manager", "registry", "scheduler", "trigger"}

@@ -21,7 +21,7 @@ async def left_of(flow_id: str, stack: Standalone) -> dict[str, int]:
         keys = [key.decode() for key in await admin.execute_command("KEYS", f"*{flow_id}*")]
         return {key: await admin.pttl(key) for key in sorted(keys)}
     finally:
-        await admin.aclose()
+        await admin.end()
 
 
 def tombstones(flow_id: str) -> list[str]:

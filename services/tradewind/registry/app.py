@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Protocol
 
 import grpc
@@ -78,10 +79,11 @@ class Registry:
 
     async def stop(self) -> None:
         """End; what is on record stays."""
-        if self._watching is not None:
-            await end_tasks([self._watching])
-        await self._sweep.stop()
-        await self._link.close()
+        async with AsyncExitStack() as last_to_first:
+            last_to_first.push_async_callback(self._link.close)
+            last_to_first.push_async_callback(self._sweep.stop)
+            if self._watching is not None:
+                last_to_first.push_async_callback(end_tasks, [self._watching])
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""

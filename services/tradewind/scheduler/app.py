@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import grpc
 from redis.exceptions import RedisError
@@ -265,14 +266,15 @@ class Scheduler:
 
     async def stop(self) -> None:
         """End."""
-        await self._end_loops()
-        await self._await_ends.stop()
-        await self._background.stop()
-        await self._hub.stop()
-        for channel in self._channels:
-            await channel.close()
-        await self._link.close()
-        await asyncio.to_thread(self._tracing.shutdown)
+        async with AsyncExitStack() as last_to_first:
+            last_to_first.push_async_callback(asyncio.to_thread, self._tracing.shutdown)
+            last_to_first.push_async_callback(self._link.close)
+            for channel in self._channels:
+                last_to_first.push_async_callback(channel.close)
+            last_to_first.push_async_callback(self._hub.stop)
+            last_to_first.push_async_callback(self._background.stop)
+            last_to_first.push_async_callback(self._await_ends.stop)
+            last_to_first.push_async_callback(self._end_loops)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Protocol
 
 import grpc
@@ -111,11 +112,13 @@ class TriggerService:
 
     async def stop(self) -> None:
         """End; returns when what streams held has been given back."""
-        await end_tasks(task for task in (self._sweeping, self._watching) if task is not None)
-        await self._receivers.settle()
-        if self._deaf is not None:
-            self._deaf()
-        await self._link.close()
+        async with AsyncExitStack() as last_to_first:
+            last_to_first.push_async_callback(self._link.close)
+            if self._deaf is not None:
+                last_to_first.callback(self._deaf)
+            last_to_first.push_async_callback(self._receivers.settle)
+            tasks = [task for task in (self._sweeping, self._watching) if task is not None]
+            last_to_first.push_async_callback(end_tasks, tasks)
 
     async def not_ready(self) -> str | None:
         """Return why calls would fail now, None when they would not."""

@@ -279,7 +279,7 @@ async def commands(store: EmbeddedStore) -> int:
     try:
         found = await client.info("commandstats")
     finally:
-        await client.aclose()
+        await client.end()
     return sum(found.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval", "get", "set"))
 
 

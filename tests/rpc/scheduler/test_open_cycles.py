@@ -121,7 +121,7 @@ async def test_a_definition_that_is_gone_fails_the_cycle(start: Start, peers: Pe
     await first.server.stop()
     client = embedded.connect(ACL.name)
     await client.delete(Keys().revisions("f"))
-    await client.aclose()
+    await client.end()
     await peers.node_tasks.up()
     second = await start()
     cycle = await second.ended()
@@ -141,7 +141,7 @@ async def test_an_open_entry_without_record_goes_away(watchful: Client, peers: P
 
     await until(gone, "the entry is gone")
     assert (await watchful.flow()).running_cycles == 0
-    await client.aclose()
+    await client.end()
 
 
 async def test_a_lost_stream_is_opened_again(scheduler: Client, peers: Peers) -> None:
@@ -163,4 +163,4 @@ async def test_the_store_is_away_for_a_while(start: Start, peers: Peers, embedde
     await admin.execute_command("CLIENT", "PAUSE", 300)
     await peers.node_tasks.finish(("f", 0, 0))
     assert (await scheduler.ended()).status == cycle_pb2.CYCLE_STATUS_COMPLETED
-    await admin.aclose()
+    await admin.end()

@@ -18,7 +18,7 @@ async def owners(store: RedisServer) -> list[str]:
     for partition in range(PARTITIONS):
         replica = await client.hget(keys.owner(partition), "replica")
         found.append(replica.decode() if replica and await client.exists(keys.lease(partition)) else "")
-    await client.aclose()
+    await client.end()
     return found
 
 

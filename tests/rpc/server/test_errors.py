@@ -150,7 +150,7 @@ async def test_a_store_that_is_away_is_told_without_its_address(client: EchoClie
     service.act = ping
     with capture_logs() as logs:
         error, status = await failure(client)
-    await store.aclose()
+    await store.end()
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert detail(status, details_pb2.RetryInfo).retry_delay.ToMilliseconds() == 1000
     assert "127.0.0.1" not in str(error.details())

@@ -124,7 +124,7 @@ async def read_keys(server: RedisServer) -> Keys:
                 pipeline.execute_command("TYPE", name)
         values = await pipeline.execute() if names else []
     finally:
-        await client.aclose()
+        await client.end()
     for name, ttl, value in zip(names, values[::2], values[1::2], strict=True):
         short = name.removeprefix(BASE)
         found.ttls[short] = ttl

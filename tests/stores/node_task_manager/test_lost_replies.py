@@ -115,7 +115,7 @@ async def test_what_broken_connections_swallowed_is_given_again(bench: Bench, re
                 await asyncio.gather(*(cutter.execute_command(*kill) for cutter in cutters))
             await asyncio.gather(*calls)
     for cutter in cutters:
-        await cutter.aclose()
+        await cutter.end()
     records = await onlooker.tasks([run.run.task_id(node.node_id) for run in runs for node in plan.nodes])
     assert {record.lost for record in records if record} == {0}
     await check_invariants(redis_server)

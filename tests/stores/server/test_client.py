@@ -57,7 +57,7 @@ async def test_a_service_cannot_reach_everybodys_keys(redis_server: RedisServer,
         with pytest.raises(NoPermissionError):
             await client.execute_command(*command)
     finally:
-        await client.aclose()
+        await client.end()
 
 
 async def test_a_service_publishes_only_on_its_own_channels(redis_server: RedisServer) -> None:
@@ -130,7 +130,7 @@ async def test_nobody_there_is_an_error_at_once(scheme: str) -> None:
         ):
             await require_reachable(client)
     finally:
-        await client.aclose()
+        await client.end()
 
 
 async def test_sentinels_that_are_away_are_an_error_at_once() -> None:
@@ -139,4 +139,4 @@ async def test_sentinels_that_are_away_are_an_error_at_once() -> None:
         with pytest.raises(StoreConnectionError, match="No master found for 'primary'"):
             await client.ping()
     finally:
-        await client.aclose()
+        await client.end()

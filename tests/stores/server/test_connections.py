@@ -36,11 +36,11 @@ async def test_a_connection_is_kept_alive_and_checked_after_30_s_of_silence(serv
         connection = await kept(held.connection_pool)
         assert is_kept_alive(connection)
         assert connection.health_check_interval == 30
-        await client.aclose()
+        await client.end()
 
 
 async def test_no_command_is_repeated_by_the_client_itself(server: RedisServer) -> None:
     client: Any = connect(server.url())
     connection = await kept(client.connection_pool)
     assert connection.retry == Retry(NoBackoff(), 0)
-    await client.aclose()
+    await client.end()

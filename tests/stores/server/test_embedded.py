@@ -39,7 +39,7 @@ async def set_and_get(store: EmbeddedStore, user: str, value: str | None) -> byt
             await client.set(KEY, value)
         return await client.get(KEY)
     finally:
-        await client.aclose()
+        await client.end()
 
 
 async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_only_people_of_this_machine_with_a_password_get_in(tmp_path: Path
         nobody = connect(f"redis://127.0.0.1:{store.port}")
         with pytest.raises(AuthenticationError):
             await nobody.ping()
-        await nobody.aclose()
+        await nobody.end()
         for name in ("passwords.json", "users.acl"):
             assert (tmp_path / name).stat().st_mode & 0o077 == 0
         passwords = json.loads((tmp_path / "passwords.json").read_text())

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from redis import asyncio as aioredis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, RedisClusterException
 
 from tests.servers import RedisServer
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.connections import SentinelConnection, SentinelTlsConnection, TlsConnection, UnixConnection
+from tradewind.server.redis.piped import PipedRedis
 
 
 async def closed(_connection: object, _command: object) -> None:
@@ -45,6 +45,6 @@ async def test_a_write_to_a_closed_connection_is_a_lost_connection(
 )
 async def test_every_way_to_a_store_says_so(url: str, expected: type[Any]) -> None:
     client: Any = connect(url)
-    assert isinstance(client, aioredis.Redis)
+    assert isinstance(client, PipedRedis)
     assert client.connection_pool.connection_class is expected
-    await client.aclose()
+    await client.end()

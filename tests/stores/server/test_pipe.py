@@ -2,16 +2,17 @@
 
 import asyncio
 import random
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
-from redis.asyncio import RedisCluster
 from redis.exceptions import (
     AuthenticationError,
     ConnectionError,
     NoPermissionError,
     RedisClusterException,
+    RedisError,
     ResponseError,
 )
 
@@ -101,10 +102,21 @@ async def test_first_calls_that_come_together_share_one_connection(redis_server:
     assert await connections(redis_server) <= (1 if len(redis_server.nodes) == 1 else 2 * len(redis_server.nodes))
 
 
-async def connections(redis_server: RedisServer) -> int:
-    """Return how many connections the scheduler has."""
+async def connections(redis_server: RedisServer, mark: bytes = b"") -> int:
+    """Return how many connections the scheduler has; with `mark`, those whose line in the list says so."""
     lists = [await redis_server.on_node(node, "CLIENT", "LIST") for node in redis_server.nodes]
-    return sum(listed.count(b" user=scheduler ") for listed in lists)
+    lines = [line for listed in lists for line in listed.splitlines()]
+    return sum(b" user=scheduler " in line and mark in line for line in lines)
+
+
+async def test_calls_made_before_the_connection_share_it_whenever_they_begin(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    await wide.load(redis_server.connect())
+    calls = [client.evalsha(wide.sha, 1, KEY, msgspec.msgpack.encode((mark, 0))) for mark in range(4)]
+    for begun in calls:
+        await begun
+    # A cluster client has others, by which it finds its masters.
+    assert await connections(redis_server, b"cmd=evalsha ") == 1
 
 
 async def test_a_wrong_password_is_said_to_every_call(redis_server: RedisServer) -> None:
@@ -116,16 +128,32 @@ async def test_a_wrong_password_is_said_to_every_call(redis_server: RedisServer)
 async def test_a_closed_client_leaves_no_connection_and_opens_none(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     await wide(client, [KEY], (1, 0))
-    await client.aclose()
+    await client.end()
 
-    async def gone() -> bool:
-        return await connections(redis_server) == 0
-
-    await until(gone, "the store sees no connection of the scheduler")
-    if isinstance(client, RedisCluster):
-        # It closes itself to look for its masters anew.
-        return
-    for call in (wide(client, [KEY], (1, 0)), client.ping()):
-        with pytest.raises(ConnectionError, match="the client was closed"):
-            await call
+    await until(partial(_is_gone, redis_server), "the store sees no connection of the scheduler")
+    pipeline = client.pipeline(transaction=False)
+    pipeline.get(KEY)
+    for late in (wide(client, [KEY], (1, 0)), client.ping(), client.get(KEY), pipeline.execute()):
+        with pytest.raises((ConnectionError, RedisClusterException), match="closed"):
+            await late
     assert await connections(redis_server) == 0
+
+
+@pytest.mark.parametrize("script", [False, True])
+async def test_a_client_closed_while_it_connects_leaves_no_connection(redis_server: RedisServer, script: bool) -> None:
+    for steps in range(60):
+        client = redis_server.connect("scheduler")
+        under_way = asyncio.ensure_future(wide(client, [KEY], (1, 0)) if script else client.get(KEY))
+        # One turn of the loop more each time, so that every moment of the connecting is met, and some after it.
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await client.end()
+        await asyncio.wait([under_way])
+        # Either it was answered in time or it failed for the one reason there was.
+        if (error := under_way.exception()) is not None:
+            assert isinstance(error, RedisError | RedisClusterException), repr(error)
+    await until(partial(_is_gone, redis_server), "the store sees no connection of the scheduler")
+
+
+async def _is_gone(server: RedisServer) -> bool:
+    return await connections(server) == 0

@@ -166,9 +166,9 @@ async def test_a_lost_connection_is_not_taken_for_a_redirection(cluster: RedisSe
     try:
         calls = [asyncio.ensure_future(count(client, [KEY], [1])) for _ in range(10)]
         await asyncio.sleep(0)
-        await client.aclose()
+        await client.end()
         ends = await asyncio.gather(*calls, return_exceptions=True)
     finally:
         os.kill(owner.pid, signal.SIGCONT)
     assert [type(end) for end in ends] == [StoreConnectionError] * 10
-    assert 1 <= await count(client, [KEY], [0]) <= 11
+    assert 1 <= await count(cluster.connect(), [KEY], [0]) <= 11

@@ -43,7 +43,7 @@ async def connected(url: str, **options: Any) -> AsyncIterator[Client]:
     try:
         yield client
     finally:
-        await client.aclose()
+        await client.end()
 
 
 def under_way(client: Client, calls: int) -> list[asyncio.Task[int]]:
@@ -128,12 +128,12 @@ async def test_a_client_that_is_closed_ends_the_calls_under_way(store: EmbeddedS
     try:
         calls = under_way(client, 3)
         await asyncio.sleep(0)
-        await client.aclose()
+        await client.end()
         ends = await asyncio.gather(*calls, return_exceptions=True)
         # Now the calls wait for a connection.
         calls = under_way(client, 3)
         await asyncio.sleep(0)
-        await client.aclose()
+        await client.end()
         ends += await asyncio.gather(*calls, return_exceptions=True)
     finally:
         send_signal(store, signal.SIGCONT)

@@ -135,7 +135,7 @@ class Stack:
         try:
             return await client.execute_command(*command)
         finally:
-            await client.aclose()
+            await client.end()
 
     def noted(self, what: str) -> Counter[tuple[str, int]]:
         """Return how often each (node task, attempt) was noted in the ledger as `begun` or `done`."""

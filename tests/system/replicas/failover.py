@@ -66,8 +66,8 @@ class FailoverStore:
             await asyncio.sleep(0.1)
             return False
         finally:
-            await replica.aclose()
-            await sentinel.aclose()
+            await replica.end()
+            await sentinel.end()
 
     def url_for(self, user: str) -> str:
         """Return a URL that asks the Sentinel where the master is."""

@@ -37,7 +37,7 @@ async def admin(cluster: Cluster, *command: str) -> object:
     try:
         return await client.execute_command(*command)
     finally:
-        await client.aclose()
+        await client.end()
 
 
 async def hurt(cluster: Cluster, what: str, draw: random.Random) -> None:

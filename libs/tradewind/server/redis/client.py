@@ -42,7 +42,9 @@ class Pipeline(Protocol):
 class Redis(Protocol):
     """What Tradewind calls on a Redis or Redis Cluster client; texts come back as bytes."""
 
-    def aclose(self) -> Awaitable[None]: ...
+    def end(self) -> Awaitable[None]:
+        """Close every connection for good: calls under way, and all that come later, fail with ConnectionError."""
+        ...
 
     def ping(self) -> Awaitable[Any]: ...
 
@@ -163,14 +165,12 @@ def connect(
     return cast(Client, PipedRedis.from_pool(_pool(address, 0, options)))
 
 
-def connect_single(
-    url: str, *, user: str | None = None, password: str | None = None, choice: int = 0
-) -> aioredis.Redis:
+def connect_single(url: str, *, user: str | None = None, password: str | None = None, choice: int = 0) -> PipedRedis:
     """Return a client of one server, for pub/sub; of a cluster it is number `choice` of the nodes in the URL."""
     address = StoreAddress.parse(url)
     options = _options(address, user, password, socket_timeout_s=30.0, connect_timeout_s=2.0)
     options |= {"max_connections": 2, "timeout": 2.0}
-    return aioredis.Redis.from_pool(_pool(address, choice, options))
+    return cast(PipedRedis, PipedRedis.from_pool(_pool(address, choice, options)))
 
 
 def _options(

@@ -3,19 +3,63 @@
 import asyncio
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakSet
 
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.sentinel import SentinelManagedConnection
 from redis.exceptions import ConnectionError
 
 
+class Lifetime:
+    """That of a client. When it is over its connections are closed, and a call that comes late opens none."""
+
+    def __init__(self) -> None:
+        self._connections: WeakSet[StoreConnection] = WeakSet()
+        self._over = False
+
+    def begin(self, connection: "StoreConnection") -> None:
+        """Take a connection in."""
+        self._connections.add(connection)
+
+    def end(self) -> None:
+        """Close every connection, without waiting until the store has noticed."""
+        self._over = True
+        for connection in list(self._connections):
+            connection.close()
+
+    def require(self) -> None:
+        """Raise ConnectionError when it is over."""
+        if self._over:
+            raise ConnectionError("the client was closed")
+
+
 class StoreConnection(AbstractConnection):
-    """uvloop raises RuntimeError for writing to what the store has closed, where asyncio raises an OSError."""
+    """One of a client's connections, which ends with the client."""
+
+    def __init__(self, *args: Any, lifetime: Lifetime, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._lifetime = lifetime
+        lifetime.begin(self)
+
+    def close(self) -> None:
+        """Close it at once; whoever waits for a reply gets ConnectionError."""
+        if self._writer is not None:
+            self._writer.close()
+
+    async def _connect(self) -> None:
+        self._lifetime.require()
+        await super()._connect()  # type: ignore[no-untyped-call, safe-super]
+        try:
+            self._lifetime.require()
+        except ConnectionError:
+            self.close()
+            raise
 
     async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
         try:
             await super().send_packed_command(command, check_health)
-        except RuntimeError as error:
+        except (RuntimeError, AttributeError) as error:
+            # What uvloop raises where asyncio raises an OSError; and redis-py, when another task has disconnected it.
             raise ConnectionError(f"the store has closed the connection: {error}") from error
 
     def parse_error(self, text: str) -> Exception:

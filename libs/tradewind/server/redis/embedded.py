@@ -211,7 +211,7 @@ class EmbeddedStore:
                     await asyncio.sleep(0.01)
             return False
         finally:
-            await client.aclose()
+            await client.end()
 
 
 def find_server() -> Path:

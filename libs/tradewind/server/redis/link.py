@@ -25,8 +25,10 @@ class RedisLink:
             self.subscriber.start()
 
     async def close(self) -> None:
-        await self.subscriber.stop()
-        await self.client.aclose()
+        try:
+            await self.subscriber.stop()
+        finally:
+            await self.client.end()
 
     async def not_ready(self) -> str | None:
         try:

@@ -130,7 +130,6 @@ class LastingPipe:
         self._patience_s = connect_timeout_s + socket_timeout_s
         self._pipe: Pipe | None = None
         self._opening: asyncio.Task[Pipe] | None = None
-        self._closed = False
 
     def call(self, *command: Word) -> Awaitable[Any]:
         """Send a command; its reply, or redis-py's error, is what the returned awaitable gives."""
@@ -140,8 +139,7 @@ class LastingPipe:
         return pipe.send(*command)
 
     async def aclose(self) -> None:
-        """Close the connection; calls that wait fail with ConnectionError, and so do later ones."""
-        self._closed = True
+        """Close the connection; calls that wait fail with ConnectionError."""
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.cancel()
@@ -158,8 +156,9 @@ class LastingPipe:
             raise StoreTimeoutError(f"the store has not answered for {self._patience_s:g} s") from None
 
     async def _opened(self) -> Pipe:
-        if self._closed:
-            raise ConnectionError("the client was closed")
+        if self._pipe is not None and not self._pipe.lost:
+            # Opened since this call was made: another one would leave that one to nobody.
+            return self._pipe
         if self._opening is None or self._opening.done():
             self._opening = asyncio.get_running_loop().create_task(self._open())
             # An error is nobody's when every caller has given up.

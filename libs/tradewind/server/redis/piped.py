@@ -9,38 +9,30 @@ from redis import asyncio as aioredis
 from redis.asyncio.cluster import ClusterNode
 from redis.exceptions import AskError, ClusterDownError, ConnectionError, TimeoutError, TryAgainError
 
-from tradewind.server.redis.connections import StoreConnection, connection_class
+from tradewind.server.redis.connections import Lifetime, StoreConnection, connection_class
 from tradewind.server.redis.pipe import LastingPipe
 
 
 class PipedRedis(aioredis.Redis):
-    """A client of one server, or of the one that Sentinel names; has one connection more than its pool.
-
-    Once it was closed every call fails with ConnectionError: one that comes late must open nothing that nobody closes.
-    """
+    """A client of one server, or of the one that Sentinel names; has one connection more than its pool."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         settings = self.connection_pool.connection_kwargs
+        self._lifetime = settings["lifetime"] = Lifetime()
         self._pipe = LastingPipe(
             self.connection_pool.make_connection, settings["socket_timeout"], settings["socket_connect_timeout"]
         )
-        self._closed = False
-
-    async def execute_command(self, *args: Any, **options: Any) -> Any:
-        if self._closed:
-            raise ConnectionError("the client was closed")
-        return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
     def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
         """Run a script that the server knows; raises as redis-py does."""
         return self._pipe.call("EVALSHA", sha, numkeys, *keys_and_args)
 
-    async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        """Close every connection."""
-        self._closed = True
+    async def end(self) -> None:
+        """Close every connection for good."""
+        self._lifetime.end()
         await self._pipe.aclose()
-        await super().aclose(close_connection_pool)
+        await self.aclose()
 
 
 class PipedCluster(aioredis.RedisCluster):
@@ -55,13 +47,16 @@ class PipedCluster(aioredis.RedisCluster):
         # who owns the slot; after some, redis-py would close every connection, calls under way or not, to learn more.
         super().__init__(max_connections=2 * max_connections, reinitialize_steps=0, **options)
         self.connection_kwargs["connection_class"] = connection_class("cluster", bool(options.get("ssl")))
+        self._lifetime = self.connection_kwargs["lifetime"] = Lifetime()
         for node in self.nodes_manager.startup_nodes.values():
             node.connection_class = self.connection_kwargs["connection_class"]
+            node.connection_kwargs["lifetime"] = self._lifetime
         self._turns = asyncio.Semaphore(max_connections)
         self._pipes: dict[str, LastingPipe] = {}
 
     async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
         async with self._turns:
+            self._lifetime.require()
             if self._initialize:
                 # Left to itself, redis-py sends first commands to any master, and is redirected.
                 _ = await self.initialize()
@@ -69,6 +64,7 @@ class PipedCluster(aioredis.RedisCluster):
 
     async def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any:
         """Run a script that the server knows; raises as redis-py does."""
+        self._lifetime.require()
         command = ("EVALSHA", sha, numkeys, *keys_and_args)
         if numkeys:
             if self._initialize:
@@ -84,12 +80,13 @@ class PipedCluster(aioredis.RedisCluster):
                 raise
         return await self.execute_command(*command)
 
-    async def aclose(self) -> None:
-        """Close every connection."""
+    async def end(self) -> None:
+        """Close every connection for good; `aclose` is what redis-py calls to look for the masters anew."""
+        self._lifetime.end()
         pipes, self._pipes = self._pipes, {}
         for pipe in pipes.values():
             await pipe.aclose()
-        await super().aclose()
+        await self.aclose()
         # After a command that failed the stock client counts as not connected and would leave its connections open.
         await self.nodes_manager.aclose()
         await self.nodes_manager.aclose("startup_nodes")

@@ -108,11 +108,13 @@ class Subscriber:
                 _log.warning("subscriber_lost_store", error=str(error))
             finally:
                 self._pubsub = None
-                # To send on what is closed would open it again.
-                async with self._sending:
-                    with suppress(RedisError, OSError):
-                        await pubsub.aclose()  # type: ignore[no-untyped-call]
-                    await client.aclose()
+                try:
+                    # Whoever is sending on it may finish.
+                    async with self._sending:
+                        with suppress(RedisError, OSError):
+                            await pubsub.aclose()  # type: ignore[no-untyped-call]
+                finally:
+                    await client.end()
             failures += 1
             least, most = _BACKOFF_S
             await asyncio.sleep(random.uniform(0.5, 1.0) * min(most, least * 2 ** min(failures, 10)))

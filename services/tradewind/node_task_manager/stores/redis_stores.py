@@ -48,9 +48,11 @@ class RedisStores(RedisLink):
         await self.subscriber.subscribe(self._keys[shard].wake, deliver, look)
 
     async def close(self) -> None:
-        if self._cache_client is not self.client:
-            await self._cache_client.aclose()
-        await super().close()
+        try:
+            if self._cache_client is not self.client:
+                await self._cache_client.end()
+        finally:
+            await super().close()
 
 
 def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
