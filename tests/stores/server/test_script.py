@@ -99,8 +99,13 @@ async def test_many_runs_in_one_round_trip_even_when_the_server_forgot_the_scrip
     assert await count.many(client, []) == []
 
 
-async def test_an_error_of_the_script_is_raised_and_the_others_have_run(redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("known", [True, False])
+async def test_an_error_of_the_script_is_raised_and_the_others_have_run(redis_server: RedisServer, known: bool) -> None:
     client = redis_server.connect("scheduler")
+    for node in redis_server.nodes:
+        await redis_server.on_node(node, "SCRIPT", "FLUSH")
+    if known:
+        await count.load(redis_server.connect())
     await client.set(KEY, "not a number")
     other = "trading_flow:{f1}:other"
     with pytest.raises(ResponseError, match="not an integer"):

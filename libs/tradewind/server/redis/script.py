@@ -85,16 +85,19 @@ class Script(Generic[Reply]):
         runs = [client.evalsha(self.sha, len(keys), *keys, _encode(args)) for keys, args in calls]
         raws: list[Any] = await asyncio.gather(*runs, return_exceptions=True)
         replies: list[Reply] = []
-        failure: BaseException | None = None
+        failures: list[BaseException] = []
         for (keys, args), raw in zip(calls, raws, strict=True):
-            if isinstance(raw, NoScriptError):
-                replies.append(await self(client, keys, args))
-            elif isinstance(raw, BaseException):
-                failure = failure or raw
-            else:
-                replies.append(self.decode(raw))
-        if failure is not None:
-            raise failure
+            try:
+                if isinstance(raw, NoScriptError):
+                    replies.append(await self(client, keys, args))
+                elif isinstance(raw, BaseException):
+                    failures.append(raw)
+                else:
+                    replies.append(self.decode(raw))
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return replies
 
     def decode(self, raw: bytes) -> Reply:
