@@ -67,6 +67,19 @@ class CommonSettings(Settings):
     )
     doctor_mend: bool = Field(True, description="Whether such a look mends what it finds, or only tells.")
     trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
+    access_address: str | None = Field(
+        None, description="Where the access service answers; calls need a token then, and without it none."
+    )
+    service_token: SecretStr | None = Field(
+        None, min_length=16, description="A secret that all servers share, by which they know each other."
+    )
+    access_cache_seconds: float = Field(
+        5.0, ge=0, le=60, description="For how long is remembered whose a token is; changes are told at once."
+    )
+    access_on_outage: Literal["refuse", "reads", "all"] = Field(
+        "reads",
+        description="Which calls go on, with what was last known of a token, while the access service is away.",
+    )
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
