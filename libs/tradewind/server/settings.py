@@ -100,6 +100,11 @@ def load_settings(settings: type[AnySettings], **overrides: Any) -> AnySettings:
         raise SettingsError("\n".join(lines)) from None
 
 
+def text_of(secret: SecretStr | None) -> str:
+    """Return the text of a secret, "" for None."""
+    return secret.get_secret_value() if secret is not None else ""
+
+
 def variable_of(field: str) -> str:
     """Return the environment variable that a field is read from."""
     return PREFIX + field.upper()

@@ -87,7 +87,7 @@ class Changes(Protocol):
     """Word of users of whom a session was closed or the role was changed."""
 
     async def subscribe(self, heard: Callable[[str], None], missed: Callable[[], None]) -> Callable[[], None]:
-        """Have `heard` called with each such user from now on, `missed` when some may have been lost; returns its end."""
+        """Have `heard` called with each such user, `missed` when some may have been lost; return what ends it."""
         ...
 
 

@@ -9,8 +9,8 @@ from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.memory import MemoryAccess
 from tradewind.access.stores.redis import RedisAccess
 from tradewind.server.access.roles import Role
-from tradewind.server.partitions import partition_of
 from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import partition_of
 from tradewind.server.redis.subscriber import Subscriber
 
 PREFIX = "trading_flow"

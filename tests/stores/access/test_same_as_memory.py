@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -93,9 +94,12 @@ class Twins(RuleBasedStateMachine):
     @invariant()
     def they_hold_the_same(self) -> None:
         for user_id in ("ann", "bob"):
-            self.both(lambda bench, user_id=user_id: bench.sessions.list(user_id))
-            self.both(lambda bench, user_id=user_id: bench.users.find(user_id))
-            self.both(lambda bench, user_id=user_id: bench.users.list(partition_of(user_id), "", 5))
+            self.both(partial(_all_of, user_id))
+
+
+async def _all_of(user_id: str, bench: Bench) -> Any:
+    listed = await bench.users.list(partition_of(user_id), "", 5)
+    return await bench.sessions.list(user_id), await bench.users.find(user_id), listed
 
 
 def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:

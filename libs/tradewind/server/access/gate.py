@@ -36,8 +36,8 @@ _log = structlog.get_logger(__name__)
 class Owning(Protocol):
     """A service that knows whose the things are that a request names."""
 
-    async def owners(self, method: str, request: Any) -> Collection[str]:
-        """Return the users to whom belongs what `request` of a method (its last name) names, as far as it is there."""
+    async def owners(self, request: Any) -> Collection[str]:
+        """Return the users to whom belongs what a request names, as far as it is there."""
         ...
 
 
@@ -61,8 +61,8 @@ class _Stream:
 class Gate:
     """A surrounding of every call. Raises Unauthenticated, PermissionDenied, and Unavailable when nobody can be asked.
 
-    Who a token is is remembered for `cache_s`, and asked for again at once when the authority tells of a change; streams
-    that are open are looked at again then as well, and at no other time. The `service_token` is known by itself.
+    Whose a token is, is remembered for `cache_s`, and asked for again at once when the authority tells of a change;
+    open streams are looked at again then as well, and at no other time. The `service_token` is known by itself.
     """
 
     def __init__(
@@ -120,8 +120,10 @@ class Gate:
             set_identity(identity)
             if not identity.role.sees_all and isinstance(request, Message):
                 _name_user(request)
-                if allowed.owned and owning is not None:
-                    require_own(await owning.owners(name, request))
+                if allowed.owned:
+                    if owning is None:
+                        raise PermissionDenied("METHOD_CLOSED", f"{name} cannot tell whose things are: ask an operator")
+                    require_own(await owning.owners(request))
             if allowed.lasts:
                 return await self._last(identity, behavior, request, context)
             return await behavior(request, context)

@@ -50,10 +50,16 @@ def user_meant(user_id: str) -> str:
     return identity.user_id
 
 
+def is_restricted() -> bool:
+    """Say whether the caller may see and touch what is theirs only."""
+    identity = current_identity()
+    return identity is not None and identity.role is Role.USER
+
+
 def require_own(owners: Iterable[str]) -> None:
     """Check that the caller may touch what belongs to `owners`. Raises PermissionDenied."""
     identity = current_identity()
-    if identity is None or identity.role.sees_all or identity.role is Role.WORKER:
+    if identity is None or identity.role is not Role.USER:
         return
     others = sorted(set(owners) - {identity.user_id})
     if others:

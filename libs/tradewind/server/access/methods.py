@@ -1,4 +1,4 @@
-"""The table of who may call what: the least role of each method, and what a user may name in it. Not listed is closed."""
+"""The table of who may call what: the least role of each method. What is not listed is closed."""
 
 from dataclasses import dataclass
 
@@ -57,7 +57,8 @@ def _rules(of: str, /, **names: str) -> dict[str, Rule]:
     return found
 
 
-# The name of each list says who: the least role, "own" when a user may name only what is theirs, "worker" when a worker may.
+# The name of each list says who: the least role; "own" when a user may name only what is theirs; "worker" when a worker
+# may as well.
 _RULES: dict[str, Rule] = {
     **_rules(
         "tradewind.api.scheduler.v1.SchedulerService",
@@ -74,9 +75,9 @@ _RULES: dict[str, Rule] = {
     **_rules(
         "tradewind.api.node_task_manager.v1.NodeTaskManagerService",
         user_own=(
-            "GetNodeTask ListNodeTasks TerminateNodeTask SignalNode ExplainNodeTask SubmitTask GetTask ListTasks CancelTask "
-            "WatchTask SubmitBatch GetBatch ListBatches ListBatchResults CancelBatch WatchBatch ListTaskLogs "
-            "ListDeadLetters RedriveDeadLetters ListNotifications WatchNotifications MarkNotificationsRead"
+            "GetNodeTask ListNodeTasks TerminateNodeTask SignalNode ExplainNodeTask SubmitTask GetTask ListTasks "
+            "CancelTask WatchTask SubmitBatch GetBatch ListBatches ListBatchResults CancelBatch WatchBatch "
+            "ListTaskLogs ListDeadLetters RedriveDeadLetters ListNotifications WatchNotifications MarkNotificationsRead"
         ),
         operator=(
             "ListNodeLogs GetNodeOutputs ListWorkerTasks GetQueueStats GetConfig UpdateConfig GetCacheStats ClearCache "
@@ -84,7 +85,8 @@ _RULES: dict[str, Rule] = {
         ),
         operator_worker="Work ClaimNodeTasks RenewLeases CompleteNodeTasks FailNodeTasks ReportNodeTasks",
         service=(
-            "SubmitComponents StopComponent ReleaseComponents GetComponents PurgeFlow ReceiveEvents PublishNotifications"
+            "SubmitComponents StopComponent ReleaseComponents GetComponents PurgeFlow ReceiveEvents "
+            "PublishNotifications"
         ),
     ),
     **_rules(

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from pydantic import SecretStr
-
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.gate import Gate, Owning
 from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.channels import open_channel
-from tradewind.server.settings import CommonSettings, variable_of
+from tradewind.server.settings import CommonSettings, text_of, variable_of
 
 
 @runtime_checkable
@@ -46,8 +44,3 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
 def owning_of(services: Sequence[Any]) -> dict[str, Owning]:
     """Return the services that know whose things are, by the names of their gRPC services."""
     return {name: each for each in services if isinstance(each, Owning) for name in getattr(each, "names", ())}
-
-
-def text_of(secret: SecretStr | None) -> str:
-    """Return the text of a secret, "" for None."""
-    return secret.get_secret_value() if secret is not None else ""
