@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tradewind.scheduler.domain.backfill import Backfill
+from tradewind.scheduler.domain.bulk_job import BulkJob
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.firing import Firing
@@ -118,6 +119,7 @@ class Data:
         self.requests: dict[tuple[int, str], FirstAnswer] = {}
         self.tombstones: dict[str, tuple[int, int]] = {}
         self.ends: dict[int, list[EndedRun]] = {}
+        self.jobs: dict[str, tuple[BulkJob, str]] = {}
         self.epochs: dict[int, int] = {}
         self.leases: dict[int, tuple[int, int]] = {}
         self.replicas: dict[str, int] = {}
