@@ -137,11 +137,9 @@ def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
         elif name == STOP and state.stop is not None:
             stop = state.stop
             fields += ("stop_by", stop.by, "stop_reason", stop.reason, "stop_at", stop.at_ms)
-            fields += ("stop_timeout", int(stop.timeout))
+            fields += ("stop_timeout", int(stop.timeout), "stop_request", stop.request_id)
             if stop.forced:
                 fields += ("stop_forced", 1)
-            if stop.request_id:
-                fields += ("stop_request", stop.request_id)
         elif name == ERROR:
             fields += (name, state.notes.error)
         elif name != STATUS and name not in _LARGE:
