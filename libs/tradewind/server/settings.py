@@ -1,5 +1,6 @@
 """Settings: read from the environment, checked at once, and able to print their own table."""
 
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
@@ -7,6 +8,8 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
+
+from tradewind.tls.files import TlsFiles
 
 PREFIX = "TRADEWIND_"
 
@@ -31,7 +34,39 @@ class Settings(BaseSettings):
             raise TypeError(f"settings of {cls.__name__} without a description: {', '.join(bare)}")
 
 
-class CommonSettings(Settings):
+class TlsSettings(Settings):
+    """The certificates of a server; without any of them it speaks plain text."""
+
+    tls_cert: Path | None = Field(
+        None, description="PEM file of the certificate and the chain below it; read again when it is replaced."
+    )
+    tls_key: Path | None = Field(None, description="PEM file of its key.")
+    tls_ca: str | None = Field(
+        None, description="PEM file of the CA that other servers and callers are known by; system for the machine's."
+    )
+    tls_server_name: str | None = Field(
+        None, description="The name in the certificates of the servers it calls, where it is not in their address."
+    )
+    tls_require_client_cert: bool = Field(
+        False, description="Whether callers must show a certificate that the CA has signed (mTLS)."
+    )
+    tls_allowed_names: str | None = Field(
+        None,
+        description="Names in certificates whose holders may call, as patterns with *, with commas between; "
+        "everybody with a certificate when not set.",
+    )
+    health_port: int = Field(
+        0, ge=0, le=65535, description="A port for health in plain text, for probes that know no TLS; 0 for none."
+    )
+
+    def tls_files(self) -> TlsFiles | None:
+        """Return where the certificates are, None for plain text."""
+        if not (self.tls_ca or self.tls_cert or self.tls_key):
+            return None
+        return TlsFiles(self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name)
+
+
+class CommonSettings(TlsSettings):
     """What every Tradewind server can be told."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")

@@ -45,12 +45,13 @@ from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
-from tradewind.server.channels import OpenChannel, open_channel
+from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import SystemClock
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.streams import OpenStreams
+from tradewind.tls import TlsFiles
 
 _CACHE_PATIENCE_S, _STORE_PATIENCE_S = 2.0, 10.0
 
@@ -67,9 +68,10 @@ class NodeTaskManager:
         settings: NodeTaskManagerSettings,
         *,
         stores: Stores | None = None,
-        open_channel: OpenChannel = open_channel,
+        open_channel: OpenChannel | None = None,
     ) -> None:
         """Take `stores` to use in place of those in Redis that the settings name."""
+        open_channel = open_channel or channels_of(settings)
         limits = settings.limits()
         self._stores = stores = stores or RedisStores(settings, limits)
         shards = stores.shards
@@ -116,7 +118,7 @@ class NodeTaskManager:
         directory = RegistryDirectory(self._channel) if self._channel else None
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
-        self._called = self._calling(limits, pool)
+        self._called = self._calling(limits, pool, settings.tls_files())
         self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._loops.beside(doctor.watch)
         self._notes = Notes(shards)
@@ -196,13 +198,13 @@ class NodeTaskManager:
         """Return why calls would fail now, None when they would not."""
         return await self._stores.not_ready()
 
-    def _calling(self, limits: Limits, pool: WorkerPool) -> CalledWorkers:
+    def _calling(self, limits: Limits, pool: WorkerPool, tls: TlsFiles | None) -> CalledWorkers:
         return CalledWorkers(
             self._dispatchers,
             pool,
             RegistryCalledWorkers(self._channel),
             self._stores.replicas,
-            lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms),
+            lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms, tls),
             self._elsewhere,
             secrets.token_hex(8),
         )

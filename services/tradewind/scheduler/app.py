@@ -61,7 +61,7 @@ from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
-from tradewind.server.channels import OpenChannel, open_channel
+from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import ScriptTime, SystemClock
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
@@ -83,9 +83,10 @@ class Scheduler:
     errors = ErrorTable({PeerRefused: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")})
 
     def __init__(
-        self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel = open_channel
+        self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel | None = None
     ) -> None:
         """Take `stores` to use in place of those in Redis that the settings name."""
+        open_channel = open_channel or channels_of(settings)
         replica = f"scheduler-{new_run_id()}"
         lease_s = settings.scheduler_lease_seconds
         self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
