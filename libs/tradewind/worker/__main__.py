@@ -1,10 +1,10 @@
 """`python -m tradewind.worker MODULE[:ATTRIBUTE] ...`: runs a worker with the nodes of modules."""
 
 import argparse
-import logging
 import sys
 
 from tradewind.worker import Worker, WorkerError, load_nodes
+from tradewind.worker.telemetry import configure_worker_logging
 
 
 def main() -> None:
@@ -21,8 +21,8 @@ def main() -> None:
     parser.add_argument("--listen", metavar="HOST:PORT", help="be called there instead of opening a stream")
     parser.add_argument("--api-url", help="where others reach it, when that is not what it listens on")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     try:
+        configure_worker_logging()
         nodes = [node for module in given.modules for node in load_nodes(module)]
         Worker(
             nodes,
