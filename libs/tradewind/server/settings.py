@@ -66,7 +66,27 @@ class TlsSettings(Settings):
         return TlsFiles(self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name)
 
 
-class CommonSettings(TlsSettings):
+class TelemetrySettings(Settings):
+    """What servers and workers can be told about logs, traces and metrics."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least level that is logged."
+    )
+    log_format: Literal["console", "json"] = Field(
+        "console", description="Lines for people, or one JSON object a line."
+    )
+    otlp_endpoint: str | None = Field(None, description="Where traces go, as http://host:4317; off when not set.")
+    trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
+    metrics_port: int = Field(0, ge=0, le=65535, description="Port that serves /metrics for Prometheus; 0 for none.")
+    metrics_host: str | None = Field(
+        None, description="Address that it listens on; that of the server, or 127.0.0.1, when not set."
+    )
+    metrics_seconds: float = Field(
+        5.0, ge=0.05, le=3600, description="How long between two looks at queues and the store for their metrics."
+    )
+
+
+class CommonSettings(TelemetrySettings, TlsSettings):
     """What every Tradewind server can be told."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
@@ -80,12 +100,6 @@ class CommonSettings(TlsSettings):
     key_prefix: str = Field(
         "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="What every key in the store begins with."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least level that is logged."
-    )
-    log_format: Literal["console", "json"] = Field(
-        "console", description="Lines for people, or one JSON object a line."
-    )
     drain_seconds: float = Field(
         10.0, ge=0, le=3600, description="How long calls in flight may go on after SIGTERM before they are cut off."
     )
@@ -93,7 +107,10 @@ class CommonSettings(TlsSettings):
         0.0, ge=0, description="Age at which clients are asked to reconnect, to spread over replicas; 0 means never."
     )
     max_message_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Largest request that is taken.")
-    otlp_endpoint: str | None = Field(None, description="Where traces go, as http://host:4317; off when not set.")
+    metrics_store_user: str | None = Field(
+        None, description="Store user who may INFO, for metrics of the store; the service's own when not set."
+    )
+    metrics_store_password: SecretStr | None = Field(None, description="Password of that user.")
     doctor_seconds: float = Field(
         600.0, ge=0, le=86_400, description="How long between two looks for broken invariants; 0 for never."
     )
@@ -101,7 +118,6 @@ class CommonSettings(TlsSettings):
         200, ge=1, le=100_000, description="How many records such a look examines in a second, at most."
     )
     doctor_mend: bool = Field(True, description="Whether such a look mends what it finds, or only tells.")
-    trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)

@@ -1,11 +1,11 @@
 """`python -m tradewind.worker MODULE[:ATTRIBUTE] ...`: runs a worker with the nodes of modules."""
 
 import argparse
-import logging
 import sys
 
 from tradewind.tls import TlsFiles
 from tradewind.worker import Worker, WorkerError, load_nodes
+from tradewind.worker.telemetry import configure_worker_logging
 
 
 def main() -> None:
@@ -26,8 +26,8 @@ def main() -> None:
     parser.add_argument("--tls-key", metavar="FILE", help="PEM file of its key (TRADEWIND_TLS_KEY)")
     parser.add_argument("--tls-server-name", metavar="NAME", help="the name in servers' certificates")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     try:
+        configure_worker_logging()
         nodes = [node for module in given.modules for node in load_nodes(module)]
         Worker(
             nodes,

@@ -129,6 +129,7 @@ class Worker:
         self._ready = asyncio.Event()
         self._executor: Executor | None = None
         self._background: asyncio.Task[None] | None = None
+        self._tracer: NodeTracer | None = None
 
     @property
     def worker_id(self) -> str:
@@ -167,6 +168,9 @@ class Worker:
             )
         self._served = True
         async with contextlib.AsyncExitStack() as stack:
+            self._tracer = NodeTracer.configured()
+            if self._tracer is not None:
+                stack.push_async_callback(self._tracer.leave)
             channels: dict[str, grpc.aio.Channel] = {}
             for address in (self._address, self._registry_address, self._scheduler_address):
                 if address not in channels:
@@ -258,7 +262,7 @@ class Worker:
             threads=threads,
             processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
             memories=memories,
-            tracer=NodeTracer.configured(),
+            tracer=self._tracer,
             grace=self._grace,
         )
         stub = NodeTaskManagerServiceStub(channel)

@@ -60,6 +60,7 @@ from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
+from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import ScriptTime, SystemClock
@@ -127,16 +128,17 @@ class Scheduler:
         self._own = OwnPartitions(stores.partitions, replica)
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
+        traces = TraceRuns(self._tracing)
         begin = BeginCycles(
             stores.cycles,
             definitions,
             open_states,
-            self._tracing,
+            traces,
             alarm,
             int(settings.scheduler_check_in_seconds * 1000),
         )
         self._hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
-        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0))
+        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0), traces)
         outputs = SinkOutputs(node_tasks, waiters.wanted)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
