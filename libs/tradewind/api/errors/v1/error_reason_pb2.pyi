@@ -92,6 +92,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND: the flow has no such revision, or it is on record no more."""
     ERROR_REASON_SIGNAL_NOT_AWAITED: _ErrorReason.ValueType  # 60
     """FAILED_PRECONDITION: the node task does not wait for this signal."""
+    ERROR_REASON_CALLER_NOT_ALLOWED: _ErrorReason.ValueType  # 90
+    """PERMISSION_DENIED: the certificate that the caller has shown carries no name that may call this server."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
@@ -169,4 +171,6 @@ ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
 """NOT_FOUND: the flow has no such revision, or it is on record no more."""
 ERROR_REASON_SIGNAL_NOT_AWAITED: ErrorReason.ValueType  # 60
 """FAILED_PRECONDITION: the node task does not wait for this signal."""
+ERROR_REASON_CALLER_NOT_ALLOWED: ErrorReason.ValueType  # 90
+"""PERMISSION_DENIED: the certificate that the caller has shown carries no name that may call this server."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
