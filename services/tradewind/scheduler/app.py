@@ -63,8 +63,9 @@ from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
+from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
-from tradewind.server.channels import OpenChannel, open_channel
+from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import ScriptTime, SystemClock
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
@@ -87,9 +88,10 @@ class Scheduler:
     errors = ErrorTable({PeerRefused: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")})
 
     def __init__(
-        self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel = open_channel
+        self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel | None = None
     ) -> None:
         """Take `stores` to use in place of those in Redis that the settings name."""
+        open_channel = open_channel or channels_of(settings)
         replica = f"scheduler-{new_run_id()}"
         lease_s = settings.scheduler_lease_seconds
         self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
@@ -130,16 +132,17 @@ class Scheduler:
         self._own = OwnPartitions(stores.partitions, replica)
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
+        traces = TraceRuns(self._tracing)
         begin = BeginCycles(
             stores.cycles,
             definitions,
             open_states,
-            self._tracing,
+            traces,
             alarm,
             int(settings.scheduler_check_in_seconds * 1000),
         )
         self._hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
-        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0))
+        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0), traces)
         outputs = SinkOutputs(node_tasks, waiters.wanted)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)

@@ -6,7 +6,7 @@ from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
-from tradewind.scheduler.domain.flow_record import RegisterOutcome, StatusOutcome
+from tradewind.scheduler.domain.flow_record import FlowStop, RegisterOutcome, StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
@@ -168,6 +168,18 @@ async def test_stopping_again_marks_only_what_began_since(bench: Bench) -> None:
     assert (await bench.flow()).schedule_epoch == epoch
     marked = [(await bench.state(state.name)).stop for state in (first, second)]
     assert [stop and stop.reason for stop in marked] == ["one", "two"]
+
+
+async def test_whose_stop_it_was_stays_until_the_flow_is_started(bench: Bench) -> None:
+    await bench.register()
+    assert (await bench.flow()).stop is None
+    await bench.move(FlowStatus.STOPPED, by="ada", reason="enough")
+    first = FlowStop("ada", "enough", bench.now)
+    bench.clock.advance(50)
+    await bench.move(FlowStatus.STOPPED, by="bob", reason="me too")
+    assert (await bench.flow()).stop == first
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.flow()).stop is None
 
 
 async def test_stopping_marks_more_runs_than_one_script_does(bench: Bench) -> None:

@@ -358,9 +358,9 @@ class Twins(RuleBasedStateMachine):
         self.write(RunUpdate(final, (STATUS, REASON), log=LogText(LogLevel.INFO, f"ended {status}")))
 
     @precondition(lambda self: self.seen)
-    @rule(first=picks, second=picks, timeout=st.booleans())
-    def write_several(self, first: int, second: int, timeout: bool) -> None:
-        stop = StopRequest("system", "too long", self.clock.now_ms(), timeout)
+    @rule(first=picks, second=picks, timeout=st.booleans(), request=st.sampled_from(["", "q1"]))
+    def write_several(self, first: int, second: int, timeout: bool, request: str) -> None:
+        stop = StopRequest("system", "too long", self.clock.now_ms(), timeout, request_id=request)
         self.write(
             RunUpdate(replace(self.picked(first), stop=stop), (STOP,), 0),
             RunUpdate(replace(self.picked(second), submitted_ms=self.clock.now_ms()), (SUBMITTED,), 30_000),

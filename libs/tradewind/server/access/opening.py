@@ -7,7 +7,7 @@ from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.gate import Gate, Owning
 from tradewind.server.access.remote import RemoteAuthority
-from tradewind.server.channels import open_channel
+from tradewind.server.channels import channels_of
 from tradewind.server.settings import CommonSettings, text_of, variable_of
 
 
@@ -31,7 +31,7 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
             return None
         if not token:
             raise ValueError(f"{variable_of('service_token')} is required where {variable_of('access_address')} is set")
-        authority = RemoteAuthority(with_token(open_channel(settings.access_address, traced=False), token))
+        authority = RemoteAuthority(with_token(channels_of(settings)(settings.access_address, traced=False), token))
     return Gate(
         authority,
         service_token=token,

@@ -41,6 +41,15 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowStop:
+    """Who stopped a flow, why and when."""
+
+    by: str
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowRecord:
     """A flow on record. Times in milliseconds since the epoch, 0 for none.
 
@@ -67,6 +76,7 @@ class FlowRecord:
     anchor_ms: int
     running_cycles: int
     pause: Pause | None = None
+    stop: FlowStop | None = None
 
     @property
     def etag(self) -> str:

@@ -92,6 +92,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND: the flow has no such revision, or it is on record no more."""
     ERROR_REASON_SIGNAL_NOT_AWAITED: _ErrorReason.ValueType  # 60
     """FAILED_PRECONDITION: the node task does not wait for this signal."""
+    ERROR_REASON_CALLER_NOT_ALLOWED: _ErrorReason.ValueType  # 90
+    """PERMISSION_DENIED: the certificate that the caller has shown carries no name that may call this server."""
     ERROR_REASON_TOKEN_MISSING: _ErrorReason.ValueType  # 120
     """UNAUTHENTICATED: the call carries no token; send `authorization: Bearer <token>`."""
     ERROR_REASON_TOKEN_INVALID: _ErrorReason.ValueType  # 121
@@ -185,6 +187,8 @@ ERROR_REASON_REVISION_NOT_FOUND: ErrorReason.ValueType  # 45
 """NOT_FOUND: the flow has no such revision, or it is on record no more."""
 ERROR_REASON_SIGNAL_NOT_AWAITED: ErrorReason.ValueType  # 60
 """FAILED_PRECONDITION: the node task does not wait for this signal."""
+ERROR_REASON_CALLER_NOT_ALLOWED: ErrorReason.ValueType  # 90
+"""PERMISSION_DENIED: the certificate that the caller has shown carries no name that may call this server."""
 ERROR_REASON_TOKEN_MISSING: ErrorReason.ValueType  # 120
 """UNAUTHENTICATED: the call carries no token; send `authorization: Bearer <token>`."""
 ERROR_REASON_TOKEN_INVALID: ErrorReason.ValueType  # 121

@@ -8,6 +8,7 @@ from tradewind.scheduler.domain.flow_record import (
     DEFAULT_USER,
     FlowRecord,
     FlowRegistration,
+    FlowStop,
     RegisterOutcome,
     StatusAnswer,
     StatusChange,
@@ -148,6 +149,8 @@ class MemoryFlows:
             flow.pause = None
         elif change.status is FlowStatus.RUNNING:
             flow.fired = flow.failures = 0
+        stopped = change.status is FlowStatus.STOPPED
+        flow.stop = FlowStop(change.by, change.reason, now) if stopped else None
         flow.status = change.status
         flow.anchor_ms = flow.next_execution_ms = (
             (change.start_at_ms or now) if change.status is FlowStatus.RUNNING else 0
@@ -222,4 +225,5 @@ def _record(flow: Flow) -> FlowRecord:
         anchor_ms=flow.anchor_ms,
         running_cycles=len(flow.open),
         pause=flow.pause,
+        stop=flow.stop,
     )

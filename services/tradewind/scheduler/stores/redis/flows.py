@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import (
     FlowRecord,
     FlowRegistration,
+    FlowStop,
     Pause,
     RegisterOutcome,
     StatusAnswer,
@@ -169,8 +170,13 @@ def _record(text: Mapping[str, str], running: int) -> FlowRecord:
         anchor_ms=int(text.get("anchor", 0)),
         running_cycles=running,
         pause=_pause(text) if "paused_at" in text else None,
+        stop=_stop(text) if "stopped_at" in text else None,
     )
 
 
 def _pause(text: Mapping[str, str]) -> Pause:
     return Pause(text["paused_by"], text["note"], int(text["paused_at"]), int(text["paused_next"]))
+
+
+def _stop(text: Mapping[str, str]) -> FlowStop:
+    return FlowStop(text["stopped_by"], text["stop_reason"], int(text["stopped_at"]))
