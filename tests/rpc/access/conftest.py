@@ -13,7 +13,7 @@ from tradewind.access.app import Access
 from tradewind.access.settings import AccessSettings
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
-from tradewind.api.access.v1.session_pb2 import User
+from tradewind.api.access.v1.session_pb2 import Role, User
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.opening import gate_of
 from tradewind.server.bootstrap import Server
@@ -40,11 +40,11 @@ class Calls:
         """Calls as a server does."""
         return self.of(SECRET)
 
-    async def token(self, user_id: str, role: int, **fields: Any) -> str:
+    async def token(self, user_id: str, role: Role.ValueType, **fields: Any) -> str:
         """Make a token of a user who has or gets this role."""
         return (await self.root.CreateToken(pb2.CreateTokenRequest(user_id=user_id, role=role, **fields))).token
 
-    async def set_role(self, user_id: str, role: int) -> None:
+    async def set_role(self, user_id: str, role: Role.ValueType) -> None:
         """Change the role of a user."""
         await self.root.SetUser(pb2.SetUserRequest(user=User(user_id=user_id, role=role)))
 

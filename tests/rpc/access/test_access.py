@@ -85,7 +85,7 @@ async def test_an_idle_session_has_expired(start: Start) -> None:
     calls = await start(access_idle_seconds=1, access_cache_seconds=0)
     token = await calls.token("ann", ROLE_USER)
     session = (await calls.of(token).CreateSession(pb2.CreateSessionRequest())).token
-    authorize = pb2.AuthorizeRequest(digest=digest_of(session))
+    authorize = pb2.AuthorizeRequest(digest=digest_of(session) or "")
     # Nobody uses it, and a list is no use.
 
     async def one_left() -> bool:

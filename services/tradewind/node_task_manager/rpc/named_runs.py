@@ -6,7 +6,7 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 
 
 def runs_in(request: Any) -> list[RunName]:
-    """Return the runs of `node_task_id` and `node_task_ids`, as far as they are ids, and of `flow_id`, `cycle`, `run`."""
+    """Return the runs of `node_task_id` and `node_task_ids`, if they are ids, and of `flow_id`, `cycle` and `run`."""
     fields = request.DESCRIPTOR.fields_by_name
     ids = [request.node_task_id] if "node_task_id" in fields else []
     ids += getattr(request, "node_task_ids", [])
