@@ -16,11 +16,14 @@ from grpc_channelz.v1.channelz import add_channelz_servicer
 from grpc_reflection.v1alpha import reflection
 
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
+from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorAnswers, ErrorTable
 from tradewind.server.health import Check, Health, StockStreams
 from tradewind.server.interception import CallInterceptor, Surrounding
 from tradewind.server.logs import RequestLog, configure_logging
+from tradewind.server.metrics import SWITCH, CallMetrics, MetricsEndpoint
 from tradewind.server.redis.client import UnsafeStore
+from tradewind.server.redis.watch import StoreWatch
 from tradewind.server.settings import CommonSettings, SettingsError, load_settings, print_settings
 from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
 
@@ -124,6 +127,8 @@ class Server:
         self._stock_streams = StockStreams()
         # The outermost first: the log sees the code that the errors were turned into, within the call's trace.
         surroundings: list[Surrounding] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
+        if SWITCH.on:
+            surroundings.insert(1, CallMetrics())
         server = grpc.aio.server(
             interceptors=[CallInterceptor(surroundings, self._stock_streams.until_drained)],
             options=self._options,
@@ -222,6 +227,9 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
         max_connection_age_s=values.max_connection_age_seconds,
         tracing=tracing,
     )
+    metrics = MetricsEndpoint(values.metrics_host or values.host, values.metrics_port)
+    await metrics.open()
+    watching = _watch_store(values)
     starting = asyncio.ensure_future(server.start())
     ending = asyncio.ensure_future(ended.wait())
     await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -241,7 +249,20 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
     finally:
         ending.cancel()
         await server.stop()
+        await end_tasks(watching)
+        await metrics.close()
         await asyncio.to_thread(tracing.shutdown)
+
+
+def _watch_store(values: CommonSettings) -> list[asyncio.Task[None]]:
+    if not values.metrics_port:
+        return []
+    user, password = values.metrics_store_user, values.metrics_store_password
+    if user is None:
+        user, password = values.store_user, values.store_password
+    secret = password.get_secret_value() if password else None
+    watch = StoreWatch(values.store_url, user, secret, values.metrics_seconds)
+    return [asyncio.get_running_loop().create_task(watch.run())]
 
 
 def _on_signal(ended: asyncio.Event) -> None:

@@ -31,6 +31,7 @@ from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.measure import MeasureQueues
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
@@ -127,6 +128,8 @@ class NodeTaskManager:
         self._called = self._calling(limits, pool)
         self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._loops.beside(doctor.watch)
+        if settings.metrics_port:
+            self._loops.follow(MeasureQueues(shards, pool), settings.metrics_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         look = Look(shards, plans, ExplainLimits(self._config.share))
