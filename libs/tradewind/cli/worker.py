@@ -71,6 +71,7 @@ def run(
             labels=pairs(label, "--label"),
             listen=listen,
             api_url=api_url,
+            credentials=session.tls,
         )
         session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
         worker.run()

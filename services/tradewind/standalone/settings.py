@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from tradewind.server.settings import TelemetrySettings
+from tradewind.server.settings import TelemetrySettings, TlsSettings
 
 
-class StandaloneSettings(TelemetrySettings):
+class StandaloneSettings(TelemetrySettings, TlsSettings):
     """Settings of all services in one process; those of single services are read from the environment as well."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
