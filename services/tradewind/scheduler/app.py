@@ -213,7 +213,7 @@ class Scheduler:
             watch=self._watch,
             backfills=backfills,
             doctor=self._doctor,
-            explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, node_tasks, clock),
+            explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, stores.backfills, node_tasks, clock),
             explain_node=ExplainNode(read, stores.cycles, node_tasks, node_tasks, node_types),
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
