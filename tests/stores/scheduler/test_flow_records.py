@@ -274,3 +274,14 @@ async def test_a_flow_registered_again_has_a_higher_schedule_epoch_and_begins_an
     new = await bench.begun(bench.request(shape=shape()))
     assert new.name == old.name == RunName("f", 0)
     assert (await bench.write(old, "of the old one")).outcome == "missing"
+
+
+async def test_a_registration_for_the_owner_only_leaves_another_users_flow_as_it_is(bench: Bench) -> None:
+    assert await bench.stores.flows.owners(["f", "g"]) == [None, None]
+    assert await bench.register(user_id="ann", owner_only=True) == (RegisterOutcome.CREATED, 1)
+    before = await bench.flow()
+    taken = await bench.register(user_id="bob", digest="d2", owner_only=True)
+    assert taken == (RegisterOutcome.NOT_OWNER, 0)
+    assert await bench.flow() == before
+    assert await bench.register(user_id="ann", digest="d2", owner_only=True) == (RegisterOutcome.CHANGED, 2)
+    assert await bench.stores.flows.owners(["g", "f"]) == [None, "ann"]

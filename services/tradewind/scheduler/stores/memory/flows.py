@@ -35,6 +35,8 @@ class MemoryFlows:
         flow = self._data.flows.get(registration.flow_id)
         if flow and flow.status is FlowStatus.DELETING:
             return RegisterOutcome.DELETING, 0
+        if registration.owner_only and flow is not None and flow.user_id != registration.user_id:
+            return RegisterOutcome.NOT_OWNER, 0
         request = registration.request
         if request and (first := self._data.first_answer(registration.flow_id, request)):
             if first.payload != request.payload:
@@ -112,6 +114,9 @@ class MemoryFlows:
     async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
         self._data.now()
         return [_record(self._data.flows[flow_id]) if flow_id in self._data.flows else None for flow_id in flow_ids]
+
+    async def owners(self, flow_ids: Sequence[str]) -> list[str | None]:
+        return [flow.user_id if (flow := self._data.flows.get(each)) else None for each in flow_ids]
 
     async def list_ids(self, after: str, limit: int) -> list[str]:
         return sorted(flow_id for flow_id in self._data.flows if flow_id > after)[:limit]

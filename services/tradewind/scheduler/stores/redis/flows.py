@@ -71,6 +71,7 @@ class RedisFlows:
             note=registration.note,
             kept=self._kept_revisions,
             etag=registration.etag,
+            owner_only=registration.owner_only,
             request=request.name if request else "",
             payload=request.payload if request else "",
             request_ms=REMEMBERED_MS,
@@ -89,6 +90,14 @@ class RedisFlows:
             _record({name.decode(): value.decode() for name, value in record.items()}, running) if record else None
             for record, running in zip(replies[::2], replies[1::2], strict=True)
         ]
+
+    async def owners(self, flow_ids: Sequence[str]) -> list[str | None]:
+        if not flow_ids:
+            return []
+        pipeline = self._client.pipeline(transaction=False)
+        for flow_id in flow_ids:
+            pipeline.hget(self._keys.flow(flow_id), "user_id")
+        return [None if owner is None else owner.decode() for owner in await pipeline.execute()]
 
     async def list_ids(self, after: str, limit: int) -> list[str]:
         pipeline = self._client.pipeline(transaction=False)
