@@ -15,6 +15,8 @@ import uvloop
 from grpc_channelz.v1.channelz import add_channelz_servicer
 from grpc_reflection.v1alpha import reflection
 
+from tradewind.server.access.gate import Gate
+from tradewind.server.access.opening import gate_of
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.health import Check, Health, StockStreams
@@ -95,6 +97,7 @@ class Server:
         max_connection_age_s: float = 0.0,
         readiness_interval_s: float = 5.0,
         tracing: Tracing | None = None,
+        gate: Gate | None = None,
         tls: TlsSettings | None = None,
         options: Sequence[tuple[str, int | str]] = (),
     ) -> None:
@@ -104,6 +107,7 @@ class Server:
         self._services = tuple(services)
         self._drain_s = drain_s
         self._options = [*_options(max_message_bytes, max_connection_age_s), *options]
+        self._gate = gate
         self._tracing = tracing or open_tracing("tradewind", None)
         self._tls = tls or TlsSettings.model_construct()
         checks: list[tuple[Sequence[str], Check]] = [(service.names, service.not_ready) for service in self._services]
@@ -131,6 +135,8 @@ class Server:
         surroundings: list[Surrounding] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
         if self._tls.tls_allowed_names:
             surroundings.append(AllowedCallers([name.strip() for name in self._tls.tls_allowed_names.split(",")]))
+        if self._gate is not None:
+            surroundings.append(self._gate)
         server = grpc.aio.server(
             interceptors=[CallInterceptor(surroundings, self._stock_streams.until_drained)],
             options=self._options,
@@ -149,6 +155,8 @@ class Server:
                 self._health_server = await self._serve_health(self._tls.health_port)
             for service in self._services:
                 await service.start()
+            if self._gate is not None:
+                self._gate.start()
             await self._health.start()
         except BaseException as error:
             # One that was never started cannot be stopped and would keep its port.
@@ -181,6 +189,8 @@ class Server:
         if self._stock_streams is not None:
             self._stock_streams.drain()
         await server.stop(max(0.0, deadline - time.monotonic()))
+        if self._gate is not None:
+            await _bounded(self._gate.stop(), _STOP_S, "stop of the gate")
         health_server, self._health_server = self._health_server, None
         if health_server is not None:
             await health_server.stop(0)
@@ -229,17 +239,20 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
         loop.add_signal_handler(number, _on_signal, ended)
     try:
         built = build(values)
+        services = built if isinstance(built, Sequence) else [built]
+        gate = gate_of(values, services)
     except ValueError as error:
         raise StartError(str(error)) from error
     tracing = open_tracing(name, values.otlp_endpoint, values.trace_sampling)
     server = Server(
-        built if isinstance(built, Sequence) else [built],
+        services,
         host=values.host,
         port=values.port,
         drain_s=values.drain_seconds,
         max_message_bytes=values.max_message_bytes,
         max_connection_age_s=values.max_connection_age_seconds,
         tracing=tracing,
+        gate=gate,
         tls=values,
     )
     starting = asyncio.ensure_future(server.start())

@@ -123,6 +123,19 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         200, ge=1, le=100_000, description="How many records such a look examines in a second, at most."
     )
     doctor_mend: bool = Field(True, description="Whether such a look mends what it finds, or only tells.")
+    access_address: str | None = Field(
+        None, description="Where the access service answers; calls need a token then, and without it none."
+    )
+    service_token: SecretStr | None = Field(
+        None, min_length=16, description="A secret that all servers share, by which they know each other."
+    )
+    access_cache_seconds: float = Field(
+        5.0, ge=0, le=60, description="For how long is remembered whose a token is; changes are told at once."
+    )
+    access_on_outage: Literal["refuse", "reads", "all"] = Field(
+        "reads",
+        description="Which calls go on, with what was last known of a token, while the access service is away.",
+    )
 
     def store_tls_files(self) -> TlsFiles | None:
         """Return the certificates for the store, None for those of this machine."""
@@ -147,6 +160,11 @@ def load_settings(settings: type[AnySettings], **overrides: Any) -> AnySettings:
             for fault in error.errors(include_url=False, include_input=False)
         ]
         raise SettingsError("\n".join(lines)) from None
+
+
+def text_of(secret: SecretStr | None) -> str:
+    """Return the text of a secret, "" for None."""
+    return secret.get_secret_value() if secret is not None else ""
 
 
 def variable_of(field: str) -> str:
