@@ -1,4 +1,4 @@
-"""Every process is ended and started again, half of them at a time, while flows run on schedule, all of it under mTLS."""
+"""Every process is ended and started again, half of them at a time, while flows run on schedule under mTLS."""
 
 import asyncio
 from dataclasses import replace
@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.certificates import Authority
 from tests.system.replicas.cluster import Cluster
 from tests.system.replicas.test_replicas_die import begin, every_cycle_once, more_done, running
-
 
 ROUNDS = (
     ("scheduler-0", "node_task_manager-0", "worker-0"),
