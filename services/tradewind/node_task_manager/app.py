@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -113,7 +113,8 @@ class NodeTaskManager:
         pace = settings.node_task_manager_clean_keys_per_second
         cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
         doctors = [(doctor, self._dispatchers[at]) for at, doctor in stores.doctors.items()]
-        doctor = doctor_of(ExamineShards(doctors, replica), settings)
+        examiners = ExamineShards(doctors, stores.cache_doctors.values(), self._known_caches, replica)
+        doctor = doctor_of(examiners, settings)
         self._loops = Loops(
             self._dispatchers,
             pool,
@@ -243,6 +244,9 @@ class NodeTaskManager:
 
     async def _tell_of_config(self, version: int) -> None:
         self._loops.tell_of_config(version)
+
+    def _known_caches(self) -> Iterable[str]:
+        return self._standing().all_caches
 
     def _standing(self) -> SystemConfig:
         return self._config.config
