@@ -8,6 +8,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
