@@ -117,6 +117,10 @@ class MemorySuspension(MemoryFanOut):
         if task.status is not NodeTaskStatus.SUSPENDED:
             super()._wake(task, turn)
             return
+        if self._components[self._owner(task)].stop:
+            # Of a component that is being stopped the stop reaches it as well.
+            self._tasks[task.task_id] = replace(task, retry_at=0)
+            return
         wait, node = task.wait, self._node(task)
         assert wait is not None
         task = self._dequeue(task)
