@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.server.built_in.flows import MOST_DEPTH
+from tradewind.server.built_in import MOST_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
