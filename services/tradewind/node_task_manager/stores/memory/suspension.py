@@ -117,9 +117,8 @@ class MemorySuspension(MemoryFanOut):
         if task.status is not NodeTaskStatus.SUSPENDED:
             super()._wake(task, turn)
             return
-        if self._components[self._owner(task)].stop:
-            # Of a component that is being stopped the stop reaches it as well.
-            self._tasks[task.task_id] = replace(task, retry_at=0)
+        if self._components[self._owner(task)].stop is not None:
+            # The stop reaches it as well.
             return
         wait, node = task.wait, self._node(task)
         assert wait is not None
