@@ -12,7 +12,7 @@ from tests.waiting import until
 from tradewind.client import Client, CycleOrigin, CycleStatus, InvalidInput, NodeTaskStatus
 from tradewind.flow import Flow, Retry, Timeouts
 from tradewind.testing import VirtualStack, simulate
-from tradewind.worker import Context, Fatal, node
+from tradewind.worker import Context, Fatal, Node, node
 
 
 @node("double")
@@ -38,7 +38,7 @@ async def listing(ctx: Context) -> list[dict[str, int]]:
     return [{"n": n} for n in range(5)]
 
 
-NODES = [double, slow, unlucky, listing]
+NODES: list[Node[..., Any]] = [double, slow, unlucky, listing]
 
 
 def one(flow_id: str, node_type: Any, config: dict[str, Any] | None = None, **fields: Any) -> Flow:
