@@ -27,8 +27,8 @@ async def test_calls_are_counted_while_the_endpoint_is_open() -> None:
             client = EchoClient(channel)
             assert await client.call("UnaryUnary", "x") == ["x"]
             for number in range(3):
+                made_up: Any = channel.unary_unary(f"/tradewind.test.Echo/MadeUp{number}")
                 with pytest.raises(Exception, match="no method"):
-                    made_up: Any = channel.unary_unary(f"/tradewind.test.Echo/MadeUp{number}")
                     await made_up(b"")
         after = await scrape(port)
         # The echo service has no descriptor, so no name of it is a label either.
