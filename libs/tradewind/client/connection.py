@@ -15,6 +15,8 @@ from tradewind.client.addresses import Addresses
 from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
+from tradewind.codec import Codec
+from tradewind.codec.channel import CodedChannel
 from tradewind.tls import Security
 
 OpenChannel = Callable[[str, Security], grpc.aio.Channel]
@@ -30,6 +32,7 @@ class Connection:
         timeout: float,
         patience: float,
         credentials: Security,
+        codec: Codec | None = None,
         open_channel: OpenChannel = open_channel,
     ) -> None:
         self.addresses = addresses
@@ -38,6 +41,7 @@ class Connection:
         self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience)
         self.to_trigger = Calls(addresses.trigger, timeout, patience)
         self._credentials = credentials
+        self._codec = codec
         self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._scheduler: SchedulerServiceStub | None = None
@@ -117,5 +121,6 @@ class Connection:
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
-            self._channels[address] = self._open_channel(address, self._credentials)
+            channel = self._open_channel(address, self._credentials)
+            self._channels[address] = channel if self._codec is None else CodedChannel(channel, self._codec)
         return self._channels[address]
