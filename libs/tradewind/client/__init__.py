@@ -73,6 +73,7 @@ from tradewind.client.revisions import (
     RevisionDiff,
     RevisionRecord,
 )
+from tradewind.client.sub_flows import ParentNode, SubFlowCycle
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.task_events import TaskEventKind, WatchedTask
 from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
@@ -143,6 +144,7 @@ __all__ = [
     "Notification",
     "NotificationKind",
     "OutputHandle",
+    "ParentNode",
     "PastAttempt",
     "Pause",
     "Placement",
@@ -164,6 +166,7 @@ __all__ = [
     "SignalStatus",
     "StatusCounts",
     "StopRecord",
+    "SubFlowCycle",
     "SyncBatchHandle",
     "SyncClient",
     "SyncCycleHandle",

@@ -114,8 +114,8 @@ class SecretResolver:
 
     async def _value(self, name: str) -> str | None:
         if self._source is None:
-            value = os.environ.get(environment_name(name))
-            return value if value is not None else await asyncio.to_thread(_from_file, name)
+            held = os.environ.get(environment_name(name))
+            return held if held is not None else await asyncio.to_thread(_from_file, name)
         try:
             if inspect.iscoroutinefunction(self._source):
                 value = await self._source(name)

@@ -163,6 +163,9 @@ class Keys:
     def cache_generation(self, name: str) -> str:
         return f"{self.base}cache_generation:{name}"
 
+    def cleaner(self) -> str:
+        return self.base + "cleaner"
+
     def cache_stats(self) -> str:
         return f"{self.base}cache_stats"
 

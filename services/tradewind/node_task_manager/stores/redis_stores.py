@@ -6,6 +6,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
+from tradewind.node_task_manager.stores.redis_cache_doctor import RedisCacheDoctor
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
 from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
@@ -36,6 +37,11 @@ class RedisStores(RedisLink):
         tasks = {at: RedisNodeTaskStore(client, keys, limits, time) for at, keys in self._keys.items()}
         self.shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
         self.doctors = {at: RedisShardDoctor(client, keys, tasks[at]) for at, keys in self._keys.items()}
+        # A store of their own may let go of results: nothing there can be called broken.
+        own = self._cache_client is not client
+        self.cache_doctors = (
+            {} if own else {at: RedisCacheDoctor(client, keys, time) for at, keys in self._keys.items()}
+        )
         self.waits = {at: RedisWaits(client, keys) for at, keys in self._keys.items()}
         self.caches = RedisCacheStore(self._cache_client, self._keys, time)
         self.cache_statistics = RedisCacheStatistics(client, self._keys[0])
