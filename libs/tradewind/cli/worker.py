@@ -73,6 +73,7 @@ def run(
             api_url=api_url,
             credentials=session.tls,
             codec=session.codec,
+            token=session.token,
         )
         session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
         worker.run()

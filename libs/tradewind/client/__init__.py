@@ -4,6 +4,7 @@
 """
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc
+from tradewind.client.access import NewToken, Role, SessionKind, SessionRecord, UserRecord
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
 from tradewind.client.backfills import BackfillRecord, BackfillStatus
@@ -31,10 +32,12 @@ from tradewind.client.errors import (
     Exhausted,
     InvalidInput,
     NotFound,
+    PermissionDenied,
     ServerFault,
     TaskFailed,
     TimedOut,
     TradewindError,
+    Unauthenticated,
     Unavailable,
     Unreachable,
     Violation,
@@ -133,6 +136,7 @@ __all__ = [
     "LogLine",
     "LogSource",
     "MemoryRecord",
+    "NewToken",
     "NodeChange",
     "NodeError",
     "NodeFailure",
@@ -147,6 +151,7 @@ __all__ = [
     "ParentNode",
     "PastAttempt",
     "Pause",
+    "PermissionDenied",
     "Placement",
     "PublishedEvent",
     "QueueDepth",
@@ -159,8 +164,11 @@ __all__ = [
     "RevisionDefinition",
     "RevisionDiff",
     "RevisionRecord",
+    "Role",
     "RunRequest",
     "ServerFault",
+    "SessionKind",
+    "SessionRecord",
     "Severity",
     "Signal",
     "SignalStatus",
@@ -182,8 +190,10 @@ __all__ = [
     "TriggerFiring",
     "TriggerRecord",
     "TriggerStatus",
+    "Unauthenticated",
     "Unavailable",
     "Unreachable",
+    "UserRecord",
     "Violation",
     "WatchedTask",
     "Wave",

@@ -1,9 +1,11 @@
 """The asynchronous client."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from tradewind.client.access_calls import AccessCalls
 from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
@@ -36,6 +38,8 @@ from tradewind.codec import Codec, codec_of
 from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.tls import Security, security_of
 
+TOKEN_VARIABLE = "TRADEWIND_TOKEN"
+
 
 class Client(
     FlowCalls,
@@ -57,6 +61,7 @@ class Client(
     TriggerCalls,
     DoctorCalls,
     ExplainCalls,
+    AccessCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
@@ -67,7 +72,8 @@ class Client(
     `run_stream` each is a call of its own, as for a proxy that spreads calls. `credentials` are certificates as
     TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else it speaks plain
     text. `codec`, or else that which TRADEWIND_CODEC names, encodes inputs, parameters and variables that are sent, and
-    decodes what is shown. A client belongs to one event loop.
+    decodes what is shown. `token` says who calls, where that is asked; without it TRADEWIND_TOKEN does. A client belongs
+    to one event loop.
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class Client(
         user_id: str = "default",
         credentials: Security = None,
         codec: Codec | None = None,
+        token: str | None = None,
         run_stream: bool = True,
     ) -> None:
         self._connection = Connection(
@@ -88,6 +95,7 @@ class Client(
             patience=patience,
             credentials=security_of(credentials),
             codec=codec_of(codec),
+            token=token or os.environ.get(TOKEN_VARIABLE),
         )
         self._user_id = user_id
         self._run_stream = run_stream
