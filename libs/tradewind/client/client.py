@@ -72,8 +72,8 @@ class Client(
     `run_stream` each is a call of its own, as for a proxy that spreads calls. `credentials` are certificates as
     TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else it speaks plain
     text. `codec`, or else that which TRADEWIND_CODEC names, encodes inputs, parameters and variables that are sent, and
-    decodes what is shown. `token` says who calls, where that is asked; without it TRADEWIND_TOKEN does. A client belongs
-    to one event loop.
+    decodes what is shown. `token` says who calls, where that is asked; without it TRADEWIND_TOKEN does. A client
+    belongs to one event loop.
     """
 
     def __init__(
