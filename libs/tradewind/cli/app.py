@@ -1,6 +1,7 @@
 """The root of the command line: options that hold for every command, and the commands."""
 
-from typing import Annotated
+import os
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +31,11 @@ from tradewind.cli import (
 )
 from tradewind.cli.session import Session
 
+if TYPE_CHECKING:
+    from tradewind.tls import TlsFiles
+
+TLS_VARIABLES = ("TRADEWIND_TLS_CA", "TRADEWIND_TLS_CERT", "TRADEWIND_TLS_KEY")
+
 # Plain help instead of rich panels: those take longer to import than most commands take to run.
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,6 +54,15 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _tls(ca: str | None, cert: str | None, key: str | None, server_name: str | None) -> "TlsFiles | None":
+    if not any((ca, cert, key, *map(os.environ.get, TLS_VARIABLES))):
+        # What plain text needs takes no time.
+        return None
+    from tradewind.tls import TlsFiles
+
+    return TlsFiles.find(ca, cert, key, server_name)
+
+
 @app.callback()
 def root(
     context: typer.Context,
@@ -55,12 +70,25 @@ def root(
         str | None,
         typer.Option(help="Where the stack answers (TRADEWIND_ADDRESS, or localhost:7700).", metavar="HOST:PORT"),
     ] = None,
+    tls_ca: Annotated[
+        str | None,
+        typer.Option(help="PEM file of the CA of servers, or system (TRADEWIND_TLS_CA).", metavar="FILE"),
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option(help="PEM file of a certificate to show (TRADEWIND_TLS_CERT).", metavar="FILE")
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option(help="PEM file of its key (TRADEWIND_TLS_KEY).", metavar="FILE")
+    ] = None,
+    tls_server_name: Annotated[
+        str | None, typer.Option(help="The name in servers' certificates (TRADEWIND_TLS_SERVER_NAME).", metavar="NAME")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Take what holds for every command."""
-    context.obj = Session(address)
+    context.obj = Session(address, tls=_tls(tls_ca, tls_cert, tls_key, tls_server_name))
 
 
 app.command("up")(up.up)

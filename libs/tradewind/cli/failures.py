@@ -50,6 +50,8 @@ def _of_the_client(error: Exception) -> typer.Exit | None:
     if client is None:
         return None
     if isinstance(error, client.Unreachable):
+        if "TLS" in error.detail:
+            return fail(error.message, OUT_OF_REACH)
         why = "" if "refused" in error.detail else f" ({error.detail})"
         return fail(f'cannot reach {error.address}{why}: is "tradewind up" running?', OUT_OF_REACH)
     if isinstance(error, client.Unavailable):

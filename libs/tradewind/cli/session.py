@@ -13,6 +13,7 @@ from tradewind.cli.screen import Screen
 
 if TYPE_CHECKING:
     from tradewind.client import Addresses, Client
+    from tradewind.tls import TlsFiles
 
 Parameters = ParamSpec("Parameters")
 
@@ -23,9 +24,11 @@ class Session:
     patience = 60.0
     """Seconds for which a command that goes on, such as a watch, waits for a server that was there to come back."""
 
-    def __init__(self, address: str | None = None) -> None:
+    def __init__(self, address: str | None = None, tls: "TlsFiles | None" = None) -> None:
+        """Take which certificates hold, None for plain text."""
         self.address = address
         self.screen = Screen()
+        self.tls = tls
 
     @property
     def addresses(self) -> "Addresses":
@@ -38,7 +41,7 @@ class Session:
         """Return a client that says at once when nobody answers; a person may look why."""
         from tradewind.client import Client
 
-        return Client(addresses=self.addresses, patience=0)
+        return Client(addresses=self.addresses, patience=0, credentials=self.tls)
 
 
 def asynchronous(

@@ -51,12 +51,11 @@ def run(
     ] = None,
 ) -> None:
     """Run a worker, until Ctrl-C."""
-    import logging
-
     from tradewind.worker import Worker, WorkerError, load_nodes
+    from tradewind.worker.telemetry import configure_worker_logging
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     try:
+        configure_worker_logging()
         nodes = [node for module in modules for node in load_nodes(module)]
         addresses = session.addresses
         worker = Worker(
@@ -72,6 +71,7 @@ def run(
             labels=pairs(label, "--label"),
             listen=listen,
             api_url=api_url,
+            credentials=session.tls,
         )
         session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
         worker.run()

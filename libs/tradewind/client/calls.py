@@ -12,6 +12,8 @@ import grpc
 from tradewind.client.errors import Unavailable
 from tradewind.client.refusals import error_from
 from tradewind.client.traces import traceparent
+from tradewind.tls.channels import Security
+from tradewind.tls.channels import open_channel as open_secured
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -35,12 +37,10 @@ _TARGETS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 _BACKOFF_S = (0.1, 2.0)
 
 
-def open_channel(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
-    """Return a channel to `address`, plain text without `credentials`; it connects at its first call."""
+def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
+    """Return a channel to `address`, plain text without `security`; it connects at its first call."""
     target = address if address.startswith(_TARGETS) else f"dns:///{address}"
-    if credentials is None:
-        return grpc.aio.insecure_channel(target, options=_OPTIONS)
-    return grpc.aio.secure_channel(target, credentials, options=_OPTIONS)
+    return open_secured(target, security, _OPTIONS)
 
 
 def new_request_id() -> str:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
-
 from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
@@ -35,6 +33,7 @@ from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.flow import Cache, Retry, Timeouts
+from tradewind.tls import Security, security_of
 
 
 class Client(
@@ -64,7 +63,9 @@ class Client(
     localhost:7700. `timeout` is how long one attempt of a call may take, `patience` for how long a call is repeated
     while its server is away, both in seconds; repeating is safe, because what changes something carries a request id.
     `user_id` is whose flows are registered. Runs go over one stream, which costs a third of a call each; without
-    `run_stream` each is a call of its own, as for a proxy that spreads calls. A client belongs to one event loop.
+    `run_stream` each is a call of its own, as for a proxy that spreads calls. `credentials` are certificates as
+    TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else it speaks plain
+    text. A client belongs to one event loop.
     """
 
     def __init__(
@@ -75,11 +76,14 @@ class Client(
         timeout: float = 30.0,
         patience: float = 10.0,
         user_id: str = "default",
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: Security = None,
         run_stream: bool = True,
     ) -> None:
         self._connection = Connection(
-            addresses or Addresses.find(address), timeout=timeout, patience=patience, credentials=credentials
+            addresses or Addresses.find(address),
+            timeout=timeout,
+            patience=patience,
+            credentials=security_of(credentials),
         )
         self._user_id = user_id
         self._run_stream = run_stream

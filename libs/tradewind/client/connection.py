@@ -15,8 +15,9 @@ from tradewind.client.addresses import Addresses
 from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
+from tradewind.tls import Security
 
-OpenChannel = Callable[[str, grpc.ChannelCredentials | None], grpc.aio.Channel]
+OpenChannel = Callable[[str, Security], grpc.aio.Channel]
 
 
 class Connection:
@@ -28,7 +29,7 @@ class Connection:
         *,
         timeout: float,
         patience: float,
-        credentials: grpc.ChannelCredentials | None,
+        credentials: Security,
         open_channel: OpenChannel = open_channel,
     ) -> None:
         self.addresses = addresses

@@ -21,6 +21,7 @@ from tradewind.client.errors import (
     Violation,
     WrongStatus,
 )
+from tradewind.tls import explained
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -103,6 +104,8 @@ def _details(status: status_pb2.Status) -> _Details:
 
 def _cause(message: str) -> str:
     """Return the last error of gRPC's list of attempts, without the addresses before it."""
+    if (told := explained(message)) is not None:
+        return told
     cause = message.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
     return cause.rpartition(": ")[2].rstrip(")") if "onnection refused" in cause else cause
 

@@ -5,8 +5,6 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-import grpc
-
 from tradewind.client.ad_hoc_calls import Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
@@ -20,6 +18,7 @@ from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_tasks import NodeTaskRecord
 from tradewind.client.wire import Seconds
 from tradewind.flow import Cache, Retry, Timeouts
+from tradewind.tls import Security
 
 Inner = TypeVar("Inner", covariant=True)
 Arguments = ParamSpec("Arguments")
@@ -187,7 +186,7 @@ class SyncClient(_Sync[Client]):
         timeout: float = 30.0,
         patience: float = 10.0,
         user_id: str = "default",
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: Security = None,
     ) -> None:
         client = Client(
             address,

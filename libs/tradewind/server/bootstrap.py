@@ -15,14 +15,18 @@ import uvloop
 from grpc_channelz.v1.channelz import add_channelz_servicer
 from grpc_reflection.v1alpha import reflection
 
+from tradewind.server.access.gate import Gate
+from tradewind.server.access.opening import gate_of
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
-from tradewind.server.errors import ErrorAnswers, ErrorTable
+from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.health import Check, Health, StockStreams
 from tradewind.server.interception import CallInterceptor, Surrounding
 from tradewind.server.logs import RequestLog, configure_logging
+from tradewind.server.peer_identity import AllowedCallers, CallerNotAllowed
 from tradewind.server.redis.client import UnsafeStore
-from tradewind.server.settings import CommonSettings, SettingsError, load_settings, print_settings
+from tradewind.server.settings import CommonSettings, SettingsError, TlsSettings, load_settings, print_settings
 from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
+from tradewind.tls import TlsError, TlsFiles, server_credentials
 
 _STOP_S = 5.0
 """How long one service may take to start its way out (`stop`), after the calls have ended."""
@@ -93,19 +97,24 @@ class Server:
         max_connection_age_s: float = 0.0,
         readiness_interval_s: float = 5.0,
         tracing: Tracing | None = None,
+        gate: Gate | None = None,
+        tls: TlsSettings | None = None,
         options: Sequence[tuple[str, int | str]] = (),
     ) -> None:
-        """Take `port` 0 to have a free one picked; `options` are gRPC's own and go last."""
+        """Take `port` 0 to have a free one picked; `options` are gRPC's own and go last. Plain text without `tls`."""
         self.host = host
         self.port = port
         self._services = tuple(services)
         self._drain_s = drain_s
         self._options = [*_options(max_message_bytes, max_connection_age_s), *options]
+        self._gate = gate
         self._tracing = tracing or open_tracing("tradewind", None)
+        self._tls = tls or TlsSettings.model_construct()
         checks: list[tuple[Sequence[str], Check]] = [(service.names, service.not_ready) for service in self._services]
         self._health = Health(checks, readiness_interval_s)
         self._request_log = RequestLog()
         self._server: grpc.aio.Server | None = None
+        self._health_server: grpc.aio.Server | None = None
         self._stock_streams: StockStreams | None = None
 
     @property
@@ -118,12 +127,16 @@ class Server:
 
         Raises StartError when the address is taken or a service cannot start; nothing stays open then.
         """
-        table = ErrorTable()
+        table = ErrorTable({CallerNotAllowed: ErrorRule(grpc.StatusCode.PERMISSION_DENIED, "CALLER_NOT_ALLOWED")})
         for service in self._services:
             table = table.joined(service.errors)
         self._stock_streams = StockStreams()
         # The outermost first: the log sees the code that the errors were turned into, within the call's trace.
         surroundings: list[Surrounding] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
+        if self._tls.tls_allowed_names:
+            surroundings.append(AllowedCallers([name.strip() for name in self._tls.tls_allowed_names.split(",")]))
+        if self._gate is not None:
+            surroundings.append(self._gate)
         server = grpc.aio.server(
             interceptors=[CallInterceptor(surroundings, self._stock_streams.until_drained)],
             options=self._options,
@@ -137,9 +150,13 @@ class Server:
         reflection.enable_server_reflection(names, server)
         add_channelz_servicer(server)
         try:
-            self.port = _listen(server, self.host, self.port)
+            self.port = _listen(server, self.host, self.port, _credentials(self._tls))
+            if self._tls.health_port:
+                self._health_server = await self._serve_health(self._tls.health_port)
             for service in self._services:
                 await service.start()
+            if self._gate is not None:
+                self._gate.start()
             await self._health.start()
         except BaseException as error:
             # One that was never started cannot be stopped and would keep its port.
@@ -150,6 +167,13 @@ class Server:
             raise
         await server.start()
         _log.info("serving", address=self.address, services=[name for each in self._services for name in each.names])
+
+    async def _serve_health(self, port: int) -> grpc.aio.Server:
+        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._health.bind(server)
+        _listen(server, self.host, port, None, "TRADEWIND_HEALTH_PORT")
+        await server.start()
+        return server
 
     async def stop(self, drain_s: float | None = None) -> None:
         """Drain and stop, within `drain_s` (that of the constructor when None) and a few seconds; safe to repeat."""
@@ -165,6 +189,11 @@ class Server:
         if self._stock_streams is not None:
             self._stock_streams.drain()
         await server.stop(max(0.0, deadline - time.monotonic()))
+        if self._gate is not None:
+            await _bounded(self._gate.stop(), _STOP_S, "stop of the gate")
+        health_server, self._health_server = self._health_server, None
+        if health_server is not None:
+            await health_server.stop(0)
         for service in reversed(self._services):
             await _bounded(service.stop(), _STOP_S, f"stop of {_title(service)}")
         _log.info("stopped", address=self.address)
@@ -210,17 +239,21 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
         loop.add_signal_handler(number, _on_signal, ended)
     try:
         built = build(values)
+        services = built if isinstance(built, Sequence) else [built]
+        gate = gate_of(values, services)
     except ValueError as error:
         raise StartError(str(error)) from error
     tracing = open_tracing(name, values.otlp_endpoint, values.trace_sampling)
     server = Server(
-        built if isinstance(built, Sequence) else [built],
+        services,
         host=values.host,
         port=values.port,
         drain_s=values.drain_seconds,
         max_message_bytes=values.max_message_bytes,
         max_connection_age_s=values.max_connection_age_seconds,
         tracing=tracing,
+        gate=gate,
+        tls=values,
     )
     starting = asyncio.ensure_future(server.start())
     ending = asyncio.ensure_future(ended.wait())
@@ -260,17 +293,35 @@ async def _bounded(ending: Any, timeout_s: float, what: str) -> None:
         _log.exception("failed", what=what)
 
 
-def _listen(server: grpc.aio.Server, host: str, port: int) -> int:
+def _listen(
+    server: grpc.aio.Server,
+    host: str,
+    port: int,
+    credentials: grpc.ServerCredentials | None,
+    variable: str = "TRADEWIND_PORT",
+) -> int:
     address = _address(host, port)
     try:
-        bound = server.add_insecure_port(address)
+        if credentials is None:
+            bound = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, credentials)
     except RuntimeError:
         bound = 0
     if not bound:
-        raise StartError(
-            f"cannot listen on {address}: it is in use or not an address of this machine; set TRADEWIND_PORT"
-        )
+        raise StartError(f"cannot listen on {address}: it is in use or not an address of this machine; set {variable}")
     return bound
+
+
+def _credentials(tls: TlsSettings) -> grpc.ServerCredentials | None:
+    files = tls.tls_files()
+    wanted = tls.tls_require_client_cert or bool(tls.tls_allowed_names)
+    if files is None and not wanted:
+        return None
+    try:
+        return server_credentials(files or TlsFiles(), require_client_cert=wanted)
+    except TlsError as error:
+        raise StartError(str(error)) from error
 
 
 def _options(max_message_bytes: int, max_connection_age_s: float) -> list[tuple[str, int | str]]:

@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import grpc
 
+from tradewind.server.settings import TlsSettings
 from tradewind.server.telemetry import TraceUnaryStreamInterceptor, TraceUnaryUnaryInterceptor
+from tradewind.tls.channels import Security
+from tradewind.tls.channels import open_channel as open_secured
 
 MESSAGE_BYTES = 4 * 1024 * 1024
 MESSAGE_SLACK = 64 * 1024
@@ -30,14 +34,14 @@ def open_channel(
     traced: bool = True,
     max_message_bytes: int = MESSAGE_BYTES,
     options: Sequence[Option] = (),
-    credentials: grpc.ChannelCredentials | None = None,
+    security: Security = None,
 ) -> grpc.aio.Channel:
     """Return a channel to `address`; it connects at its first call and reconnects by itself, within seconds.
 
     `address` is `host:port`, whose every address is used in turn, or a gRPC target such as `unix:/path`. The caller
     closes the channel, passes `timeout=` on every call, and retries only what is idempotent. `traced` calls carry the
     current `traceparent`, which costs each unary call about 0.1 ms; leave it out where nothing is recorded.
-    Plain text without `credentials`, else TLS.
+    Plain text without `security`, else TLS. Raises TlsError when its files are not good.
     """
     target = (
         address if address.startswith(("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")) else f"dns:///{address}"
@@ -59,6 +63,9 @@ def open_channel(
         *options,
     ]
     interceptors = [TraceUnaryUnaryInterceptor(), TraceUnaryStreamInterceptor()] if traced else None
-    if credentials is not None:
-        return grpc.aio.secure_channel(target, credentials, options=settings, interceptors=interceptors)
-    return grpc.aio.insecure_channel(target, options=settings, interceptors=interceptors)
+    return open_secured(target, security, settings, interceptors)
+
+
+def channels_of(settings: TlsSettings) -> OpenChannel:
+    """Return what opens channels to the other servers, with the certificates that the settings name."""
+    return partial(open_channel, security=settings.tls_files())

@@ -1,5 +1,6 @@
 """Settings: read from the environment, checked at once, and able to print their own table."""
 
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError
@@ -7,6 +8,8 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
+
+from tradewind.tls.files import TlsFiles
 
 PREFIX = "TRADEWIND_"
 
@@ -31,7 +34,59 @@ class Settings(BaseSettings):
             raise TypeError(f"settings of {cls.__name__} without a description: {', '.join(bare)}")
 
 
-class CommonSettings(Settings):
+class TlsSettings(Settings):
+    """The certificates of a server; without any of them it speaks plain text."""
+
+    tls_cert: Path | None = Field(
+        None, description="PEM file of the certificate and the chain below it; read again when it is replaced."
+    )
+    tls_key: Path | None = Field(None, description="PEM file of its key.")
+    tls_ca: str | None = Field(
+        None, description="PEM file of the CA that other servers and callers are known by; system for the machine's."
+    )
+    tls_server_name: str | None = Field(
+        None, description="The name in the certificates of the servers it calls, where it is not in their address."
+    )
+    tls_require_client_cert: bool = Field(
+        False, description="Whether callers must show a certificate that the CA has signed (mTLS)."
+    )
+    tls_allowed_names: str | None = Field(
+        None,
+        description="Names in certificates whose holders may call, as patterns with *, with commas between; "
+        "everybody with a certificate when not set.",
+    )
+    health_port: int = Field(
+        0, ge=0, le=65535, description="A port for health in plain text, for probes that know no TLS; 0 for none."
+    )
+
+    def tls_files(self) -> TlsFiles | None:
+        """Return where the certificates are, None for plain text."""
+        if not (self.tls_ca or self.tls_cert or self.tls_key):
+            return None
+        return TlsFiles(self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name)
+
+
+class TelemetrySettings(Settings):
+    """What servers and workers can be told about logs, traces and metrics."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least level that is logged."
+    )
+    log_format: Literal["console", "json"] = Field(
+        "console", description="Lines for people, or one JSON object a line."
+    )
+    otlp_endpoint: str | None = Field(None, description="Where traces go, as http://host:4317; off when not set.")
+    trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
+    metrics_port: int = Field(0, ge=0, le=65535, description="Port that serves /metrics for Prometheus; 0 for none.")
+    metrics_host: str | None = Field(
+        None, description="Address that it listens on; that of the server, or 127.0.0.1, when not set."
+    )
+    metrics_seconds: float = Field(
+        5.0, ge=0.05, le=3600, description="How long between two looks at queues and the store for their metrics."
+    )
+
+
+class CommonSettings(TelemetrySettings, TlsSettings):
     """What every Tradewind server can be told."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
@@ -45,12 +100,6 @@ class CommonSettings(Settings):
     key_prefix: str = Field(
         "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="What every key in the store begins with."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least level that is logged."
-    )
-    log_format: Literal["console", "json"] = Field(
-        "console", description="Lines for people, or one JSON object a line."
-    )
     drain_seconds: float = Field(
         10.0, ge=0, le=3600, description="How long calls in flight may go on after SIGTERM before they are cut off."
     )
@@ -58,7 +107,10 @@ class CommonSettings(Settings):
         0.0, ge=0, description="Age at which clients are asked to reconnect, to spread over replicas; 0 means never."
     )
     max_message_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Largest request that is taken.")
-    otlp_endpoint: str | None = Field(None, description="Where traces go, as http://host:4317; off when not set.")
+    metrics_store_user: str | None = Field(
+        None, description="Store user who may INFO, for metrics of the store; the service's own when not set."
+    )
+    metrics_store_password: SecretStr | None = Field(None, description="Password of that user.")
     doctor_seconds: float = Field(
         600.0, ge=0, le=86_400, description="How long between two looks for broken invariants; 0 for never."
     )
@@ -66,7 +118,19 @@ class CommonSettings(Settings):
         200, ge=1, le=100_000, description="How many records such a look examines in a second, at most."
     )
     doctor_mend: bool = Field(True, description="Whether such a look mends what it finds, or only tells.")
-    trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")
+    access_address: str | None = Field(
+        None, description="Where the access service answers; calls need a token then, and without it none."
+    )
+    service_token: SecretStr | None = Field(
+        None, min_length=16, description="A secret that all servers share, by which they know each other."
+    )
+    access_cache_seconds: float = Field(
+        5.0, ge=0, le=60, description="For how long is remembered whose a token is; changes are told at once."
+    )
+    access_on_outage: Literal["refuse", "reads", "all"] = Field(
+        "reads",
+        description="Which calls go on, with what was last known of a token, while the access service is away.",
+    )
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -85,6 +149,11 @@ def load_settings(settings: type[AnySettings], **overrides: Any) -> AnySettings:
             for fault in error.errors(include_url=False, include_input=False)
         ]
         raise SettingsError("\n".join(lines)) from None
+
+
+def text_of(secret: SecretStr | None) -> str:
+    """Return the text of a secret, "" for None."""
+    return secret.get_secret_value() if secret is not None else ""
 
 
 def variable_of(field: str) -> str:

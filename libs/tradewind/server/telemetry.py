@@ -1,7 +1,8 @@
-"""Traces: set-up, and `traceparent` carried through calls. Costs next to nothing when no endpoint is set."""
+"""Traces: set-up, spans, and `traceparent` carried through calls. Costs next to nothing when no endpoint is set."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import grpc
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context as TraceContext
-from opentelemetry.trace import SpanKind, StatusCode, Tracer
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TraceFlags, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from tradewind.server.interception import Behavior, Context
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 TRACEPARENT = "traceparent"
 
+Attributes = Mapping[str, str | int | float | bool]
+
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -28,16 +31,28 @@ class Tracing:
 
     def __init__(self, service: str, exporter: SpanExporter | None, sampling: float = 1.0) -> None:
         self._provider: TracerProvider | None = None
+        self._chosen = 0
         if exporter is not None:
             # The SDK is imported by those who record only, because importing it takes a tenth of a second.
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
             from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+            class Ids(RandomIdGenerator):
+                """At random, unless a span has an id of its own."""
+
+                def __init__(self, tracing: Tracing) -> None:
+                    self._tracing = tracing
+
+                def generate_span_id(self) -> int:
+                    return self._tracing._chosen or super().generate_span_id()
 
             self._provider = TracerProvider(
                 resource=Resource.create({"service.name": service}),
                 sampler=ParentBased(TraceIdRatioBased(sampling)),
+                id_generator=Ids(self),
                 shutdown_on_exit=False,
             )
             self._provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -47,6 +62,38 @@ class Tracing:
     def recording(self) -> bool:
         """Whether spans are recorded at all."""
         return self._provider is not None
+
+    @property
+    def provider(self) -> TracerProvider | None:
+        """What makes tracers for others, such as the code of nodes; None when nothing is recorded."""
+        return self._provider
+
+    def begin(
+        self,
+        name: str,
+        parent: str = "",
+        attributes: Attributes | None = None,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        begun_ns: int | None = None,
+        span_id: int = 0,
+        follows: int = 0,
+    ) -> Span:
+        """Begin a span below the `traceparent` `parent`, or at the root of a new trace; the caller ends it.
+
+        `begun_ns` is since the epoch, now when None. `span_id` is its id where others are to know it beforehand, and
+        `follows` the id of a span of the same trace that it is linked to. The loop's thread only.
+        """
+        context = context_from(parent)
+        links = []
+        if follows:
+            trace_id = trace.get_current_span(context).get_span_context().trace_id
+            links.append(Link(SpanContext(trace_id, follows, is_remote=True, trace_flags=TraceFlags(1))))
+        self._chosen = span_id
+        try:
+            return self.tracer.start_span(name, context, kind, attributes, links, start_time=begun_ns)
+        finally:
+            self._chosen = 0
 
     def shutdown(self) -> None:
         """Send what is still held back. May take seconds when the endpoint is away: call it from a thread."""
@@ -65,10 +112,26 @@ def open_tracing(service: str, endpoint: str | None, sampling: float = 1.0) -> T
 
 def current_traceparent() -> str:
     """Return the W3C `traceparent` of the span that is current here, "" when there is none."""
-    span = trace.get_current_span().get_span_context()
-    if not span.is_valid:
+    return traceparent_of(trace.get_current_span())
+
+
+def traceparent_of(span: Span) -> str:
+    """Return the `traceparent` of a span, "" when it is none."""
+    context = span.get_span_context()
+    if not context.is_valid:
         return ""
-    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def sampled(traceparent: str) -> bool:
+    """Say whether spans below a `traceparent` are recorded: whoever began the trace has decided it for all."""
+    return bool(traceparent) and traceparent[-1] in "13579bdf"
+
+
+def attempt_id(trace_id: str, task_id: str, attempt: int) -> int:
+    """Return the id of the span in which an attempt is handed out, which any replica finds without being told."""
+    name = f"{trace_id}:{task_id}:{attempt}".encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") or 1
 
 
 def context_from(traceparent: str) -> TraceContext:

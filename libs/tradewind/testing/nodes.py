@@ -110,7 +110,7 @@ class _Recorder:
     def __init__(self) -> None:
         self.run = NodeRun()
 
-    def complete(self, token: str, outputs: Ending, duration_ns: int) -> None:
+    def complete(self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "") -> None:
         if isinstance(outputs, Suspension):
             self.run.wait = NodeWait.of(outputs)
             return

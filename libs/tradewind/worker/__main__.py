@@ -1,10 +1,11 @@
 """`python -m tradewind.worker MODULE[:ATTRIBUTE] ...`: runs a worker with the nodes of modules."""
 
 import argparse
-import logging
 import sys
 
+from tradewind.tls import TlsFiles
 from tradewind.worker import Worker, WorkerError, load_nodes
+from tradewind.worker.telemetry import configure_worker_logging
 
 
 def main() -> None:
@@ -20,9 +21,13 @@ def main() -> None:
     parser.add_argument("--grace", type=float, default=10.0, help="seconds to finish on SIGTERM (%(default)s)")
     parser.add_argument("--listen", metavar="HOST:PORT", help="be called there instead of opening a stream")
     parser.add_argument("--api-url", help="where others reach it, when that is not what it listens on")
+    parser.add_argument("--tls-ca", metavar="FILE", help="PEM file of the CA of servers, or system (TRADEWIND_TLS_CA)")
+    parser.add_argument("--tls-cert", metavar="FILE", help="PEM file of a certificate to show (TRADEWIND_TLS_CERT)")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM file of its key (TRADEWIND_TLS_KEY)")
+    parser.add_argument("--tls-server-name", metavar="NAME", help="the name in servers' certificates")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     try:
+        configure_worker_logging()
         nodes = [node for module in given.modules for node in load_nodes(module)]
         Worker(
             nodes,
@@ -35,6 +40,7 @@ def main() -> None:
             grace=given.grace,
             listen=given.listen,
             api_url=given.api_url,
+            credentials=TlsFiles.find(given.tls_ca, given.tls_cert, given.tls_key, given.tls_server_name),
         ).run()
     except (WorkerError, ValueError) as error:
         sys.exit(f"error: {error}")

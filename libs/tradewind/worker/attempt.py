@@ -28,8 +28,8 @@ class Telling(Protocol):
 class Reports(Telling, Protocol):
     """Takes what is to be said of attempts, by token. Beside what nodes tell, that is the loop's thread's."""
 
-    def complete(self, token: str, outputs: Ending, duration_ns: int) -> None:
-        """The node ran and emits `outputs`."""
+    def complete(self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "") -> None:
+        """The node ran, in the span that `traceparent` names, and emits `outputs`."""
         ...
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
@@ -75,11 +75,14 @@ class Attempt:
         "threaded",
         "timer",
         "token",
+        "traceparent",
     )
 
     def __init__(self, assignment: work_pb2.NodeTaskAssignment, reports: Telling, *, threaded: bool) -> None:
         self.assignment = assignment
         self.token = assignment.token
+        self.traceparent = assignment.traceparent
+        """The trace context that it runs in; empty for none."""
         self.reports = reports
         self.threaded = threaded
         self.memories: Memories | None = None

@@ -7,6 +7,9 @@ import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
+from tradewind.tls import Security, explained
+from tradewind.tls.channels import open_channel as open_secured
+
 _OPTIONS = (
     # An assignment may hold 3 MiB of inputs beside its config; servers cut their messages at 4 MiB.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
@@ -21,11 +24,9 @@ _OPTIONS = (
 _DETAILS_KEY = "grpc-status-details-bin"
 
 
-def open_channel(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
-    """Return a channel to `host:port`: plain text without `credentials`, else TLS."""
-    if credentials is None:
-        return grpc.aio.insecure_channel(address, options=_OPTIONS)
-    return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
+def open_channel(address: str, security: Security = None) -> grpc.aio.Channel:
+    """Return a channel to `host:port`: plain text without `security`, else TLS. Raises TlsError."""
+    return open_secured(address, security, _OPTIONS)
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:
@@ -39,7 +40,8 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
 
 def explain(error: grpc.aio.AioRpcError) -> str:
     """Return what a call failed with, and every violation that the server listed, for a person."""
-    parts = [f"{error.code().name}: {error.details() or 'no details'}"]
+    details = error.details() or "no details"
+    parts = [f"{error.code().name}: {explained(details) or details}"]
     for detail in _details(error):
         request = error_details_pb2.BadRequest()
         if detail.Unpack(request):

@@ -238,4 +238,4 @@ class Context:
     @property
     def traceparent(self) -> str:
         """W3C trace context that the node belongs to; empty for none."""
-        return self._attempt.assignment.traceparent
+        return self._attempt.traceparent

@@ -97,7 +97,7 @@ class Executor:
         self._idle.clear()
         running: Coroutine[Any, Any, object]
         if self._tracer is not None and assignment.traceparent:
-            running = self._tracer.within_span(assignment, functools.partial(self._run, attempt, node))
+            running = self._tracer.within_span(attempt, functools.partial(self._run, attempt, node))
         else:
             running = self._run(attempt, node)
         attempt.task = asyncio.get_running_loop().create_task(running)
@@ -166,7 +166,8 @@ class Executor:
         self._forget(attempt)
         stop = attempt.stop
         if outputs is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
-            self._reports.complete(attempt.token, outputs, time.perf_counter_ns() - attempt.begun_ns)
+            duration_ns = time.perf_counter_ns() - attempt.begun_ns
+            self._reports.complete(attempt.token, outputs, duration_ns, attempt.traceparent)
             return None
         if stop is not None and stop.kind is StopKind.LEASE_LOST:
             return None

@@ -74,6 +74,7 @@ def _failure(attempt: Attempt, fault: NodeFault) -> work_pb2.NodeTaskFailure:
             traceback=clip_middle(attempt.redacted(fault.traceback), TRACEBACK_BYTES),
         ),
         non_retryable=fault.non_retryable,
+        traceparent=attempt.traceparent,
     )
     failure.duration.FromNanoseconds(attempt.duration_ns())
     if fault.retry_after is not None:

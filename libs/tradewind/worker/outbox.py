@@ -20,7 +20,7 @@ RESYNC_S = 5.0
 RESYNC_MESSAGES = 2000
 RESYNC_BYTES = 64 * 1024 * 1024
 
-_Completion = tuple[str, Ending, int]
+_Completion = tuple[str, Ending, int, str]
 _Line = tuple[str, str, str, int]
 
 
@@ -78,9 +78,9 @@ class Outbox:
         self._settled: set[str] = set()
         self._settled_order: deque[str] = deque()
 
-    def complete(self, token: str, outputs: Ending, duration_ns: int) -> None:
+    def complete(self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "") -> None:
         """Report that a node ran."""
-        self._completions.append((token, outputs, duration_ns))
+        self._completions.append((token, outputs, duration_ns, traceparent))
         self._end(token)
 
     def fail(self, failure: work_pb2.NodeTaskFailure) -> None:
@@ -248,7 +248,7 @@ class Outbox:
             left -= 1
         request.give_back_tokens.extend(sent.give_backs)
         while self._completions and left > 0:
-            token, outputs, duration_ns = completion = self._completions[0]
+            token, outputs, duration_ns, traceparent = completion = self._completions[0]
             if isinstance(outputs, Suspension):
                 room -= len(outputs.form_json.encode())
             else:
@@ -258,7 +258,7 @@ class Outbox:
                 break
             self._completions.popleft()
             sent.completions.append(completion)
-            added = request.completions.add(token=token)
+            added = request.completions.add(token=token, traceparent=traceparent)
             if isinstance(outputs, Suspension):
                 added.wait.CopyFrom(outputs.to_message())
             for handle, text in () if isinstance(outputs, Suspension) else outputs:

@@ -15,6 +15,7 @@ import uvloop
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_credentials
 from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
 from tradewind.worker.channel import open_channel
@@ -60,8 +61,12 @@ class Worker:
     `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
     `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
     them in this process, for a debugger. `grace` is the seconds that running nodes have to finish when the worker
-    leaves. With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves
-    WorkerService, under TLS with `server_credentials`, and registers `api_url`, by default the address it listens on.
+    leaves. `credentials` are certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA,
+    _CERT and _KEY say which, else it speaks plain text.
+
+    With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves WorkerService,
+    and registers `api_url`, by default the address it listens on. It serves TLS with `server_credentials`, or when
+    `credentials` are files with a certificate: then whoever calls must show one that the CA has signed.
 
     It leaves, and `serve` raises WorkerError, when `stuck_thread_limit` threads went on although their nodes
     were told to stop; 0 is no limit. A worker serves once.
@@ -85,7 +90,7 @@ class Worker:
         grace: float = 10.0,
         secrets: SecretSource | None = None,
         labels: Mapping[str, str] | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: Security = None,
         listen: str | None = None,
         api_url: str | None = None,
         server_credentials: grpc.ServerCredentials | None = None,
@@ -116,7 +121,7 @@ class Worker:
         self._stuck_thread_limit = stuck_thread_limit
         self._grace = grace
         self._secrets = SecretResolver(secrets)
-        self._credentials = credentials
+        self._credentials = security_of(credentials)
         self._served = False
         self._failure: WorkerError | None = None
         self._leaving = asyncio.Event()
@@ -124,6 +129,7 @@ class Worker:
         self._ready = asyncio.Event()
         self._executor: Executor | None = None
         self._background: asyncio.Task[None] | None = None
+        self._tracer: NodeTracer | None = None
 
     @property
     def worker_id(self) -> str:
@@ -162,6 +168,9 @@ class Worker:
             )
         self._served = True
         async with contextlib.AsyncExitStack() as stack:
+            self._tracer = NodeTracer.configured()
+            if self._tracer is not None:
+                stack.push_async_callback(self._tracer.leave)
             channels: dict[str, grpc.aio.Channel] = {}
             for address in (self._address, self._registry_address, self._scheduler_address):
                 if address not in channels:
@@ -253,7 +262,7 @@ class Worker:
             threads=threads,
             processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
             memories=memories,
-            tracer=NodeTracer.configured(),
+            tracer=self._tracer,
             grace=self._grace,
         )
         stub = NodeTaskManagerServiceStub(channel)
@@ -262,9 +271,16 @@ class Worker:
             stream = WorkStream(stub, self._identity, executor, outbox, offers)
             await self._register_and_work(stream, executor, registry_channel)
             return
-        called = CalledLink(stub, self._identity, executor, outbox, self._server_credentials)
+        credentials = self._server_credentials
+        if credentials is None and isinstance(self._credentials, TlsFiles) and self._credentials.cert:
+            named_ca = bool(self._credentials.ca) and self._credentials.ca != SYSTEM
+            credentials = server_credentials(self._credentials, require_client_cert=named_ca)
+        called = CalledLink(stub, self._identity, executor, outbox, credentials)
         port = await called.start(self._listen)
-        self._identity = replace(self._identity, api_url=reachable_at(self._listen, port, self._api_url))
+        api_url = reachable_at(self._listen, port, self._api_url)
+        if credentials is not None and not self._api_url:
+            api_url = f"grpcs://{api_url}"
+        self._identity = replace(self._identity, api_url=api_url)
         try:
             await self._register_and_work(called, executor, registry_channel)
         finally:

@@ -1,14 +1,17 @@
 """The node task manager put together: the only place that names concrete classes."""
 
+import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Any
 
 import grpc
 
 from tradewind.api.keda.v1.external_scaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
+from tradewind.grpc_engine.bearer import with_token
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.loops import Loops
@@ -18,6 +21,7 @@ from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel
 from tradewind.node_task_manager.rpc.external_scaler import NAME as EXTERNAL_SCALER
 from tradewind.node_task_manager.rpc.external_scaler import ExternalScalerHandlers
 from tradewind.node_task_manager.rpc.handlers import NodeTaskManagerHandlers
+from tradewind.node_task_manager.rpc.named_runs import runs_in
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.all_stores import Stores
 from tradewind.node_task_manager.stores.redis_stores import RedisStores
@@ -43,18 +47,24 @@ from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.waits import ExplainLimits
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import WorkerPool
-from tradewind.server.channels import OpenChannel, open_channel
+from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import SystemClock
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.identifiers import new_run_id
+from tradewind.server.settings import text_of
 from tradewind.server.streams import OpenStreams
+from tradewind.server.telemetry import open_tracing
+from tradewind.tls import TlsFiles
+
+NAME = "tradewind-node-task-manager"
 
 _CACHE_PATIENCE_S, _STORE_PATIENCE_S = 2.0, 10.0
 
@@ -71,9 +81,10 @@ class NodeTaskManager:
         settings: NodeTaskManagerSettings,
         *,
         stores: Stores | None = None,
-        open_channel: OpenChannel = open_channel,
+        open_channel: OpenChannel | None = None,
     ) -> None:
         """Take `stores` to use in place of those in Redis that the settings name."""
+        open_channel = open_channel or channels_of(settings)
         limits = settings.limits()
         self._stores = stores = stores or RedisStores(settings, limits)
         shards = stores.shards
@@ -91,9 +102,12 @@ class NodeTaskManager:
             limits.lease_ms,
             patience_s,
         )
+        self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
+        traces = TraceNodes.by(self._tracing)
         self._feed = EventFeed(shards, self._took)
         self._dispatchers = {
-            at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere, caches) for at, shard in shards.items()
+            at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere, caches, traces)
+            for at, shard in shards.items()
         }
         self._config = FollowConfig(stores.config, self._dispatchers, self._tell_of_config)
         self._watch, self._stream_watch = RunWatch(), StreamWatch()
@@ -116,16 +130,17 @@ class NodeTaskManager:
             settings.node_task_manager_look_seconds,
         )
         known = settings.registry_address not in ("", "none")
-        self._channel = open_channel(settings.registry_address) if known else None
+        token = text_of(settings.service_token)
+        self._channel = with_token(open_channel(settings.registry_address), token) if known else None
         directory = RegistryDirectory(self._channel) if self._channel else None
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
-        self._called = self._calling(limits, pool)
+        self._called = self._calling(limits, pool, settings.tls_files())
         self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._loops.beside(doctor.watch)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
-        look = Look(shards, plans, ExplainLimits(self._config.share))
+        self._records = look = Look(shards, plans, ExplainLimits(self._config.share))
         node_types = LiveNodeTypes(pool, self._channel)
         ad_hoc = AdHoc(self._dispatchers, look, node_types, limits)
         notifications = UserNotifications(shards, self._stream_watch)
@@ -139,7 +154,7 @@ class NodeTaskManager:
             look=look,
             count_queues=count_queues,
             config=self._config,
-            unary=UnaryWork(self._dispatchers, plans, caches, self._called.ended),
+            unary=UnaryWork(self._dispatchers, plans, caches, self._called.ended, traces),
             caches=caches,
             connections=self._connections,
             notes=self._notes,
@@ -160,10 +175,16 @@ class NodeTaskManager:
                 limits.lease_ms,
                 limits.unnamed_ms,
             ),
+            traces=traces,
             shards=shards.keys(),
             lease_ms=limits.lease_ms,
             stop_grace_ms=limits.stop_grace_ms,
         )
+
+    async def owners(self, request: Any) -> Collection[str]:
+        """Return to whom the runs belong that a request names; for the gate."""
+        found = [await self._records.components(run, request.user_id) for run in runs_in(request)]
+        return {component.user_id for components in found for component in components}
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""
@@ -188,6 +209,7 @@ class NodeTaskManager:
     async def stop(self) -> None:
         """Store what was reported and end; what workers hold stays theirs until its lease lapses."""
         async with AsyncExitStack() as last_to_first:
+            last_to_first.push_async_callback(asyncio.to_thread, self._tracing.shutdown)
             last_to_first.push_async_callback(self._stores.close)
             if self._channel is not None:
                 last_to_first.push_async_callback(self._channel.close)
@@ -203,13 +225,13 @@ class NodeTaskManager:
         """Return why calls would fail now, None when they would not."""
         return await self._stores.not_ready()
 
-    def _calling(self, limits: Limits, pool: WorkerPool) -> CalledWorkers:
+    def _calling(self, limits: Limits, pool: WorkerPool, tls: TlsFiles | None) -> CalledWorkers:
         return CalledWorkers(
             self._dispatchers,
             pool,
             RegistryCalledWorkers(self._channel),
             self._stores.replicas,
-            lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms),
+            lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms, tls),
             self._elsewhere,
             secrets.token_hex(8),
         )

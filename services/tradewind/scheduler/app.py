@@ -1,13 +1,15 @@
 """The scheduler put together: the only place that names concrete classes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 import grpc
 from redis.exceptions import RedisError
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.grpc_engine.bearer import with_token
 from tradewind.scheduler.loops.bulk_jobs import BulkJobsLoop
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
@@ -20,6 +22,7 @@ from tradewind.scheduler.peers.trigger import TriggerPeer
 from tradewind.scheduler.ports import PeerRefused
 from tradewind.scheduler.ports.stores import Stores
 from tradewind.scheduler.rpc.handlers import SchedulerHandlers
+from tradewind.scheduler.rpc.named_flows import flow_ids_in
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis import RedisStores
@@ -60,14 +63,16 @@ from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
+from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
-from tradewind.server.channels import OpenChannel, open_channel
+from tradewind.server.channels import OpenChannel, channels_of
 from tradewind.server.clock import ScriptTime, SystemClock
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.redis.link import RedisLink
+from tradewind.server.settings import text_of
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import open_tracing
@@ -83,9 +88,10 @@ class Scheduler:
     errors = ErrorTable({PeerRefused: ErrorRule(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")})
 
     def __init__(
-        self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel = open_channel
+        self, settings: SchedulerSettings, *, stores: Stores | None = None, open_channel: OpenChannel | None = None
     ) -> None:
         """Take `stores` to use in place of those in Redis that the settings name."""
+        open_channel = open_channel or channels_of(settings)
         replica = f"scheduler-{new_run_id()}"
         lease_s = settings.scheduler_lease_seconds
         self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
@@ -105,7 +111,7 @@ class Scheduler:
             )
             doctor = redis_stores.doctor
         self._channels = [
-            open_channel(address, traced=self._tracing.recording)
+            with_token(open_channel(address, traced=self._tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
         ]
         node_tasks = NodeTaskManagerPeer(self._channels[0])
@@ -126,23 +132,24 @@ class Scheduler:
         self._own = OwnPartitions(stores.partitions, replica)
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
+        traces = TraceRuns(self._tracing)
         begin = BeginCycles(
             stores.cycles,
             definitions,
             open_states,
-            self._tracing,
+            traces,
             alarm,
             int(settings.scheduler_check_in_seconds * 1000),
         )
         self._hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
-        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0))
+        fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0), traces)
         outputs = SinkOutputs(node_tasks, waiters.wanted)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
         forget = (definitions.forget, waiters.flow_gone)
         settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm)
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
-        read = ReadFlows(stores.flows, stores.cycles, stores.states)
+        self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
         put = PutOnRecord(stores.flows, definitions, change)
@@ -236,6 +243,10 @@ class Scheduler:
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )
         self._tasks: list[asyncio.Task[None]] = []
+
+    async def owners(self, request: Any) -> Collection[str]:
+        """Return to whom the flows belong that a request names; for the gate."""
+        return await self._read.owners(flow_ids_in(request))
 
     @property
     def tells_ends(self) -> bool:

@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from tradewind.server.settings import Settings
+from tradewind.server.settings import TelemetrySettings, TlsSettings
 
 
-class StandaloneSettings(Settings):
+class StandaloneSettings(TelemetrySettings, TlsSettings):
     """Settings of all services in one process; those of single services are read from the environment as well."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
@@ -21,12 +21,7 @@ class StandaloneSettings(Settings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "warning", description="The least level that is logged."
     )
-    log_format: Literal["console", "json"] = Field(
-        "console", description="Lines for people, or one JSON object a line."
-    )
     drain_seconds: float = Field(
         5.0, ge=0, le=3600, description="How long calls in flight may go on after a signal before they are cut off."
     )
     max_message_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Largest request that is taken.")
-    otlp_endpoint: str | None = Field(None, description="Where traces go, as http://host:4317; off when not set.")
-    trace_sampling: float = Field(1.0, ge=0, le=1, description="Share of new traces that is recorded.")

@@ -134,6 +134,7 @@ class Standalone:
                 drain_s=settings.drain_seconds,
                 max_message_bytes=settings.max_message_bytes,
                 tracing=self._tracing,
+                tls=settings,
             )
             try:
                 await server.start()

@@ -14,6 +14,7 @@ from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.store_link import NoLink, StoreLink
+from tradewind.server.telemetry import open_tracing
 from tradewind.trigger.loops import sweep_loop
 from tradewind.trigger.ports import ClaimStore, QueueStore, TriggerStore, WakeChannel
 from tradewind.trigger.rpc.handlers import TriggerHandlers
@@ -31,6 +32,9 @@ from tradewind.trigger.use_cases.receivers import QueueReceivers
 from tradewind.trigger.use_cases.remove_trigger import RemoveTrigger
 from tradewind.trigger.use_cases.save_trigger import SaveTrigger
 from tradewind.trigger.use_cases.sweep_indexes import SweepIndexes
+from tradewind.trigger.use_cases.trace_firings import TraceFirings
+
+NAME = "tradewind-trigger"
 
 
 class TriggersOfQueue(TriggerStore, ClaimStore, Protocol):
@@ -63,6 +67,7 @@ class TriggerService:
     def __init__(self, settings: TriggerSettings, *, stores: Stores | None = None) -> None:
         """Take `stores` to use in place of those in Redis that the settings name."""
         policy = settings.policy()
+        self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         self._link: StoreLink
         store_of: StoreOf
         queues: QueueStore
@@ -90,7 +95,7 @@ class TriggerService:
             find=FindTriggers(store_of, queues),
             change=ChangeTriggers(queues, store_of, self._receivers),
             publish=PublishEvent(queues, self._receivers),
-            deliveries=OpenDeliveries(store_of, self._receivers, policy.lease_ms),
+            deliveries=OpenDeliveries(store_of, self._receivers, policy.lease_ms, TraceFirings(self._tracing)),
             doctor=self._doctor,
             max_payload_bytes=settings.trigger_max_payload_bytes,
         )
@@ -113,6 +118,7 @@ class TriggerService:
     async def stop(self) -> None:
         """End; returns when what streams held has been given back."""
         async with AsyncExitStack() as last_to_first:
+            last_to_first.push_async_callback(asyncio.to_thread, self._tracing.shutdown)
             last_to_first.push_async_callback(self._link.close)
             if self._deaf is not None:
                 last_to_first.callback(self._deaf)

@@ -201,7 +201,7 @@ class World:
             begun_ms=self.clock(),
             keep_cycles=self.rng.choice((0, 1, 2)),
             # Limits on single nodes let in by what a script did so far: held back by one and released is not compared.
-            withheld=tuple(str(at) for at in range(len(chosen)) if self.rng.random() < 0.15) if self.cut else (),
+            withheld=tuple(str(at) for at in range(len(chosen)) if self.rng.random() < 0.15),
             # Over before it is looked at, or long after the test.
             keep_for_ms=self.rng.choice((0, 0, SETTLE_MS // 2, 10**8)),
         )

@@ -38,6 +38,7 @@ from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.put_on_record import Author, registration_of
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 from tradewind.server.telemetry import Tracing
@@ -153,7 +154,8 @@ class Replica:
         node_tasks: Any = nodes
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
-        begin = BeginCycles(stores.cycles, definitions, open_states, Tracing("test", None), alarm, CHECK_IN_MS)
+        traces = TraceRuns(Tracing("test", None))
+        begin = BeginCycles(stores.cycles, definitions, open_states, traces, alarm, CHECK_IN_MS)
         self.hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
         self._begin_due = BeginDue(begin)
         self._begin_queued = BeginQueued(begin, stores.firings)

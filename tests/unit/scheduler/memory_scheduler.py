@@ -18,6 +18,7 @@ from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
 from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 from tradewind.server.telemetry import Tracing
@@ -56,7 +57,7 @@ class MemoryScheduler:
         self.open_states, self.waiters, self.alarm = OpenStates(), EndWaiters(), Alarm()
         self.definitions = Definitions(self.stores.flows)
         self.begin = BeginCycles(
-            self.stores.cycles, self.definitions, self.open_states, Tracing("test", None), self.alarm, 5000
+            self.stores.cycles, self.definitions, self.open_states, TraceRuns(Tracing("test", None)), self.alarm, 5000
         )
         self.hand_over = HandOver(
             self.node_tasks, self.stores.states, self.begin, self.open_states, self.alarm, self.clock

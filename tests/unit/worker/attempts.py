@@ -64,7 +64,7 @@ class Bench:
         termination.grace.FromNanoseconds(int(grace * 1e9))
         self.executor.terminate(termination)
 
-    def complete(self, token: str, outputs: Ending, duration_ns: int) -> None:
+    def complete(self, token: str, outputs: Ending, duration_ns: int, traceparent: str = "") -> None:
         assert isinstance(outputs, list), "none of these nodes waits"
         self._run(token).outputs = {handle: json.loads(text) for handle, text in outputs}
         self.ended.append(token)

@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from tradewind.cli.bench.flows import FlowSet, Shape, Timing
 from tradewind.client import Client, TimedOut
+from tradewind.tls import TlsFiles
 
 _WORKER_WITHIN_S = 20.0
 _WORKER_ID = "bench"
@@ -52,12 +53,18 @@ class Measured:
     hop_p50_ms: float
 
 
-async def bench(address: str | None, names: Sequence[str], scale: float, console: Console) -> list[Measured]:
+async def bench(
+    address: str | None, names: Sequence[str], scale: float, console: Console, tls: TlsFiles | None = None
+) -> list[Measured]:
     """Run workloads by name, all without any, with a worker of their own; the flows are deleted afterwards."""
     chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
     results = []
     # A call each is what single-1000 measures; other runs share a stream.
-    async with Client(address) as client, Client(address, run_stream=False) as calling, _own_worker(client):
+    async with (
+        Client(address, credentials=tls) as client,
+        Client(address, run_stream=False, credentials=tls) as calling,
+        _own_worker(client, tls),
+    ):
         for workload in chosen:
             flows = max(1, round(workload.flows * scale))
             runner = calling if workload.shape is Shape.SINGLE else client
@@ -103,11 +110,13 @@ def _measured(workload: Workload, flows: int, timing: Timing) -> Measured:
 
 
 @asynccontextmanager
-async def _own_worker(client: Client) -> AsyncIterator[None]:
+async def _own_worker(client: Client, tls: TlsFiles | None) -> AsyncIterator[None]:
     """Run the no-op nodes in a process of their own."""
     addresses = client.addresses
     command = ["-m", "tradewind.worker", "tradewind.cli.bench.nodes", "--worker-id", f"{_WORKER_ID}-{os.getpid()}"]
     command += ["--address", addresses.node_task_manager, "--registry-address", addresses.registry]
+    files = asdict(tls) if tls is not None else {}
+    command += [f"--tls-{name.replace('_', '-')}={value}" for name, value in files.items() if value]
     process = _spawn(command)
     try:
         deadline = time.monotonic() + _WORKER_WITHIN_S

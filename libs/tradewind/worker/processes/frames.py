@@ -26,6 +26,8 @@ class Run(msgspec.Struct, tag=True, frozen=True):
     """The config with its secrets in place, if it refers to any; else empty, and that of the assignment holds."""
     secrets: dict[str, str]
     """What must not be told, by name."""
+    traceparent: str = ""
+    """The trace context of the worker's span."""
 
     def __repr__(self) -> str:
         return f"<run {self.module}:{self.name}>"

@@ -46,7 +46,12 @@ class ProcessPool:
         """
         target = self._targets[node_type]
         run = frames.Run(
-            attempt.assignment.SerializeToString(), target.module, target.name, config_json, dict(secrets or {})
+            attempt.assignment.SerializeToString(),
+            target.module,
+            target.name,
+            config_json,
+            dict(secrets or {}),
+            attempt.traceparent,
         )
         await self._slots.acquire()
         process = None

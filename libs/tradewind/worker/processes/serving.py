@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
+import contextvars
 import faulthandler
 import io
 import itertools
-import logging
 import os
 import queue
 import signal
@@ -29,6 +29,8 @@ from tradewind.worker.processes.targets import AnyNode, Target
 from tradewind.worker.running import stoppable
 from tradewind.worker.secrets import Redactor
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
+from tradewind.worker.telemetry import configure_worker_logging
+from tradewind.worker.tracing import NodeTracer
 
 TIDYING = 1.0
 """Seconds that tasks which an async node leaves behind have to end."""
@@ -56,6 +58,7 @@ class NodeServer:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._questions: dict[int, Future[bytes]] = {}
         self._asked = itertools.count()
+        self._tracer: NodeTracer | None = None
 
     def serve(self, log_level: int | None = None) -> None:
         """Run nodes until the worker goes. `log_level` is the worker's, None when it has configured no logging."""
@@ -64,7 +67,7 @@ class NodeServer:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)
         if log_level is not None:
-            logging.basicConfig(level=log_level, format="%(asctime)s %(levelname)-7s %(message)s")
+            configure_worker_logging(log_level)
         signal.signal(signal.SIGTERM, self._on_sigterm)
         term = {signal.SIGTERM}
         os.register_at_fork(
@@ -78,6 +81,9 @@ class NodeServer:
                 reply = self._run(*job)
                 self._attempt = None
                 self._send(reply)
+                if self._tracer is not None:
+                    # It may be killed while it is idle.
+                    self._tracer.flush()
 
     # Reports, for the context
 
@@ -112,7 +118,9 @@ class NodeServer:
         self._send(frames.Begun())
         try:
             node = Target(run.module, run.name).load(attempt.assignment.node_type)
-            outputs = self._call(attempt, node, _arguments(attempt, node, run.config_json))
+            arguments = _arguments(attempt, node, run.config_json)
+            with self._traced(run.traceparent):
+                outputs = self._call(attempt, node, arguments)
         except BaseException as error:
             attempt.settled = True
             if isinstance(error, NodeStopExecution):
@@ -123,9 +131,18 @@ class NodeServer:
         attempt.settled = True
         return frames.Completed(outputs, attempt.stop_seen)
 
+    def _traced(self, traceparent: str) -> contextlib.AbstractContextManager[None]:
+        if traceparent and self._tracer is None:
+            self._tracer = NodeTracer.configured()
+        if not traceparent or self._tracer is None:
+            return contextlib.nullcontext()
+        return self._tracer.continuing(traceparent)
+
     def _call(self, attempt: Attempt, node: AnyNode, arguments: Arguments) -> Ending:
         if node.is_async:
-            outputs, error = self._runner.run(self._call_async(attempt, node, arguments))
+            outputs, error = self._runner.run(
+                self._call_async(attempt, node, arguments), context=contextvars.copy_context()
+            )
             if error is not None:
                 raise error
             return outputs
@@ -185,6 +202,7 @@ class NodeServer:
                     # Here rather than where it runs, so that a stop that comes next finds it.
                     attempt = Attempt(work_pb2.NodeTaskAssignment.FromString(frame.assignment), self, threaded=True)
                     attempt.memories = self
+                    attempt.traceparent = frame.traceparent
                     attempt.redact = Redactor(frame.secrets) if frame.secrets else None
                     self._attempt = attempt
                     self._jobs.put((attempt, frame))

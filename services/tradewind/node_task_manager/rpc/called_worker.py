@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import grpc
@@ -15,6 +16,7 @@ from tradewind.node_task_manager.domain.work import Termination
 from tradewind.node_task_manager.ports import Answer, Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.server.channels import open_channel
+from tradewind.tls import SYSTEM, TlsFiles
 
 CONNECT_S = 2.0
 EXECUTE_S = 5.0
@@ -26,10 +28,12 @@ _BREAK_S = 0.1
 class CalledWorkerChannel:
     """Implements WorkerCalls. `https` and `grpcs` in front of the address ask for TLS, anything else is plain text."""
 
-    def __init__(self, api_url: str, lease_ms: int, stop_grace_ms: int) -> None:
+    def __init__(self, api_url: str, lease_ms: int, stop_grace_ms: int, tls: TlsFiles | None = None) -> None:
+        """Take the certificates to show and to trust, `tls`; without, the CAs of this machine are trusted."""
         scheme, target = _target(api_url)
-        credentials = grpc.ssl_channel_credentials() if scheme in ("https", "grpcs") else None
-        self._channel = open_channel(target, traced=False, credentials=credentials)
+        # A worker goes by its own name, whatever that of the servers is.
+        security = replace(tls or TlsFiles(ca=SYSTEM), server_name=None) if scheme in ("https", "grpcs") else None
+        self._channel = open_channel(target, traced=False, security=security)
         self._stub = WorkerServiceStub(self._channel)
         self._stop_grace_ms = stop_grace_ms
         self._lease, self._renew_interval = Duration(), Duration()

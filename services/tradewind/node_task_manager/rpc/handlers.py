@@ -34,6 +34,7 @@ from tradewind.node_task_manager.use_cases.stop import Stop
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.unary_work import UnaryWork
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
 from tradewind.node_task_manager.use_cases.watch_task import WatchTask
@@ -79,6 +80,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         signal_node: SignalNode,
         doctor: Doctor,
         explain: ExplainNodeTask,
+        traces: TraceNodes | None,
         shards: Collection[int],
         lease_ms: int,
         stop_grace_ms: int,
@@ -100,6 +102,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         self._feed = feed
         self._doctor = doctor
         self._explain = explain
+        self._traces = traces
         self._shards = shards
         self._lease_ms = lease_ms
         self._stop_grace_ms = stop_grace_ms
@@ -252,7 +255,8 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
 
     async def Work(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self._streams.opened():
-            await WorkStream(self._connections, self._notes, self._lease_ms, self._stop_grace_ms).serve(context)
+            limits = (self._lease_ms, self._stop_grace_ms)
+            await WorkStream(self._connections, self._notes, *limits, self._traces).serve(context)
 
     async def ClaimNodeTasks(self, request: pb2.ClaimNodeTasksRequest, context: Context) -> pb2.ClaimNodeTasksResponse:
         checks.claim(request)
@@ -278,11 +282,13 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
     ) -> pb2.CompleteNodeTasksResponse:
         checks.at_most("completions", request.completions, _MAX_CLAIMED)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
+        work_mapping.trace_ends(self._traces, request.completions)
         return pb2.CompleteNodeTasksResponse(losses=await self._ended("completions", request.worker_id, outcomes))
 
     async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
         checks.at_most("failures", request.failures, _MAX_CLAIMED)
         outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
+        work_mapping.trace_ends(self._traces, request.failures)
         return pb2.FailNodeTasksResponse(losses=await self._ended("failures", request.worker_id, outcomes))
 
     async def ReportNodeTasks(
@@ -291,6 +297,8 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         checks.report(request)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
         outcomes += [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
+        work_mapping.trace_ends(self._traces, request.completions)
+        work_mapping.trace_ends(self._traces, request.failures)
         given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)
         held = work_mapping.held("held_tokens", request.held_tokens)
         progress = [work_mapping.progress(at, each) for at, each in enumerate(request.progress)]

@@ -14,6 +14,7 @@ from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
 from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.faults import InvalidInput, Violation
 
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
@@ -86,6 +87,16 @@ def failure(at: int, message: work_pb2.NodeTaskFailure) -> tuple[int, Outcome]:
         message.error.traceback[:16384],
     )
     return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, (), error, retry_wish(message))
+
+
+def trace_ends(
+    traces: TraceNodes | None, messages: Iterable[work_pb2.NodeTaskCompletion | work_pb2.NodeTaskFailure]
+) -> None:
+    """Say in which trace contexts attempts have ended, as their workers tell it; the tokens were parsed before."""
+    if traces is not None:
+        for each in messages:
+            if each.traceparent:
+                traces.reported(each.token.rpartition("~")[2], each.traceparent)
 
 
 def progress(at: int, message: work_pb2.NodeTaskProgress) -> tuple[int, Progress]:

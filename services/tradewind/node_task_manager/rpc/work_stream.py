@@ -12,6 +12,7 @@ from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.notes import Notes
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 from tradewind.server.faults import FailedPrecondition, InvalidInput, Violation
 from tradewind.server.identifiers import check_identifier
@@ -25,8 +26,16 @@ _MAX_INCARNATION = 128
 class WorkStream:
     """Serves one Work call."""
 
-    def __init__(self, connections: Connections, notes: Notes, lease_ms: int, stop_grace_ms: int) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        notes: Notes,
+        lease_ms: int,
+        stop_grace_ms: int,
+        traces: TraceNodes | None = None,
+    ) -> None:
         self._connections = connections
+        self._traces = traces
         self._notes = notes
         self._lease_ms = lease_ms
         self._line = OutgoingLine(stop_grace_ms, self._relieved)
@@ -93,6 +102,9 @@ class WorkStream:
         outcomes += [mapping.failure(at, each) for at, each in enumerate(message.failures)]
         shards = self._connections.shards
         mapping.require_shards("completions and failures", outcomes, shards)
+        if self._traces is not None:
+            mapping.trace_ends(self._traces, message.completions)
+            mapping.trace_ends(self._traces, message.failures)
         given_back = self._held("give_back_tokens", message.give_back_tokens)
         renewed = self._held("held_tokens", message.held_tokens) if message.renew else None
         if message.progress or message.logs:

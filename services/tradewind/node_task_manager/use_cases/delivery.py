@@ -15,6 +15,7 @@ from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
 from tradewind.server.ending import end_tasks
 
@@ -38,7 +39,9 @@ class Delivery:
         elsewhere: Callable[[int, Sequence[str]], None],
         report: Callable[[Report], None],
         caches: ResultCaches | None,
+        traces: TraceNodes | None = None,
     ) -> None:
+        self._traces = traces
         self._shard = shard
         self._pool = pool
         self._plans = plans
@@ -140,6 +143,8 @@ class Delivery:
                 break
 
     def _give(self, worker: ConnectedWorker, items: Sequence[Ready]) -> None:
+        if self._traces is not None:
+            items = self._traces.dispatched(items)
         if self._cached is not None:
             self._cached.give(worker, items)
         else:

@@ -5,6 +5,7 @@ ready goes to workers with its reply. Nothing here waits for a single item or po
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -21,6 +22,7 @@ from tradewind.node_task_manager.use_cases.fan_out import FanOuts
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import MAX_BYTES, Report, ReportQueue
 from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import Exhausted, Unavailable
@@ -47,10 +49,12 @@ class Dispatcher:
         announce: Callable[[int, Sequence[int]], None],
         elsewhere: Callable[[int, Sequence[str]], None],
         caches: ResultCaches | None = None,
+        traces: TraceNodes | None = None,
     ) -> None:
         self.shard = shard
         self._pool = pool
-        self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report, caches)
+        self._traces = traces
+        self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report, caches, traces)
         self._caches = caches
         self._fan_outs = FanOuts(shard, plans, self._fan_out, OUTPUT_BYTES)
         self._reports = ReportQueue()
@@ -188,6 +192,7 @@ class Dispatcher:
         if not batch:
             return True
         offers = self._pool.promise(self.shard.number)
+        begun_ns = time.time_ns()
         try:
             submitted = await self.shard.tasks.submit([run for run, _ in batch], [v for _, v in offers])
         except BaseException as error:
@@ -201,6 +206,8 @@ class Dispatcher:
         for (_, future), result in zip(batch, submitted.results, strict=True):
             if not future.done():
                 future.set_result(result)
+        if self._traces is not None:
+            self._traces.submitted(zip([run for run, _ in batch], submitted.results, strict=True), begun_ns)
         self.apply(submitted.effects, offers)
         return True
 
@@ -277,6 +284,8 @@ class Dispatcher:
         except BaseException:
             self._pool.settle(offers)
             raise
+        if self._traces is not None:
+            self._traces.ended(outcomes, effects.results)
         refusals = iter(effects.results)
         for report in batch:
             losses = []

@@ -11,6 +11,7 @@ from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read_inputs, ready
 from tradewind.node_task_manager.use_cases.plans import PlanCache
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import Offer
 
 Item = TypeVar("Item")
@@ -28,7 +29,9 @@ class UnaryWork:
         plans: PlanCache,
         caches: ResultCaches,
         ended: Callable[[str, int, Sequence[Held]], None],
+        traces: TraceNodes | None = None,
     ) -> None:
+        self._traces = traces
         self._dispatchers = dispatchers
         self._caches = caches
         self._plans = plans
@@ -56,7 +59,7 @@ class UnaryWork:
                 await self.give_back(
                     worker_id, [(number, Held(each.task_id, each.attempt, each.nonce)) for each in left]
                 )
-        return taken
+        return taken if self._traces is None else self._traces.dispatched(taken)
 
     async def _whole(self, dispatcher: Dispatcher, assignment: Assignment) -> Ready | None:
         """Return an assignment with its values; None when they are too large, which has failed it."""
@@ -116,6 +119,8 @@ class UnaryWork:
         for number, mine in _by_shard(outcomes).items():
             dispatcher = self._dispatchers[number]
             effects = await dispatcher.shard.tasks.complete(mine)
+            if self._traces is not None:
+                self._traces.ended(mine, effects.results)
             for outcome, refused in zip(mine, effects.results, strict=True):
                 self._caches.ended(outcome, refused)
                 if refused:

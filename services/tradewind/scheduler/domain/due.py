@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class DueFlow:
     """A flow is due at a planned time, which it was found to be at `now_ms` by the store's clock.
 
-    `token` names the lease under which the trigger service says so.
+    `token` names the lease under which the trigger service says so, `traceparent` the trace that its firing began.
     """
 
     flow_id: str
@@ -15,6 +15,7 @@ class DueFlow:
     now_ms: int
     schedule_epoch: int
     token: str
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from google.rpc.status_pb2 import Status
 
 from tradewind.scheduler.ports import PeerRefused, PeerUnavailable
 from tradewind.server.errors import STATUS_KEY
+from tradewind.tls import explained
 
 _REFUSALS = frozenset(
     {
@@ -31,7 +32,8 @@ async def calling(peer: str) -> AsyncIterator[None]:
     except grpc.aio.AioRpcError as error:
         if error.code() in _REFUSALS:
             raise PeerRefused(error.details()) from error
-        raise PeerUnavailable(peer, f"{error.code().name}: {error.details()}") from error
+        details = error.details() or ""
+        raise PeerUnavailable(peer, f"{error.code().name}: {explained(details) or details}") from error
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:

@@ -137,4 +137,5 @@ def _due(due: trigger_pb2.DueTrigger) -> DueFlow:
         milliseconds(due, "delivered_at"),
         due.trigger.epoch,
         due.token,
+        due.traceparent,
     )

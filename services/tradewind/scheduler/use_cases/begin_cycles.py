@@ -11,9 +11,9 @@ from tradewind.scheduler.ports import NOT_OWNER, CycleRecords, Epochs
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.identifiers import new_run_id
 from tradewind.server.schedules.schedule import Verdict
-from tradewind.server.telemetry import Tracing, context_from
 
 _REVISIONS_TRIED = 5
 
@@ -60,14 +60,14 @@ class BeginCycles:
         cycles: CycleRecords,
         definitions: Definitions,
         open_states: OpenStates,
-        tracing: Tracing,
+        traces: TraceRuns,
         alarm: Alarm,
         check_in_ms: int,
     ) -> None:
         self._cycles = cycles
         self._definitions = definitions
         self._open_states = open_states
-        self._tracing = tracing
+        self._traces = traces
         self._alarm = alarm
         self._check_in_ms = check_in_ms
 
@@ -102,7 +102,12 @@ class BeginCycles:
                 asked.append((place, planned, self._request(wishes[place], planned)))
         if not asked:
             return []
-        answers = await self._cycles.begin([request for _, _, request in asked], epochs)
+        traceparents = [request.traceparent for _, _, request in asked]
+        answers: Sequence[BeginAnswer] = ()
+        try:
+            answers = await self._cycles.begin([request for _, _, request in asked], epochs)
+        finally:
+            self._traces.begun(traceparents, answers)
         again: list[int] = []
         begun: list[ChainState] = []
         for (place, planned, _), answer in zip(asked, answers, strict=True):
@@ -137,19 +142,9 @@ class BeginCycles:
             queued=wish.queued,
             schedule_epoch=wish.schedule_epoch,
             inputs_json=wish.inputs_json,
-            traceparent=self._trace(wish) if self._tracing.recording else wish.traceparent,
+            traceparent=self._traces.beginning(wish.flow_id, wish.origin, wish.traceparent),
             request=wish.request,
             replaces=wish.replaces,
             at_least=wish.at_least,
             backfill=wish.backfill,
         )
-
-    def _trace(self, wish: Wish) -> str:
-        """Record the beginning of a cycle, the root of its trace unless somebody's call is; return its traceparent."""
-        attributes = {"tradewind.flow_id": wish.flow_id, "tradewind.origin": wish.origin.value}
-        span = self._tracing.tracer.start_span(
-            "begin_cycle", context=context_from(wish.traceparent), attributes=attributes
-        )
-        span.end()
-        context = span.get_span_context()
-        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"

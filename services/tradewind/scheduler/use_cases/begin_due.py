@@ -39,6 +39,7 @@ class BeginDue:
                 due_ms=flow.planned_ms,
                 now_ms=flow.now_ms,
                 schedule_epoch=flow.schedule_epoch,
+                traceparent=flow.traceparent,
             )
             for flow in due
         ]

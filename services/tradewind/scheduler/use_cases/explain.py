@@ -94,6 +94,11 @@ def _standing(flow: FlowRecord) -> list[Reason]:
             return [Reason("deleting", f"it is being deleted since {since}", {"since": since})]
         case FlowStatus.PAUSED if flow.pause is not None:
             return [_paused(flow)]
+        case FlowStatus.STOPPED if flow.stop is not None:
+            stop = flow.stop
+            at, why = iso(stop.at_ms), f": {stop.reason}" if stop.reason else ""
+            words = f"stopped by {stop.by} at {at}{why}; start it to let cycles begin"
+            return [Reason("stopped", words, {"at": at, "by": stop.by, "why": stop.reason})]
         case FlowStatus.STOPPED:
             return [Reason("stopped", f"it was stopped at {since}; start it to let cycles begin", {"at": since})]
         case FlowStatus.REGISTERED:

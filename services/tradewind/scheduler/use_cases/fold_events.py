@@ -20,6 +20,7 @@ from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.ports import ChainStateRepository, Epochs
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.open_states import OpenStates
+from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.partitions import partition_of
 
 _READ_AT_ONCE = 500
@@ -40,6 +41,7 @@ class FoldEvents:
         waiters: EndWaiters,
         follow_up: Callable[[], None] = lambda: None,
         look: Callable[[], None] = lambda: None,
+        traces: TraceRuns | None = None,
     ) -> None:
         """`follow_up` is called when an end lets something else begin, or has paused a flow, `look` when a run is due
         for a look at once."""
@@ -48,6 +50,7 @@ class FoldEvents:
         self._waiters = waiters
         self._follow_up = follow_up
         self._look = look
+        self._traces = traces
 
     async def __call__(self, events: Iterable[ComponentEvent], epochs: Epochs) -> set[int]:
         """Fold events of partitions that the caller owns; return the partitions that it has lost.
@@ -102,6 +105,8 @@ class FoldEvents:
             self._open_states.keep((written(state, result.version, 0),))
             return
         self._open_states.drop(state.name)
+        if self._traces is not None:
+            self._traces.ended(state)
         if self._waiters.wanted(state.name):
             self._waiters.ended(written(state, result.version, result.end_ms))
 

@@ -39,6 +39,8 @@ class DueTrigger:
     delivered_ms: int
     parent: Trigger | None = None
     """The trigger that this is one firing of, for an event."""
+    traceparent: str = ""
+    """The trace context for what it begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,4 +97,5 @@ def _due_trigger(due: DueTrigger, queue: str) -> trigger_pb2.DueTrigger:
         token=due.token,
         lease_deadline=timestamp(due.deadline_ms),
         delivered_at=timestamp(due.delivered_ms),
+        traceparent=due.traceparent,
     )

@@ -23,6 +23,7 @@ from tradewind.trigger.ports import (
 from tradewind.trigger.use_cases.held_claims import HeldClaims, token_of
 from tradewind.trigger.use_cases.plan_acks import planned
 from tradewind.trigger.use_cases.receivers import Receivers, alarm
+from tradewind.trigger.use_cases.trace_firings import TraceFirings
 from tradewind.trigger.use_cases.watched_partition import WatchedPartition
 
 _LATE_US = 300
@@ -68,7 +69,9 @@ class Delivery:
         lease_ms: int,
         fallback_s: float,
         clock_us: Callable[[], int] = local_us,
+        traces: TraceFirings | None = None,
     ) -> None:
+        self._traces = traces
         self.session = secrets.token_hex(8)
         self._triggers = triggers
         self._claims = claims
@@ -144,6 +147,8 @@ class Delivery:
             self._stirred.clear()
             due = await self._claim()
             if due or self._lost or self._ended:
+                if self._traces is not None:
+                    due = self._traces(due)
                 parcel = Parcel(due, tuple(self._lost), tuple(self._ended))
                 self._lost, self._ended = [], []
                 return parcel

@@ -6,6 +6,7 @@ from typing import Protocol
 from tradewind.trigger.ports import ClaimStore, TriggerStore
 from tradewind.trigger.use_cases.deliver_due import Delivery
 from tradewind.trigger.use_cases.receivers import QueueReceivers
+from tradewind.trigger.use_cases.trace_firings import TraceFirings
 
 
 class DeliveryStore(TriggerStore, ClaimStore, Protocol):
@@ -20,8 +21,10 @@ class OpenDeliveries:
         store_of: Callable[[str], DeliveryStore],
         receivers: QueueReceivers,
         lease_ms: int,
+        traces: TraceFirings | None = None,
         fallback_s: float = 5.0,
     ) -> None:
+        self._traces = traces
         self._store_of = store_of
         self._receivers = receivers
         self.lease_ms = lease_ms
@@ -31,4 +34,5 @@ class OpenDeliveries:
         """Return a delivery of a queue, or of the flows, that holds at most `credits` unacknowledged triggers; the
         caller closes it."""
         store = self._store_of(queue)
-        return Delivery(store, store, self._receivers.of(queue), credits, self.lease_ms, self._fallback_s)
+        receivers = self._receivers.of(queue)
+        return Delivery(store, store, receivers, credits, self.lease_ms, self._fallback_s, traces=self._traces)

@@ -167,9 +167,12 @@ class NodeTaskCompletion(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     DURATION_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """From the assignment."""
+    traceparent: _builtins.str
+    """W3C trace context that its end belongs to: that of the span in which it ran, or that of the assignment; empty for none."""
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[_node_task_pb2.Output]:
         """Handles that were emitted. An edge whose handle is not among them is dead."""
@@ -190,11 +193,12 @@ class NodeTaskCompletion(_message.Message):
         token: _builtins.str = ...,
         outputs: _abc.Iterable[_node_task_pb2.Output] | None = ...,
         duration: _duration_pb2.Duration | None = ...,
+        traceparent: _builtins.str = ...,
         wait: Global___WaitOrder | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "outputs", b"outputs", "token", b"token", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "outputs", b"outputs", "token", b"token", "traceparent", b"traceparent", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -254,6 +258,7 @@ class NodeTaskFailure(_message.Message):
     DURATION_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_FIELD_NUMBER: _builtins.int
     NON_RETRYABLE_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """From the assignment."""
     terminated: _builtins.bool
@@ -262,6 +267,8 @@ class NodeTaskFailure(_message.Message):
     """No further attempt would help: the node said so, or its inputs or config do not fit it. The failure is final, however many
     attempts are left; `retry_after` is ignored.
     """
+    traceparent: _builtins.str
+    """As in NodeTaskCompletion."""
     @_builtins.property
     def error(self) -> _node_task_pb2.NodeTaskError:
         """Why."""
@@ -285,10 +292,11 @@ class NodeTaskFailure(_message.Message):
         duration: _duration_pb2.Duration | None = ...,
         retry_after: _duration_pb2.Duration | None = ...,
         non_retryable: _builtins.bool = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "error", b"error", "retry_after", b"retry_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "error", b"error", "non_retryable", b"non_retryable", "retry_after", b"retry_after", "terminated", b"terminated", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "error", b"error", "non_retryable", b"non_retryable", "retry_after", b"retry_after", "terminated", b"terminated", "token", b"token", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

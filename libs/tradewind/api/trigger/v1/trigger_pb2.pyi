@@ -456,8 +456,11 @@ class DueTrigger(_message.Message):
     LEASE_DEADLINE_FIELD_NUMBER: _builtins.int
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
     EVENT_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """Names this claim in ack, nack and extend; of no use once the lease has lapsed and somebody else holds it."""
+    traceparent: _builtins.str
+    """W3C trace context of this delivery, for what it begins; empty when the service records no traces."""
     @_builtins.property
     def trigger(self) -> Global___Trigger:
         """The trigger."""
@@ -487,10 +490,11 @@ class DueTrigger(_message.Message):
         lease_deadline: _timestamp_pb2.Timestamp | None = ...,
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
         event: Global___Event | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "event", b"event", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "trigger", b"trigger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "event", b"event", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "token", b"token", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivered_at", b"delivered_at", "event", b"event", "lease_deadline", b"lease_deadline", "planned_time", b"planned_time", "token", b"token", "traceparent", b"traceparent", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

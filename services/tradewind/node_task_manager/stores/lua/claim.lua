@@ -359,6 +359,8 @@ end
 local function conclude()
   settle()
   local due_in, more_due = wake_delayed()
+  -- A wait whose time has come may have ended a node task.
+  if #work > 0 or #finished > 0 then settle() end
   claim()
   local more = next(owed) or #work > 0 or #finished > 0
   if more then

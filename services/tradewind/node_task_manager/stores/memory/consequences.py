@@ -330,7 +330,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         component = self._components[owner]
         if component.open or component.status is ComponentStatus.FINISHED:
             return
-        component = replace(component, status=ComponentStatus.FINISHED, finished_at=self._clock())
+        component = replace(component, status=ComponentStatus.FINISHED, finished_at=self._clock(), withheld=False)
         self._components[owner] = component
         if component.run.ad_hoc:
             only = self._tasks.get(owner[0])
@@ -377,6 +377,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
         self._settle(turn)
         self._wake_delayed(turn)
+        self._settle(turn)
         self._wake_paced()
         self._reopen()
         self._queues.tidy()

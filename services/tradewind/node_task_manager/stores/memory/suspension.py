@@ -116,6 +116,9 @@ class MemorySuspension(MemoryFanOut):
         if task.status is not NodeTaskStatus.SUSPENDED:
             super()._wake(task, turn)
             return
+        if self._components[self._owner(task)].stop is not None:
+            # The stop reaches it as well.
+            return
         wait, node = task.wait, self._node(task)
         assert wait is not None
         task = self._dequeue(task)

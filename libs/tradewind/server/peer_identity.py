@@ -1,0 +1,61 @@
+"""Who calls, as the certificate of mTLS says, and which names may."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tradewind.server.interception import Behavior, Context
+
+_NAMES = "x509_subject_alternative_name"
+_HEALTH = "/grpc.health.v1.Health/"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerIdentity:
+    """The holder of the certificate that a caller has shown, which the CA has vouched for."""
+
+    names: tuple[str, ...]
+    """Its subject alternative names: DNS names, addresses, URIs such as `spiffe://cluster/tradewind/scheduler`."""
+
+    @property
+    def service(self) -> str:
+        """What the first name calls it: the last part of a URI's path, or the first label of a DNS name."""
+        name = self.names[0] if self.names else ""
+        return name.rstrip("/").rpartition("/")[2] if "://" in name else name.partition(".")[0]
+
+
+class CallerNotAllowed(Exception):
+    """The caller's certificate carries no name that may call this server."""
+
+
+def peer_identity(context: Context) -> PeerIdentity | None:
+    """Return who calls; None for a caller without a certificate, or in plain text."""
+    names = tuple(name.decode(errors="replace") for name in context.auth_context().get(_NAMES, ()))
+    return PeerIdentity(names) if names else None
+
+
+class AllowedCallers:
+    """A Surrounding that takes calls only of holders of some names; health answers everybody."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Take patterns in which * stands for any text."""
+        self._patterns = tuple(patterns)
+
+    def around(self, method: str, behavior: Behavior) -> Behavior:
+        """Look before each call of one method."""
+        if method.startswith(_HEALTH):
+            return behavior
+
+        async def allowed(request: Any, context: Context) -> Any:
+            identity = peer_identity(context)
+            names = identity.names if identity is not None else ()
+            if not any(fnmatchcase(name, pattern) for name in names for pattern in self._patterns):
+                shown = f"names {', '.join(names)}" if names else "no name"
+                raise CallerNotAllowed(
+                    f"the caller's certificate {shown}, which may not call this server: "
+                    "TRADEWIND_TLS_ALLOWED_NAMES says who may"
+                )
+            return await behavior(request, context)
+
+        return allowed

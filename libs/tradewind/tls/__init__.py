@@ -1,0 +1,9 @@
+"""TLS for servers and clients: certificates from PEM files that may be replaced at any time."""
+
+import tradewind.grpc_engine  # noqa: F401 - before grpc
+from tradewind.tls.channels import Security, security_of
+from tradewind.tls.explaining import explained
+from tradewind.tls.files import SYSTEM, TlsError, TlsFiles
+from tradewind.tls.servers import server_credentials
+
+__all__ = ["SYSTEM", "Security", "TlsError", "TlsFiles", "explained", "security_of", "server_credentials"]

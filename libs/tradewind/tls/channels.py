@@ -1,0 +1,127 @@
+"""Channels of clients, which take new certificates for new connections."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import grpc
+
+from tradewind.tls.files import Pem, TlsFiles, WatchedFiles
+
+Security: TypeAlias = grpc.ChannelCredentials | TlsFiles | None
+"""How a client connects: with credentials as they are, by files that may be replaced, or, None, in plain text."""
+
+Options: TypeAlias = Sequence[tuple[str, int | str]]
+Interceptors: TypeAlias = Sequence[grpc.aio.ClientInterceptor] | None
+
+_LINGER_S = 600.0
+"""How long calls over a connection with an older certificate may go on."""
+
+
+def security_of(given: Security) -> Security:
+    """Return what is given, or else what the TRADEWIND_TLS_* variables say."""
+    return given if given is not None else TlsFiles.find()
+
+
+def open_channel(
+    target: str, security: Security, options: Options, interceptors: Interceptors = None
+) -> grpc.aio.Channel:
+    """Return a channel to a gRPC target. Raises TlsError when files are not good."""
+    if security is None:
+        return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
+    if isinstance(security, grpc.ChannelCredentials):
+        return grpc.aio.secure_channel(target, security, options=options, interceptors=interceptors)
+    if security.server_name:
+        options = [*options, ("grpc.ssl_target_name_override", security.server_name)]
+
+    def opened(credentials: grpc.ChannelCredentials) -> grpc.aio.Channel:
+        return grpc.aio.secure_channel(target, credentials, options=options, interceptors=interceptors)
+
+    return RenewedChannel(WatchedFiles(security), opened)
+
+
+class RenewedChannel(grpc.aio.Channel):
+    """A channel that is opened anew when its files have been replaced: gRPC's own keep the certificate they began with.
+
+    Each call goes over the newest; those under way go on over theirs, for ten minutes at most.
+    """
+
+    def __init__(self, files: WatchedFiles, opened: Callable[[grpc.ChannelCredentials], grpc.aio.Channel]) -> None:
+        self._files = files
+        self._opened = opened
+        self._pem = files.current()
+        self._channel = opened(_credentials(self._pem))
+        self._leaving: dict[asyncio.Task[None], grpc.aio.Channel] = {}
+
+    def current(self) -> grpc.aio.Channel:
+        """Return the channel for the next call."""
+        pem = self._files.current()
+        if pem is not self._pem:
+            before, self._pem, self._channel = self._channel, pem, self._opened(_credentials(pem))
+            leaving = asyncio.get_running_loop().create_task(before.close(_LINGER_S))
+            self._leaving[leaving] = before
+            leaving.add_done_callback(self._leaving.pop)
+        return self._channel
+
+    async def __aenter__(self) -> "RenewedChannel":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        """Close it, and those before it."""
+        leaving = dict(self._leaving)
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        for channel in (*leaving.values(), self._channel):
+            await channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self.current().get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        await self.current().channel_ready()
+
+    def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return _Method(self, method, "unary_unary", args, kwargs)
+
+    def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return _Method(self, method, "unary_stream", args, kwargs)
+
+    def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return _Method(self, method, "stream_unary", args, kwargs)
+
+    def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return _Method(self, method, "stream_stream", args, kwargs)
+
+
+class _Method:
+    """A method of whichever channel is the newest when it is called."""
+
+    def __init__(
+        self, owner: RenewedChannel, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._method = method.encode()
+        self._owner = owner
+        self._name = method
+        self._kind = kind
+        self._args = args
+        self._kwargs = kwargs
+        self._channel: grpc.aio.Channel | None = None
+        self._call: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        channel = self._owner.current()
+        if channel is not self._channel:
+            self._channel = channel
+            self._call = getattr(channel, self._kind)(self._name, *self._args, **self._kwargs)
+        return self._call(*args, **kwargs)
+
+
+def _credentials(pem: Pem) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(pem.ca, pem.key, pem.cert)

@@ -1,0 +1,32 @@
+"""What a connection failed with, where TLS is the reason, for a person."""
+
+_CAUSES = (
+    (
+        "certificate has expired",
+        "its TLS certificate has expired: whoever runs it has to put a new one in its place",
+    ),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "its TLS certificate is not signed by a CA that is trusted here: TRADEWIND_TLS_CA (--tls-ca) is to name the "
+        "file of the CA that signed it",
+    ),
+    (
+        "Hostname Verification Check failed",
+        "its TLS certificate is for other names: use one of them as the address, or say which one to expect with "
+        "TRADEWIND_TLS_SERVER_NAME (--tls-server-name)",
+    ),
+    ("WRONG_VERSION_NUMBER", "it speaks plain text, not TLS: leave the TRADEWIND_TLS_* variables out"),
+    (
+        "Socket closed",
+        "it closed the connection at once, as a server does that wants TLS, or a certificate that its CA has signed: "
+        "see TRADEWIND_TLS_CA, TRADEWIND_TLS_CERT and TRADEWIND_TLS_KEY",
+    ),
+)
+_CONNECTING = ("connections to all backends failing", "failed to connect to all addresses")
+
+
+def explained(details: str) -> str | None:
+    """Return what the text of a gRPC status says of TLS; None when that is not why."""
+    if not details.startswith(_CONNECTING):
+        return None
+    return next((sentence for sign, sentence in _CAUSES if sign in details), None)

@@ -1,0 +1,198 @@
+"""Which PEM files TLS is made of, what they hold, and whether they have been replaced."""
+
+import logging
+import os
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+SYSTEM = "system"
+"""In the place of a CA file: whom this machine trusts."""
+
+VARIABLES = {
+    "ca": "TRADEWIND_TLS_CA",
+    "cert": "TRADEWIND_TLS_CERT",
+    "key": "TRADEWIND_TLS_KEY",
+    "server_name": "TRADEWIND_TLS_SERVER_NAME",
+}
+
+_LOOK_S = 1.0
+"""How often files are looked at, at most."""
+
+logger = logging.getLogger("tradewind.tls")
+
+
+class TlsError(ValueError):
+    """A file that cannot be used; the message names it and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """What the files hold, checked; None for a file that is not named."""
+
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Paths of PEM files.
+
+    `ca` holds who is trusted to say who the other side is, "system" stands for whom this machine trusts; `cert` and
+    `key` are one's own certificate, with the chain below it, and its key. `server_name` is the name that servers'
+    certificates carry, where that is not in the address.
+    """
+
+    ca: Path | str | None = None
+    cert: Path | str | None = None
+    key: Path | str | None = None
+    server_name: str | None = None
+
+    @classmethod
+    def find(
+        cls,
+        ca: Path | str | None = None,
+        cert: Path | str | None = None,
+        key: Path | str | None = None,
+        server_name: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> "TlsFiles | None":
+        """Return what is given, or else the TRADEWIND_TLS_* variables name; None, for plain text, without any file."""
+        known = os.environ if environment is None else environment
+        found = cls(
+            ca or known.get(VARIABLES["ca"]) or None,
+            cert or known.get(VARIABLES["cert"]) or None,
+            key or known.get(VARIABLES["key"]) or None,
+            server_name or known.get(VARIABLES["server_name"]) or None,
+        )
+        return found if found.ca or found.cert or found.key else None
+
+    def read(self) -> Pem:
+        """Return what the files hold.
+
+        Raises TlsError when one is missing, holds no certificate, has expired, or is not the key of the certificate.
+        """
+        if bool(self.cert) != bool(self.key):
+            there, absent = ("certificate", "key") if self.cert else ("key", "certificate")
+            raise TlsError(
+                f"TLS: there is a {there} without its {absent}: set {VARIABLES['cert']} and {VARIABLES['key']}"
+            )
+        ca = None
+        if self.ca and str(self.ca) != SYSTEM:
+            ca = _read(self.ca, "ca")
+            _certificates(ca, self.ca, "ca")
+        if not (self.cert and self.key):
+            return Pem(ca, None, None)
+        cert, key = _read(self.cert, "cert"), _read(self.key, "key")
+        leaf = _certificates(cert, self.cert, "cert")[0]
+        now = datetime.now(UTC)
+        if leaf.not_valid_after_utc < now:
+            raise TlsError(
+                f"TLS: the certificate in {self.cert} has expired, on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: "
+                "put a new one in its place"
+            )
+        if leaf.not_valid_before_utc > now:
+            raise TlsError(
+                f"TLS: the certificate in {self.cert} is valid only from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} "
+                "UTC: look at the clock of this machine"
+            )
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.cert, self.key, password=_no_password)
+        except (ssl.SSLError, TlsError) as error:
+            reason = error if isinstance(error, TlsError) else getattr(error, "reason", None) or error
+            raise TlsError(
+                f"TLS: {self.key} holds no key of the certificate in {self.cert}: {reason}; a key is a PEM file "
+                "without a password, and made together with its certificate"
+            ) from None
+        return Pem(ca, cert, key)
+
+    def stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """Return what differs once a file has been replaced."""
+        return tuple(_stamp(path) for path in (self.ca, self.cert, self.key) if path)
+
+
+class WatchedFiles:
+    """What files hold now, looked at no more than once a second. Usable from any thread.
+
+    While a new set is not whole, as between the writing of a certificate and that of its key, the one before stays.
+    """
+
+    def __init__(self, files: TlsFiles, look_s: float = _LOOK_S) -> None:
+        """Raises TlsError when the files are not good to begin with."""
+        self._files = files
+        self._look_s = look_s
+        self._lock = threading.Lock()
+        self._stamp = files.stamp()
+        self._pem = files.read()
+        self._refused: object = None
+        self._next = time.monotonic() + look_s
+
+    @property
+    def files(self) -> TlsFiles:
+        """Where they are."""
+        return self._files
+
+    def current(self) -> Pem:
+        """Return what the files hold; the same object for as long as they are not replaced."""
+        if time.monotonic() < self._next:
+            return self._pem
+        with self._lock:
+            stamp = self._files.stamp()
+            if stamp != self._stamp:
+                self._read(stamp)
+            self._next = time.monotonic() + self._look_s
+            return self._pem
+
+    def _read(self, stamp: object) -> None:
+        try:
+            pem = self._files.read()
+        except TlsError as error:
+            if stamp != self._refused:
+                self._refused = stamp
+                logger.warning(
+                    "what was put in the place of TLS files is not taken, the ones before stay in use: %s", error
+                )
+            return
+        if self._files.stamp() != stamp:
+            # Replaced while they were read: the next look takes them.
+            return
+        self._stamp, self._pem, self._refused = self._files.stamp(), pem, None
+        logger.info("TLS files have been replaced: %s", self._files.cert or self._files.ca)
+
+
+def _read(path: Path | str, field: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise TlsError(f"TLS: cannot read {path}: {error.strerror}; {VARIABLES[field]} names it") from None
+
+
+def _certificates(pem: bytes, path: Path | str, field: str) -> "list[x509.Certificate]":
+    # Takes a while, and is needed only where there is TLS.
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        raise TlsError(f"TLS: {path} holds no certificate in PEM form; {VARIABLES[field]} names it") from None
+
+
+def _no_password() -> str:
+    raise TlsError("it is protected by a password")
+
+
+def _stamp(path: Path | str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

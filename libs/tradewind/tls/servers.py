@@ -1,0 +1,41 @@
+"""The credentials of servers, which take new certificates for new connections."""
+
+from typing import Any
+
+import grpc
+
+from tradewind.tls.files import Pem, TlsError, TlsFiles, WatchedFiles
+
+
+def server_credentials(files: TlsFiles, *, require_client_cert: bool) -> grpc.ServerCredentials:
+    """Return credentials that look at the files at each handshake; connections that are open go on.
+
+    With `require_client_cert`, callers must show a certificate that the CA has signed. Raises TlsError when the files
+    are not good, or one is not named.
+    """
+    if not files.cert:
+        raise TlsError(
+            "TLS: a server needs a certificate and its key: set TRADEWIND_TLS_CERT and TRADEWIND_TLS_KEY beside "
+            "TRADEWIND_TLS_CA"
+        )
+    if require_client_cert and (not files.ca or files.read().ca is None):
+        raise TlsError("TLS: callers are to show certificates, so TRADEWIND_TLS_CA must name the file of their CA")
+    watched = WatchedFiles(files)
+    known: list[Pem] = [watched.current()]
+
+    def configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+        assert pem.cert is not None
+        assert pem.key is not None
+        return grpc.ssl_server_certificate_configuration(
+            [(pem.key, pem.cert)], root_certificates=pem.ca if require_client_cert else None
+        )
+
+    def replaced() -> Any:
+        # None, which the stubs do not know of, stands for no change.
+        pem = watched.current()
+        if pem is known[0]:
+            return None
+        known[0] = pem
+        return configuration(pem)
+
+    return grpc.dynamic_ssl_server_credentials(configuration(known[0]), replaced, require_client_cert)

@@ -1,0 +1,52 @@
+"""What the environment says about traces, metrics and logs of a worker, in the words that servers use."""
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from tradewind.worker.errors import WorkerError
+
+if TYPE_CHECKING:
+    from tradewind.server.settings import TelemetrySettings
+
+_VARIABLES = (
+    "TRADEWIND_OTLP_ENDPOINT",
+    "TRADEWIND_TRACE_SAMPLING",
+    "TRADEWIND_METRICS_PORT",
+    "TRADEWIND_METRICS_HOST",
+    "TRADEWIND_LOG_FORMAT",
+    "TRADEWIND_LOG_LEVEL",
+)
+_PLAIN = "%(asctime)s %(levelname)-7s %(message)s"
+
+
+def telemetry_settings() -> "TelemetrySettings | None":
+    """Return the settings, None when the environment has none of them. Raises WorkerError for wrong ones."""
+    if not any(map(os.environ.get, _VARIABLES)):
+        return None
+    # Only for those who set something: importing it takes longer than most workers take to start.
+    from tradewind.server.settings import SettingsError, TelemetrySettings, load_settings
+
+    try:
+        return load_settings(TelemetrySettings)
+    except SettingsError as error:
+        raise WorkerError(f"wrong settings:\n{error}") from error
+
+
+def configure_worker_logging(least: int | None = None) -> None:
+    """Send what the worker and its nodes log to stderr: lines for people, or by TRADEWIND_LOG_FORMAT=json one object
+    a line, with `trace_id` and `span_id` in a span. `least` is the least level; that of TRADEWIND_LOG_LEVEL, or INFO,
+    when None.
+
+    Raises WorkerError for wrong settings.
+    """
+    settings = telemetry_settings()
+    if least is None:
+        least = logging.getLevelNamesMapping()[settings.log_level.upper()] if settings is not None else logging.INFO
+    if settings is None or settings.log_format == "console":
+        logging.basicConfig(level=least, format=_PLAIN)
+        return
+    from tradewind.server.logs import configure_logging
+
+    configure_logging(settings.log_level, "json")
+    logging.getLogger().setLevel(least)

@@ -1,0 +1,92 @@
+"""Spans of what the node task manager does for a cycle: taking it, handing its nodes out, storing how they ended."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from opentelemetry.trace import SpanKind, StatusCode
+
+from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
+from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.ports import Ready
+from tradewind.server.telemetry import Tracing, attempt_id, sampled, traceparent_of
+
+_MOST_REPORTED, _LONGEST = 20_000, 256
+
+
+class TraceNodes:
+    """Records spans below the traces that runs came with; what came without one, or is not sampled, costs a look.
+
+    The store knows of each run only the trace that it came with, and a task's attempts follow from that: the id of
+    the span in which an attempt is handed out is made of its name, so a later one is linked to it from any replica.
+    """
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+        self._reported: dict[str, tuple[str, int]] = {}
+
+    @classmethod
+    def by(cls, tracing: Tracing) -> "TraceNodes | None":
+        """Return what records with `tracing`, None when that records nothing."""
+        return cls(tracing) if tracing.recording else None
+
+    def submitted(self, runs: Iterable[tuple[RunSubmission, SubmitResult]], begun_ns: int) -> None:
+        """Runs that were submitted at `begun_ns` were answered."""
+        for run, result in runs:
+            if sampled(run.traceparent) and result.outcome is not SubmitOutcome.PLAN_UNKNOWN:
+                attributes: dict[str, str | int] = {
+                    "tradewind.run_id": run.run_id,
+                    "tradewind.components": len(run.components),
+                    "tradewind.outcome": result.outcome.value,
+                }
+                span = self._tracing.begin("submit", run.traceparent, attributes, begun_ns=begun_ns)
+                if result.outcome is not SubmitOutcome.ACCEPTED and result.outcome is not SubmitOutcome.DUPLICATE:
+                    span.set_status(StatusCode.ERROR, result.outcome.value)
+                span.end()
+
+    def dispatched(self, items: Sequence[Ready]) -> list[Ready]:
+        """Return node tasks that are handed out, each with the trace context that its worker is to continue."""
+        return [self._dispatched(item) if sampled(item.assignment.traceparent) else item for item in items]
+
+    def reported(self, nonce: str, traceparent: str) -> None:
+        """The end of an attempt arrived, in this trace context."""
+        if sampled(traceparent) and len(traceparent) <= _LONGEST and len(self._reported) < _MOST_REPORTED:
+            self._reported[nonce] = (traceparent, time.time_ns())
+
+    def ended(self, outcomes: Iterable[Outcome], refusals: Iterable[str]) -> None:
+        """Ends of attempts were stored, or refused for a reason that is not empty."""
+        for outcome, refused in zip(outcomes, refusals, strict=True):
+            known = self._reported.pop(outcome.nonce, None)
+            if known is None:
+                continue
+            traceparent, begun_ns = known
+            attributes: dict[str, str | int] = {
+                "tradewind.node_task_id": outcome.task_id,
+                "tradewind.attempt": outcome.attempt,
+                "tradewind.outcome": outcome.kind.value,
+            }
+            span = self._tracing.begin("complete", traceparent, attributes, begun_ns=begun_ns)
+            if refused:
+                span.set_status(StatusCode.ERROR, refused)
+            elif outcome.kind is OutcomeKind.FAILED:
+                span.set_status(StatusCode.ERROR, outcome.error.code if outcome.error else "")
+            span.end()
+
+    def _dispatched(self, item: Ready) -> Ready:
+        given = item.assignment
+        trace_id = given.traceparent.split("-")[1]
+        span = self._tracing.begin(
+            f"dispatch {item.node.node_type}",
+            given.traceparent,
+            {
+                "tradewind.node_id": item.node.node_id,
+                "tradewind.node_task_id": given.task_id,
+                "tradewind.attempt": given.attempt,
+                "tradewind.worker_id": given.worker_id,
+            },
+            kind=SpanKind.PRODUCER,
+            span_id=attempt_id(trace_id, given.task_id, given.attempt),
+            follows=attempt_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0,
+        )
+        span.end()
+        return replace(item, assignment=replace(given, traceparent=traceparent_of(span)))

@@ -1,0 +1,64 @@
+"""Spans of what the scheduler does for a cycle: beginning it, and ending it. Costs a look when nothing is recorded."""
+
+import time
+from collections.abc import Sequence
+
+from opentelemetry.trace import Span, StatusCode
+
+from tradewind.scheduler.domain.beginning import BeginAnswer
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.server.telemetry import Tracing, sampled, traceparent_of
+
+_FAULTS = (CycleStatus.FAILED, CycleStatus.TIMEOUT)
+
+
+class TraceRuns:
+    """Records the beginning of cycles, each the root of its trace unless somebody's call or a trigger is, and ends."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+        self._beginning: dict[str, Span] = {}
+
+    def beginning(self, flow_id: str, origin: CycleOrigin, parent: str) -> str:
+        """Begin the span of a cycle that is about to begin; return the trace context of the run, `parent` when off."""
+        if not self._tracing.recording:
+            return parent
+        attributes = {"tradewind.flow_id": flow_id, "tradewind.origin": origin.value}
+        span = self._tracing.begin("begin_cycle", parent, attributes)
+        traceparent = traceparent_of(span)
+        self._beginning[traceparent] = span
+        return traceparent
+
+    def begun(self, traceparents: Sequence[str], answers: Sequence[BeginAnswer] = ()) -> None:
+        """End the spans of cycles that were about to begin; without answers the store has failed."""
+        if not self._tracing.recording:
+            return
+        for at, traceparent in enumerate(traceparents):
+            span = self._beginning.pop(traceparent, None)
+            if span is None:
+                continue
+            if answers:
+                answer = answers[at]
+                span.set_attribute("tradewind.outcome", answer.outcome.value)
+                if answer.run is not None:
+                    span.set_attribute("tradewind.cycle", answer.run.cycle)
+                    span.set_attribute("tradewind.run", answer.run.run)
+            else:
+                span.set_status(StatusCode.ERROR, "the store has failed")
+            span.end()
+
+    def ended(self, state: ChainState) -> None:
+        """Record that a run has ended."""
+        if not (self._tracing.recording and sampled(state.facts.traceparent)):
+            return
+        attributes: dict[str, str | int] = {
+            "tradewind.flow_id": state.name.flow_id,
+            "tradewind.cycle": state.name.cycle,
+            "tradewind.run": state.name.run,
+            "tradewind.status": state.status.value,
+        }
+        span = self._tracing.begin("end_cycle", state.facts.traceparent, attributes, begun_ns=time.time_ns())
+        if state.status in _FAULTS:
+            span.set_status(StatusCode.ERROR, state.reason)
+        span.end()

@@ -1,0 +1,223 @@
+"""A server and its clients over TLS: who is let in, who is known, and what a rotation changes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.wrappers_pb2 import StringValue
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.certificates import Authority
+from tests.ports import free_port
+from tests.rpc.server.echo_service import EchoClient, EchoService
+from tests.waiting import until
+from tradewind.api.errors.v1 import error_reason_pb2
+from tradewind.client import Client, Unreachable
+from tradewind.server.bootstrap import Server, StartError
+from tradewind.server.channels import open_channel
+from tradewind.server.interception import Context
+from tradewind.server.peer_identity import PeerIdentity, peer_identity
+from tradewind.server.settings import TlsSettings
+from tradewind.tls import Security, TlsFiles
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def settings_of(files: TlsFiles, **others: Any) -> TlsSettings:
+    return TlsSettings(tls_ca=str(files.ca), tls_cert=files.cert, tls_key=files.key, **others)
+
+
+@asynccontextmanager
+async def serving(files: TlsFiles, service: EchoService | None = None, **others: Any) -> AsyncIterator[Server]:
+    server = Server([service or EchoService()], tls=settings_of(files, **others))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(drain_s=0)
+
+
+async def said(server: Server, security: Security, text: str = "hello") -> str:
+    async with open_channel(server.address, security=security) as channel:
+        answer = await EchoClient(channel).method("unary_unary", "UnaryUnary")(StringValue(value=text), timeout=10)
+        return str(answer.value)
+
+
+async def refused(server: Server, security: Security) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await said(server, security)
+    return caught.value
+
+
+async def test_a_client_that_knows_the_ca_is_served(authority: Authority) -> None:
+    async with serving(authority.issue("server")) as server:
+        assert await said(server, TlsFiles(authority.ca)) == "hello"
+        assert (await refused(server, None)).code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def told(server: Server, security: Security) -> str:
+    """Return what a user of the client is told."""
+    async with Client(server.address, patience=0, credentials=security) as client:
+        with pytest.raises(Unreachable) as caught:
+            await client.flow("any").describe()
+    return str(caught.value)
+
+
+async def test_a_user_is_told_why_there_is_no_connection(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "other")
+    own = authority.issue("server")
+    async with serving(own) as server:
+        assert "is not signed by a CA that is trusted here: TRADEWIND_TLS_CA" in await told(server, TlsFiles(other.ca))
+        assert "is for other names" in await told(server, TlsFiles(authority.ca, server_name="door.example"))
+        assert "closed the connection at once, as a server does that wants TLS" in await told(server, None)
+    async with serving(own, tls_require_client_cert=True) as server:
+        assert "or a certificate that its CA has signed" in await told(server, TlsFiles(authority.ca))
+    plain = Server([EchoService()])
+    await plain.start()
+    try:
+        assert "it speaks plain text, not TLS" in await told(plain, TlsFiles(authority.ca))
+    finally:
+        await plain.stop(drain_s=0)
+
+
+async def test_a_name_that_is_not_in_the_certificate_is_refused_unless_it_is_said(authority: Authority) -> None:
+    named = authority.issue("server", "gate.example")
+    async with serving(named) as server:
+        port = server.address.rpartition(":")[2]
+        target = f"ipv4:127.0.0.1:{port}"
+        async with open_channel(target, security=TlsFiles(authority.ca, server_name="gate.example")) as channel:
+            await EchoClient(channel).method("unary_unary", "UnaryUnary")(StringValue(value="x"), timeout=10)
+        assert (await refused(server, TlsFiles(authority.ca, server_name="door.example"))).code() is (
+            grpc.StatusCode.UNAVAILABLE
+        )
+
+
+async def test_mtls_takes_only_callers_whose_certificate_the_ca_has_signed(
+    authority: Authority, tmp_path: Path
+) -> None:
+    stranger = Authority(tmp_path, "stranger").issue("stranger")
+    async with serving(authority.issue("server"), tls_require_client_cert=True) as server:
+        assert await said(server, authority.issue("caller")) == "hello"
+        for security in (TlsFiles(authority.ca), TlsFiles(authority.ca, stranger.cert, stranger.key)):
+            assert (await refused(server, security)).code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_handler_knows_who_calls(authority: Authority) -> None:
+    seen: list[PeerIdentity | None] = []
+
+    async def act(text: str, context: Context) -> str:
+        seen.append(peer_identity(context))
+        return text
+
+    async with serving(authority.issue("server"), EchoService(act), tls_require_client_cert=True) as server:
+        await said(server, authority.issue("caller", "scheduler.tradewind.svc"))
+    async with serving(authority.issue("server"), EchoService(act)) as server:
+        await said(server, TlsFiles(authority.ca))
+    identity, nobody = seen
+    assert identity is not None
+    assert identity.names[0] == "scheduler.tradewind.svc"
+    assert identity.service == "scheduler"
+    assert nobody is None
+
+
+async def test_only_allowed_names_may_call(authority: Authority) -> None:
+    files = authority.issue("server")
+    async with serving(files, tls_allowed_names="scheduler.*, *.workers.example") as server:
+        assert await said(server, authority.issue("one", "a.workers.example")) == "hello"
+        error = await refused(server, authority.issue("two", "elsewhere.example"))
+        assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert "names elsewhere.example" in (error.details() or "")
+        assert error_reason_pb2.ErrorReason.Value("ERROR_REASON_CALLER_NOT_ALLOWED")
+
+
+async def test_a_replaced_certificate_is_for_new_connections_and_open_ones_go_on(authority: Authority) -> None:
+    service = EchoService()
+    async with serving(authority.issue("server", "one.example"), service) as server:
+        old = TlsFiles(authority.ca, server_name="one.example")
+        async with open_channel(server.address, security=old) as channel:
+            call = EchoClient(channel).method("unary_unary", "UnaryUnary")
+            await call(StringValue(value="before"), timeout=10)
+            authority.issue("server", "two.example")
+
+            await until(lambda: served(server, TlsFiles(authority.ca, server_name="two.example")), "it is rotated")
+            assert (await call(StringValue(value="after"), timeout=10)).value == "after"
+            assert (await refused(server, old)).code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_client_shows_the_certificate_that_replaced_its_own(authority: Authority) -> None:
+    names: list[str] = []
+
+    async def act(text: str, context: Context) -> str:
+        identity = peer_identity(context)
+        names.append(identity.names[0] if identity else "")
+        return text
+
+    mine = authority.issue("caller", "one.example")
+    service = EchoService(act)
+    async with (
+        serving(authority.issue("server"), service, tls_require_client_cert=True) as server,
+        open_channel(server.address, security=mine) as channel,
+    ):
+        client = EchoClient(channel)
+        call, stream = client.method("unary_unary", "UnaryUnary"), client.method("unary_stream", "Wait")
+        await call(StringValue(value="before"), timeout=10)
+        lasting = stream(StringValue(value="open"))
+        await lasting.read()
+        authority.issue("caller", "two.example")
+
+        async def shown() -> bool:
+            await call(StringValue(value="after"), timeout=10)
+            return names[-1] == "two.example"
+
+        await until(shown, "the new certificate is shown")
+        assert names[0] == "one.example"
+        assert not lasting.done(), "what was under way goes on"
+        lasting.cancel()
+
+
+async def test_health_has_a_port_in_plain_text_for_probes(authority: Authority) -> None:
+    port = free_port()
+    async with (
+        serving(authority.issue("server"), tls_require_client_cert=True, health_port=port),
+        open_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service="readiness"), timeout=10)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await EchoClient(channel).method("unary_unary", "UnaryUnary")(StringValue(value="x"), timeout=10)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (lambda files: settings_of(TlsFiles(files.ca, "absent.pem", files.key)), "cannot read absent.pem"),
+        (lambda files: TlsSettings(tls_ca=str(files.ca)), "a server needs a certificate and its key"),
+        (lambda files: TlsSettings(tls_require_client_cert=True), "a server needs a certificate and its key"),
+    ],
+)
+async def test_a_server_does_not_start_with_files_that_are_not_good(
+    authority: Authority, settings: Callable[[TlsFiles], TlsSettings], said: str
+) -> None:
+    service = EchoService()
+    server = Server([service], tls=settings(authority.issue("server")))
+    with pytest.raises(StartError, match=said):
+        await server.start()
+    assert service.calls[-1] == "stop"
+
+
+async def served(server: Server, security: Security) -> bool:
+    try:
+        await said(server, security)
+    except grpc.aio.AioRpcError:
+        await asyncio.sleep(0.1)
+        return False
+    return True

@@ -1,0 +1,128 @@
+"""One trace for each cycle, over every process and attempt, as a real OTLP receiver gets it."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.system.collector import Collector, Seen, collecting, tree
+from tests.system.processes import Processes
+from tests.waiting import until
+from tradewind.client import Client
+from tradewind.flow import Flow, Retry
+from tradewind.standalone import Standalone
+
+NODES = "tests.system.traced_nodes"
+BEGIN = "fire > begin_cycle"
+TREE = [
+    "fire",
+    BEGIN,
+    f"{BEGIN} > submit",
+    f"{BEGIN} > end_cycle",
+    *(
+        f"{BEGIN} > dispatch traced.{step}"
+        for step in (
+            "branch",
+            "branch > node traced.branch",
+            "branch > node traced.branch > complete",
+            "branch > node traced.branch > deciding",
+            "flaky",
+            "flaky > node traced.flaky!",
+            "flaky > node traced.flaky! > complete!",
+            "flaky > node traced.flaky! > trying",
+            "flaky",
+            "flaky > node traced.flaky",
+            "flaky > node traced.flaky > complete",
+            "flaky > node traced.flaky > trying",
+            "apart",
+            "apart > node traced.apart",
+            "apart > node traced.apart > apart",
+            "apart > node traced.apart > complete",
+            "apart_async",
+            "apart_async > node traced.apart_async",
+            "apart_async > node traced.apart_async > apart, waiting",
+            "apart_async > node traced.apart_async > complete",
+        )
+    ),
+]
+SERVICES = {
+    "fire": "tradewind-trigger",
+    "begin_cycle": "tradewind-scheduler",
+    "end_cycle": "tradewind-scheduler",
+    "submit": "tradewind-node-task-manager",
+    "dispatch": "tradewind-node-task-manager",
+    "complete": "tradewind-node-task-manager",
+}
+
+
+@pytest_asyncio.fixture
+async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]:
+    """What the processes of the test send their spans to."""
+    async with collecting() as collector:
+        monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", collector.endpoint)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+        yield collector
+
+
+def branching() -> Flow:
+    """branch -> flaky (a thread, fails once) -> two processes; the other branch is skipped."""
+    flow = Flow("branching", "1h")
+    branch = flow.node("branch", "traced.branch")
+    flaky = flow.node("flaky", "traced.flaky", retry=Retry(2, "1ms", jitter=0))
+    branch["left"] >> flaky["value"]
+    branch["right"] >> flow.node("never", "traced.apart")["value"]
+    flaky["value"] >> flow.node("apart", "traced.apart")["value"]
+    flaky["value"] >> flow.node("apart_async", "traced.apart_async")["value"]
+    return flow
+
+
+async def test_a_cycle_with_a_branch_and_a_retry_is_one_tree(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
+) -> None:
+    monkeypatch.setenv("TRADEWIND_LOG_FORMAT", "json")
+    async with Standalone(data=tmp_path / "data", port=0) as stack, Client(stack.address) as client:
+        worker = started.start("worker", NODES, address=stack.address)
+        await worker.says("connected as")
+        await client.register_flow("branching", branching())
+        await client.flow("branching").start()
+
+        def spans() -> list[Seen]:
+            return collector.trace_of("begin_cycle", flow_id="branching", cycle=0)
+
+        await until(lambda: len(spans()) >= len(TREE), "every span of the cycle has arrived")
+        cycle = await client.get_cycle("branching", 0)
+    assert tree(spans()) == sorted(TREE)
+    assert {each.trace.hex() for each in spans()} == {cycle.trace_id}
+    for each in spans():
+        assert each.service == SERVICES.get(each.name.split(" ")[0], "tradewind-worker"), each
+    first, second = sorted(
+        (each for each in spans() if each.name == "dispatch traced.flaky"),
+        key=lambda each: each.attributes["tradewind.attempt"],
+    )
+    assert second.links == (first.span,)
+    assert all(each.links == () for each in spans() if each is not second)
+    (end,) = (each for each in spans() if each.name == "end_cycle")
+    assert end.attributes["tradewind.status"] == "completed"
+    logged = [json.loads(line) for line in worker.printed.splitlines() if line.startswith('{"event"')]
+    (failed,) = (line for line in logged if "branching:0:0:flaky failed: ValueError" in line["event"])
+    (apart,) = (line for line in logged if line["event"] == "value 2")
+    for line, name in ((failed, "node traced.flaky"), (apart, "apart")):
+        assert line["trace_id"] == cycle.trace_id
+        assert line["span_id"] in {each.span.hex() for each in spans() if each.name == name}
+
+
+async def test_what_is_not_sampled_is_not_sent(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
+) -> None:
+    monkeypatch.setenv("TRADEWIND_TRACE_SAMPLING", "0")
+    async with Standalone(data=tmp_path / "data", port=0) as stack, Client(stack.address) as client:
+        worker = started.start("worker", NODES, address=stack.address)
+        await worker.says("connected as")
+        await client.register_flow("branching", branching())
+        cycle = await (await client.run_flow("branching")).wait(30)
+        assert cycle.status.value == "completed"
+        assert await worker.interrupt() == 0
+    # Worker and stack have ended, and with that have sent what they had.
+    assert collector.spans == []

@@ -1,0 +1,131 @@
+"""Spans of the node task manager: below the run's trace, linked from attempt to attempt, and none when that is off."""
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext
+
+from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.plan import PlanNode
+from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
+from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
+from tradewind.server import telemetry
+from tradewind.server.telemetry import Tracing
+from tradewind.testing import running_stack
+from tradewind.worker import node
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+NOT_SAMPLED = PARENT[:-1] + "0"
+
+
+class Recorded:
+    """Traces of one replica."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._tracing = Tracing("test", self._exporter)
+        traces = TraceNodes.by(self._tracing)
+        assert traces is not None
+        self.traces = traces
+
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """All that it has recorded, after which it records nothing more."""
+        self._tracing.shutdown()
+        return self._exporter.get_finished_spans()
+
+
+def given(attempt: int, traceparent: str = PARENT) -> Ready:
+    """An attempt of a node task, to be handed out."""
+    assignment = Assignment(
+        "w", "f:0:0:a", f"n{attempt}", attempt, "0", "plan", 0, "run", "ada", traceparent=traceparent
+    )
+    return Ready(0, assignment, RunName("f", 0, 0), PlanNode("a", "model"), ())
+
+
+def id_of(span: ReadableSpan) -> int:
+    """Return the id of a span."""
+    context: SpanContext | None = span.context
+    assert context is not None
+    return context.span_id
+
+
+def test_attempts_on_two_replicas_are_linked_though_neither_tells_the_other() -> None:
+    replicas = Recorded(), Recorded()
+    handed = [replica.traces.dispatched([given(at)])[0] for at, replica in enumerate(replicas, 1)]
+    (first,), (second,) = (replica.spans() for replica in replicas)
+    assert first.name == "dispatch model"
+    assert first.kind is trace.SpanKind.PRODUCER
+    assert not first.links
+    assert [link.context.span_id for link in second.links] == [id_of(first)]
+    for span, item in zip((first, second), handed, strict=True):
+        assert span.parent is not None
+        assert f"{span.parent.span_id:016x}" == PARENT.split("-")[2]
+        assert item.assignment.traceparent == f"00-{TRACE}-{id_of(span):016x}-01"
+
+
+def test_the_end_of_an_attempt_goes_below_what_its_worker_names() -> None:
+    replica = Recorded()
+    for number, traceparent in enumerate((PARENT, PARENT, PARENT, NOT_SAMPLED, "", "0" * 1000 + "1")):
+        replica.traces.reported(f"n{number}", traceparent)
+    error = TaskError("NODE_ERROR", "what it says may be long")
+    outcomes = [
+        Outcome("f:0:0:a", 1, "n0", OutcomeKind.COMPLETED),
+        Outcome("f:0:0:b", 1, "n1", OutcomeKind.FAILED, error=error),
+        Outcome("f:0:0:c", 1, "n2", OutcomeKind.COMPLETED),
+        *(Outcome("f:0:0:d", 1, f"n{number}", OutcomeKind.COMPLETED) for number in (3, 4, 5, 6)),
+    ]
+    replica.traces.ended(outcomes, ["", "", "the lease has lapsed", "", "", "", ""])
+    spans = replica.spans()
+    assert [span.name for span in spans] == ["complete"] * 3
+    assert [(span.status.is_ok, span.status.description) for span in spans] == [
+        (True, None),
+        (False, "NODE_ERROR"),
+        (False, "the lease has lapsed"),
+    ]
+
+
+def test_what_is_not_sampled_stays_as_it_is() -> None:
+    replica = Recorded()
+    items = [given(1, NOT_SAMPLED), given(2, "")]
+    assert replica.traces.dispatched(items) == items
+    run = RunSubmission(RunName("f", 0, 0), "run", "ada", (), 0, traceparent=NOT_SAMPLED)
+    replica.traces.submitted([(run, SubmitResult(SubmitOutcome.ACCEPTED))], 0)
+    assert replica.spans() == ()
+
+
+@pytest.mark.parametrize("outcome", [SubmitOutcome.ACCEPTED, SubmitOutcome.PLAN_UNKNOWN, SubmitOutcome.QUEUE_FULL])
+def test_a_submission_is_a_span_unless_it_is_asked_for_again(outcome: SubmitOutcome) -> None:
+    replica = Recorded()
+    run = RunSubmission(RunName("f", 0, 0), "run", "ada", (), 0, traceparent=PARENT)
+    replica.traces.submitted([(run, SubmitResult(outcome))], 5)
+    spans = replica.spans()
+    assert [(span.name, span.start_time) for span in spans] == [("submit", 5)] * (outcome != "plan_unknown")
+    assert all(span.status.is_ok == (outcome == "accepted") for span in spans)
+
+
+@node("plain", outputs=["trace"])
+async def plain() -> str:
+    """Emit what trace it is in."""
+    return trace.format_trace_id(trace.get_current_span().get_span_context().trace_id)
+
+
+async def test_when_it_is_off_no_span_and_no_context_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRADEWIND_OTLP_ENDPOINT", raising=False)
+    made: list[str] = []
+
+    def count(name: str) -> object:
+        return lambda *args, **kwargs: made.append(name)
+
+    monkeypatch.setattr(Tracing, "begin", count("begin"))
+    monkeypatch.setattr(trace.NoOpTracer, "start_span", count("start_span"))
+    monkeypatch.setattr(telemetry, "context_from", count("context_from"))
+    assert TraceNodes.by(Tracing("test", None)) is None
+    async with running_stack([plain]) as client:
+        task = await client.submit_task("plain", {})
+        assert (await task.wait(30)).outputs == {"trace": "0" * 32}
+    assert made == []

@@ -1,0 +1,107 @@
+"""TLS files: what is wrong with them is said, and what replaces them is taken when it is whole."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import Authority
+from tradewind.tls import SYSTEM, TlsError, TlsFiles, server_credentials
+from tradewind.tls.files import WatchedFiles
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def refusal(files: TlsFiles) -> str:
+    with pytest.raises(TlsError) as caught:
+        files.read()
+    return str(caught.value)
+
+
+def test_files_are_found_in_the_environment_where_they_are_not_given() -> None:
+    environment = {"TRADEWIND_TLS_CA": "ca.pem", "TRADEWIND_TLS_CERT": "own.pem", "TRADEWIND_TLS_KEY": "own.key"}
+
+    assert TlsFiles.find(environment={}) is None
+    assert TlsFiles.find(server_name="gate", environment={}) is None
+    assert TlsFiles.find(environment=environment) == TlsFiles("ca.pem", "own.pem", "own.key")
+    assert TlsFiles.find("other.pem", environment=environment) == TlsFiles("other.pem", "own.pem", "own.key")
+
+
+def test_whom_the_machine_trusts_needs_no_file() -> None:
+    assert TlsFiles(ca=SYSTEM).read().ca is None
+
+
+def test_a_missing_file_is_named_with_its_variable(authority: Authority, tmp_path: Path) -> None:
+    absent = tmp_path / "absent.pem"
+    files = authority.issue("own")
+
+    assert refusal(TlsFiles(absent)) == (
+        f"TLS: cannot read {absent}: No such file or directory; TRADEWIND_TLS_CA names it"
+    )
+    assert f"cannot read {absent}" in refusal(TlsFiles(files.ca, files.cert, absent))
+
+
+def test_a_certificate_needs_its_key(authority: Authority) -> None:
+    files, other = authority.issue("own"), authority.issue("other")
+
+    assert "a certificate without its key: set TRADEWIND_TLS_CERT" in refusal(TlsFiles(files.ca, files.cert))
+    assert "a key without its certificate" in refusal(TlsFiles(files.ca, key=files.key))
+    mixed = refusal(TlsFiles(files.ca, files.cert, other.key))
+    assert f"{other.key} holds no key of the certificate in {files.cert}" in mixed
+
+
+def test_what_is_no_certificate_is_told(authority: Authority, tmp_path: Path) -> None:
+    files, text = authority.issue("own"), tmp_path / "text.pem"
+    text.write_text("hello", encoding="utf-8")
+
+    assert f"{text} holds no certificate in PEM form" in refusal(TlsFiles(text))
+    assert f"{text} holds no certificate in PEM form" in refusal(TlsFiles(files.ca, text, files.key))
+    assert f"{text} holds no key of the certificate" in refusal(TlsFiles(files.ca, files.cert, text))
+
+
+def test_an_expired_certificate_is_told(authority: Authority) -> None:
+    files = authority.issue("own", expired=True)
+
+    assert f"the certificate in {files.cert} has expired, on " in refusal(files)
+
+
+def test_a_server_needs_a_certificate_and_for_mtls_a_ca(authority: Authority) -> None:
+    files = authority.issue("own")
+
+    with pytest.raises(TlsError, match="a server needs a certificate and its key"):
+        server_credentials(TlsFiles(files.ca), require_client_cert=False)
+    with pytest.raises(TlsError, match="TRADEWIND_TLS_CA must name the file of their CA"):
+        server_credentials(TlsFiles(None, files.cert, files.key), require_client_cert=True)
+
+
+def test_replaced_files_are_taken_when_they_are_whole(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = authority.issue("own")
+    watched = WatchedFiles(files, look_s=0)
+    first = watched.current()
+    assert watched.current() is first
+
+    renewed = authority.issue("renewed")
+    assert renewed.cert is not None
+    assert renewed.key is not None
+    os.replace(renewed.cert, tmp_path / "own.pem")
+    assert watched.current() is first
+    assert watched.current() is first
+    assert [record.levelname for record in caplog.records] == ["WARNING"], "it is said once"
+
+    os.replace(renewed.key, tmp_path / "own.key")
+    second = watched.current()
+    assert second is not first
+    assert second == files.read()
+
+
+def test_files_that_vanish_leave_the_ones_before(authority: Authority, tmp_path: Path) -> None:
+    watched = WatchedFiles(authority.issue("own"), look_s=0)
+    first = watched.current()
+    (tmp_path / "own.pem").unlink()
+
+    assert watched.current() is first
