@@ -13,9 +13,11 @@ import argparse
 import hashlib
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
 import yaml
 
+from tradewind.server.redis.acl import NOBODY
 from tradewind.standalone.services import ACL_USERS
 
 BACKUP = "resetkeys resetchannels -@all +ping +sync +psync +replconf"
@@ -35,7 +37,7 @@ def user_names() -> list[str]:
 def acl_file(passwords: Mapping[str, str]) -> str:
     """Return the ACL file for those users that have a password; it holds hashes only."""
     lines = [
-        "user default reset off",
+        NOBODY,
         f"user admin on #{_digest(passwords['admin'])} ~* &* +@all",
         f"user backup on #{_digest(passwords['backup'])} {BACKUP}",
         PROBE,
@@ -48,7 +50,7 @@ def acl_file(passwords: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def secret_manifests(passwords: Mapping[str, str]) -> list[dict[str, object]]:
+def secret_manifests(passwords: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the Secrets `store-passwords` and `store-users`."""
     texts = {"store-passwords": dict(passwords), "store-users": {"users.acl": acl_file(passwords)}}
     return [

@@ -40,7 +40,7 @@ CUSTOM = {"ScaledObject", "GRPCRoute", "PrometheusRule", "PodMonitor", "ServiceM
 SECRETS = {
     manifest["metadata"]["name"]: manifest["stringData"]
     for manifest in secret_manifests(dict.fromkeys(user_names(), "x"))
-}  # type: ignore[index]
+}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -7,6 +7,7 @@ with a reason when it is not, 2 for wrong usage.
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -22,8 +23,9 @@ _TIMEOUT_S = 4.0
 async def probe(address: str, name: str = READINESS, timeout_s: float = _TIMEOUT_S) -> str | None:
     """Return why the server at `address` is not well by this name of its health service, None when it is."""
     channel = open_channel(address, traced=False)
+    stub: Any = HealthStub(channel)
     try:
-        answer = await HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name), timeout=timeout_s)
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=timeout_s)
     except grpc.aio.AioRpcError as error:
         return f"{address} does not answer: {error.code().name} {error.details()}"
     finally:

@@ -105,7 +105,7 @@ async def test_append_only_files_under_writes_and_rewrites_are_restored(
         before = writer.written
         await admin.execute_command("BGREWRITEAOF")
         taken = backups.back_up_directory(store.directory, tmp_path / "backups", NOW + timedelta(seconds=number))
-        await until(lambda limit=before: writer.written > limit + 20, "it goes on")  # type: ignore[misc]
+        await until(lambda limit=before: writer.written > limit + 20, "it goes on")
 
         async def rewritten() -> bool:
             return not (await admin.info("persistence"))["aof_rewrite_in_progress"]

@@ -1,7 +1,7 @@
 """How much work there is for a pool of workers, as an autoscaler asks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from tradewind.node_task_manager.use_cases.queue_statistics import QueueStatistics
@@ -43,7 +43,7 @@ class Demand:
             and each.user_id == (pool.user_id or each.user_id)
         )
 
-    async def follow(self, pool: Pool) -> AsyncIterator[bool]:
+    async def follow(self, pool: Pool) -> AsyncGenerator[bool, None]:
         """Tell whether there is any, at once and whenever that changes; for ever."""
         told: bool | None = None
         while True:
