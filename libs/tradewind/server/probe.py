@@ -13,14 +13,16 @@ import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from tradewind.server.channels import open_channel
+from tradewind.server.channels import OpenChannel, channels_of, open_channel
 from tradewind.server.health import LIVENESS, READINESS
 from tradewind.server.settings import CommonSettings, load_settings
 
 _TIMEOUT_S = 4.0
 
 
-async def probe(address: str, name: str = READINESS, timeout_s: float = _TIMEOUT_S) -> str | None:
+async def probe(
+    address: str, name: str = READINESS, open_channel: OpenChannel = open_channel, timeout_s: float = _TIMEOUT_S
+) -> str | None:
     """Return why the server at `address` is not well by this name of its health service, None when it is."""
     channel = open_channel(address, traced=False)
     stub: Any = HealthStub(channel)
@@ -36,16 +38,22 @@ async def probe(address: str, name: str = READINESS, timeout_s: float = _TIMEOUT
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return the exit code; without an address it is this machine's at TRADEWIND_PORT."""
+    """Return the exit code; without an address it is this machine's at TRADEWIND_PORT. TRADEWIND_TLS_* hold here too."""
     rest = [argument for argument in arguments if argument != "--liveness"]
     if len(rest) > 1 or any(argument.startswith("-") for argument in rest):
         print("usage: python -m tradewind.server.probe [--liveness] [HOST:PORT]", file=sys.stderr)
         return 2
-    address = rest[0] if rest else f"127.0.0.1:{load_settings(CommonSettings).port}"
-    reason = asyncio.run(probe(address, LIVENESS if "--liveness" in arguments else READINESS))
+    settings = load_settings(CommonSettings)
+    address = rest[0] if rest else f"127.0.0.1:{settings.port}"
+    name = LIVENESS if "--liveness" in arguments else READINESS
+    reason = asyncio.run(_probe(address, name, settings))
     if reason is not None:
         print(reason, file=sys.stderr)
     return 0 if reason is None else 1
+
+
+async def _probe(address: str, name: str, settings: CommonSettings) -> str | None:
+    return await probe(address, name, channels_of(settings))
 
 
 if __name__ == "__main__":

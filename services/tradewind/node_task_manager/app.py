@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -38,6 +38,7 @@ from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.measure import MeasureQueues
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
@@ -116,7 +117,8 @@ class NodeTaskManager:
         pace = settings.node_task_manager_clean_keys_per_second
         cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
         doctors = [(doctor, self._dispatchers[at]) for at, doctor in stores.doctors.items()]
-        doctor = doctor_of(ExamineShards(doctors, replica), settings)
+        examiners = ExamineShards(doctors, stores.cache_doctors.values(), self._known_caches, replica)
+        doctor = doctor_of(examiners, settings)
         self._loops = Loops(
             self._dispatchers,
             pool,
@@ -138,6 +140,8 @@ class NodeTaskManager:
         self._called = self._calling(limits, pool, settings.tls_files())
         self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._loops.beside(doctor.watch)
+        if settings.metrics_port:
+            self._loops.follow(MeasureQueues(shards, pool), settings.metrics_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         self._records = look = Look(shards, plans, ExplainLimits(self._config.share))
@@ -247,6 +251,9 @@ class NodeTaskManager:
 
     async def _tell_of_config(self, version: int) -> None:
         self._loops.tell_of_config(version)
+
+    def _known_caches(self) -> Iterable[str]:
+        return self._standing().all_caches
 
     def _standing(self) -> SystemConfig:
         return self._config.config

@@ -71,6 +71,8 @@ from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import text_of
 from tradewind.server.store_link import NoLink, StoreLink
@@ -98,8 +100,8 @@ class Scheduler:
         self._link: StoreLink = NoLink()
         doctor: PartitionDoctor | None = None
         if stores is None:
-            self._link = link = RedisLink(settings)
             keys = Keys(settings.key_prefix)
+            self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
             stores = redis_stores = RedisStores(
                 link.client,
                 keys,
@@ -217,7 +219,7 @@ class Scheduler:
             watch=self._watch,
             backfills=backfills,
             doctor=self._doctor,
-            explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, node_tasks, clock),
+            explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, stores.backfills, node_tasks, clock),
             explain_node=ExplainNode(read, stores.cycles, node_tasks, node_tasks, node_types),
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
