@@ -183,6 +183,24 @@ def test_services_survive_a_node_and_a_drain(folder: str) -> None:
         assert "replicas" not in deployment["spec"]
 
 
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
+    """`maxmemory` is at most two thirds of what the container may take."""
+    only = container(workloads(folder)["redis"])
+    conf = dict(re.findall(r"^(maxmemory) (\w+)$", of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"], re.M))
+    command = only["command"]
+    most = command[command.index("--maxmemory") + 1] if "--maxmemory" in command else conf["maxmemory"]
+    units = {"gb": 2**30, "mb": 2**20, "Gi": 2**30, "Mi": 2**20}
+    bytes_of = [int(text[:-2]) * units[text[-2:]] for text in (most, only["resources"]["limits"]["memory"])]
+    assert bytes_of[0] * 3 <= bytes_of[1] * 2
+
+
+def _redis(folder: str) -> str:
+    (name,) = [volume["configMap"]["name"] for volume in workloads(folder)["redis"]["spec"]["volumes"] if "configMap" in volume]
+    assert isinstance(name, str)
+    return name
+
+
 @pytest.mark.parametrize("folder", BUILDS)
 def test_secrets_are_those_that_are_made(folder: str) -> None:
     """What a pod takes from a Secret is what tools/store_secrets.py puts there."""

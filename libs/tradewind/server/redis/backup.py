@@ -149,8 +149,8 @@ def restore(
 
     With `persistence` "append-only", which is how Tradewind's stores run, a snapshot becomes the base of the
     append-only files: a store with `appendonly yes` reads these alone, and would start empty over a bare `dump.rdb`.
-    "snapshot" is for a store with `appendonly no`. Raises BackupError when data are there and `replace` is not given, or
-    a store uses the directory.
+    "snapshot" is for a store with `appendonly no`. Raises BackupError when data are there and `replace` is not
+    given, or a store uses the directory.
     """
     check(backup)
     if backup.kind == "append-only" and persistence == "snapshot":
