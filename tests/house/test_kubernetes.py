@@ -187,7 +187,9 @@ def test_services_survive_a_node_and_a_drain(folder: str) -> None:
 def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
     """`maxmemory` is at most two thirds of what the container may take."""
     only = container(workloads(folder)["redis"])
-    conf = dict(re.findall(r"^(maxmemory) (\w+)$", of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"], re.M))
+    conf = dict(
+        re.findall(r"^(maxmemory) (\w+)$", of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"], re.M)
+    )
     command = only["command"]
     most = command[command.index("--maxmemory") + 1] if "--maxmemory" in command else conf["maxmemory"]
     units = {"gb": 2**30, "mb": 2**20, "Gi": 2**30, "Mi": 2**20}
@@ -196,7 +198,9 @@ def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
 
 
 def _redis(folder: str) -> str:
-    (name,) = [volume["configMap"]["name"] for volume in workloads(folder)["redis"]["spec"]["volumes"] if "configMap" in volume]
+    (name,) = [
+        volume["configMap"]["name"] for volume in workloads(folder)["redis"]["spec"]["volumes"] if "configMap" in volume
+    ]
     assert isinstance(name, str)
     return name
 

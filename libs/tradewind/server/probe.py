@@ -38,7 +38,7 @@ async def probe(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return the exit code; without an address it is this machine's at TRADEWIND_PORT, called as TRADEWIND_TLS_* say."""
+    """Return the exit code; without an address it is this machine's at TRADEWIND_PORT; TRADEWIND_TLS_* hold."""
     rest = [argument for argument in arguments if argument != "--liveness"]
     if len(rest) > 1 or any(argument.startswith("-") for argument in rest):
         print("usage: python -m tradewind.server.probe [--liveness] [HOST:PORT]", file=sys.stderr)

@@ -15,6 +15,7 @@ import uvloop
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.grpc_engine.bearer import with_token
 from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_credentials
 from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
@@ -43,6 +44,7 @@ logger = logging.getLogger("tradewind.worker")
 DEFAULT_ADDRESS = "localhost:7700"
 ADDRESS_VARIABLE = "TRADEWIND_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
+TOKEN_VARIABLE = "TRADEWIND_TOKEN"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
 REGISTRY_PATIENCE = 5.0
@@ -66,7 +68,8 @@ class Worker:
     `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
     them in this process, for a debugger. `grace` is the seconds that running nodes have to finish when the worker
     leaves. `credentials` are certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA,
-    _CERT and _KEY say which, else it speaks plain text.
+    _CERT and _KEY say which, else it speaks plain text. `token` says who it is, where that is asked (else
+    TRADEWIND_TOKEN).
 
     With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves WorkerService,
     and registers `api_url`, by default the address it listens on. It serves TLS with `server_credentials`, or when
@@ -95,6 +98,7 @@ class Worker:
         secrets: SecretSource | None = None,
         labels: Mapping[str, str] | None = None,
         credentials: Security = None,
+        token: str | None = None,
         listen: str | None = None,
         api_url: str | None = None,
         server_credentials: grpc.ServerCredentials | None = None,
@@ -126,6 +130,7 @@ class Worker:
         self._grace = grace
         self._secrets = SecretResolver(secrets)
         self._credentials = security_of(credentials)
+        self._token = token or os.environ.get(TOKEN_VARIABLE)
         self._served = False
         self._failure: WorkerError | None = None
         self._leaving = asyncio.Event()
@@ -207,7 +212,7 @@ class Worker:
         self._leaving.set()
 
     def _open_channel(self, address: str) -> grpc.aio.Channel:
-        return open_channel(address, self._credentials)
+        return with_token(open_channel(address, self._credentials), self._token)
 
     def _memories(self, channel: grpc.aio.Channel) -> SchedulerLink:
         return SchedulerLink(channel)

@@ -45,6 +45,7 @@ from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
+from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
@@ -155,6 +156,7 @@ class NodeTaskManager:
             submit=SubmitRuns(self._dispatchers, plans),
             stop=Stop(self._dispatchers, look, limits),
             signal_node=SignalNode(self._dispatchers, look),
+            sub_flows=SubFlows(self._dispatchers, look),
             look=look,
             count_queues=count_queues,
             config=self._config,
