@@ -269,6 +269,23 @@ def test_a_flow_above_that_is_deleted_stops_the_cycle_below() -> None:
     played(main, one("below", slow), over("below"))
 
 
+def test_what_runs_last_after_a_stop_may_be_a_flow() -> None:
+    above = Flow("above", "1h")
+    above.node("main", slow)
+    above.finally_(above.sub_flow("sub", "below", {"x": 4}))
+
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        handle = await client.run_flow("above")
+        await stack.run_for(seconds=10)
+        await client.stop_cycle("above", 0, reason="enough")
+        assert (await handle.wait(600)).status is CycleStatus.CANCELLED
+        below = await client.get_cycle("below", 0)
+        assert (below.status, below.inputs["outcome"]["status"]) == (CycleStatus.COMPLETED, "cancelled")
+
+    played(main, one("below", double), above)
+
+
 def test_unknown_flows_warn_at_first_and_fail_the_node_then() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client

@@ -163,7 +163,7 @@ class LookAfterRuns:
         for state in states:
             facts = state.facts
             planned = await self._definitions.revision(state.name.flow_id, facts.revision, facts.user_id)
-            if planned is not None and planned.runs_flows and state.stop is None:
+            if planned is not None and planned.runs_flows:
                 await sub_flows.look(state)
 
     async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:

@@ -68,8 +68,10 @@ class SubFlowPaths:
 def _flows_run_by(config_json: str) -> Sequence[str]:
     if f'"{FLOW.name}"' not in config_json:
         return ()
-    nodes = json.loads(config_json)["nodes"]
-    return tuple(dict.fromkeys(node["config"]["flow_id"] for node in nodes if node["type"] == FLOW.name))
+    nodes = [node for node in json.loads(config_json)["nodes"] if node["type"] == FLOW.name]
+    # One of before the type was built in may say nothing.
+    named = [str(node.get("config", {}).get("flow_id", "")) for node in nodes]
+    return tuple(dict.fromkeys(filter(None, named)))
 
 
 def _path(flow_id: str, target: str, runs: Mapping[str, Sequence[str]]) -> list[str] | None:
