@@ -286,6 +286,17 @@ def test_what_runs_last_after_a_stop_may_be_a_flow() -> None:
     played(main, one("below", double), above)
 
 
+def test_ends_are_told_however_few_cycles_the_flow_below_keeps() -> None:
+    above = Flow("above", "1h")
+    above.node("items", listing)["output"] >> above.sub_flow("sub", "below", {"x": 4}, map="item")["item"]
+
+    async def main(stack: VirtualStack) -> None:
+        result = await (await stack.client.run_flow("above")).result(600)
+        assert result == {"sub": {"output": [{"only": {"output": 8}}] * 5}}
+
+    played(main, one("below", double, keep_cycles=1), above)
+
+
 def test_unknown_flows_warn_at_first_and_fail_the_node_then() -> None:
     async def main(stack: VirtualStack) -> None:
         client = stack.client

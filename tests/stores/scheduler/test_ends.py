@@ -54,3 +54,27 @@ async def test_the_end_of_a_run_for_a_node_of_another_flow_waits_whoever_listens
     await bench.end(next_one)
     await returns.told([ended])
     assert await returns.waiting(HERE, 9) == []
+
+
+async def test_a_run_stays_until_its_end_is_returned_however_few_are_kept(bench: Bench) -> None:
+    await bench.register(keep_cycles=1)
+    wishes = [
+        BeginRequest(
+            shape("f", keep_cycles=1),
+            f"child{at}",
+            CycleOrigin.SUB_FLOW,
+            5000,
+            parent=Parent(RunName("above", 1), "r0", f"sub:{at}", 1),
+        )
+        for at in range(3)
+    ]
+    begun = await bench.stores.cycles.begin(wishes)
+    for answer in begun:
+        assert answer.state is not None
+        await bench.end(answer.state)
+    ended = await bench.stores.returns.waiting(HERE, 9)
+    found = await bench.stores.states.load_many([end.run for end in ended])
+    assert [state.facts.run_id for state in found if state] == ["child0", "child1", "child2"]
+    await bench.stores.returns.told(ended)
+    await bench.end(await bench.begun(BeginRequest(shape("f", keep_cycles=1), "last", CycleOrigin.RUN_FLOW, 5000)))
+    assert [state.name.cycle for state in await bench.stores.cycles.newest("f", None, 9)] == [3]

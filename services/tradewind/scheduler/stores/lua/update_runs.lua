@@ -22,6 +22,11 @@ local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending,
   call('PEXPIRE', logs_key(flow_id, cycle), keep_for)
   call('ZREM', flow .. ':open', name)
   call('ZREM', base .. 'open', flow_id .. ':' .. name)
+  if parent then
+    call('ZREM', flow .. ':filling', name)
+    call('ZADD', base .. 'returns', time, flow_id .. ':' .. name .. ' ' .. run_id .. ' ' .. ending)
+    call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
+  end
   trim(flow_id, keep, TRIMMED)
   local known = call('HMGET', flow, 'status', 'next_execution', 'paused_next', 'pause_after')
   local status, most = known[1], tonumber(known[4] or 0)
@@ -29,13 +34,7 @@ local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending,
   local paused = most > 0 and run == 0 and not backfill and not parent and count_failures(flow, flow_id, status, most, cycle, ending)
   end_flow_that_is_over(flow, status, next_at, flow_status)
   if backfill then end_filling(flow, flow_id, backfill, name, ending) end
-  if parent then
-    call('ZREM', flow .. ':filling', name)
-    call('ZADD', base .. 'returns', time, flow_id .. ':' .. name .. ' ' .. run_id .. ' ' .. ending)
-    call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
-    return true
-  end
-  return paused or backfill ~= false or args.tell or call('EXISTS', flow .. ':queued') == 1
+  return paused or parent ~= false or backfill ~= false or args.tell or call('EXISTS', flow .. ':queued') == 1
 end
 
 local function update(key, flow_id, cycle, run, run_id, expected, fields, large, check_in, ending, keep,

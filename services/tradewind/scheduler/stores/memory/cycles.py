@@ -212,7 +212,13 @@ class MemoryCycles:
         if epoch and self._data.epochs.get(partition, 0) > epoch:
             return Tidied("", True)
         flows = [flow for flow in self._data.flows.values() if partition_of(flow.flow_id) == partition]
-        excess = [(flow, old) for flow in flows if flow.flow_id > after for old in _excess(flow, flow.keep_cycles)]
+        excess = [
+            (flow, old)
+            for flow in flows
+            if flow.flow_id > after
+            for old in _excess(flow, flow.keep_cycles)
+            if not self._to_be_returned(old)
+        ]
         for flow, old in excess:
             self._data.drop_run(flow, old)
         return Tidied("", True, len(excess))
@@ -267,9 +273,12 @@ class MemoryCycles:
         if update.log is not None:
             self._data.say(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
         if update.ending is not None:
+            parent = old.facts.parent is not None
+            if parent:
+                flow.filling.pop(new.name, None)
+                tell_end(self._data.returns, EndedRun(new.name, new.facts.run_id, update.ending, now))
             self._end(flow, run, update.ending, now)
             first, filled = not new.name.run, bool(old.facts.backfill_id)
-            parent = old.facts.parent is not None
             paused = (
                 first
                 and not filled
@@ -279,9 +288,6 @@ class MemoryCycles:
             told = self._tells_ends()
             if told:
                 tell_end(self._data.ends, EndedRun(new.name, new.facts.run_id, update.ending, now))
-            if parent:
-                flow.filling.pop(new.name, None)
-                tell_end(self._data.returns, EndedRun(new.name, new.facts.run_id, update.ending, now))
             follow_up = paused or filled or told or parent or bool(flow.queued)
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
             if filled:
@@ -298,7 +304,12 @@ class MemoryCycles:
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
         for old in _excess(flow, run.state.facts.keep_cycles)[:_TRIMMED]:
-            self._data.drop_run(flow, old)
+            if not self._to_be_returned(old):
+                self._data.drop_run(flow, old)
+
+    def _to_be_returned(self, name: RunName) -> bool:
+        """Say whether a node of another flow has still to hear how a run ended."""
+        return any(end.run == name for end in self._data.returns.get(partition_of(name.flow_id), ()))
 
 
 def _excess(flow: Flow, keep: int) -> list[RunName]:
