@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli import (
+    access,
     backfill,
     batch,
     cache,
@@ -91,6 +92,11 @@ def root(
 
 
 app.command("up")(up.up)
+app.command("login")(access.login)
+app.command("logout")(access.logout)
+app.command("whoami")(access.whoami)
+app.add_typer(access.tokens, name="token")
+app.add_typer(access.users, name="user")
 app.add_typer(worker.app, name="worker")
 flow.app.add_typer(schedule.app)
 flow.app.add_typer(backfill.app)

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import os
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -37,11 +38,18 @@ class Session:
 
         return Addresses.find(self.address)
 
+    @property
+    def token(self) -> str | None:
+        """What says who calls: TRADEWIND_TOKEN, or else what `tradewind login` has kept for the address."""
+        from tradewind.cli.kept_tokens import kept_token
+
+        return os.environ.get("TRADEWIND_TOKEN") or kept_token(self.addresses.access)
+
     def client(self) -> "Client":
         """Return a client that says at once when nobody answers; a person may look why."""
         from tradewind.client import Client
 
-        return Client(addresses=self.addresses, patience=0, credentials=self.tls)
+        return Client(addresses=self.addresses, patience=0, credentials=self.tls, token=self.token)
 
 
 def asynchronous(

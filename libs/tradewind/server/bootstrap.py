@@ -18,12 +18,15 @@ from grpc_reflection.v1alpha import reflection
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.opening import gate_of
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
+from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.health import Check, Health, StockStreams
 from tradewind.server.interception import CallInterceptor, Surrounding
 from tradewind.server.logs import RequestLog, configure_logging
+from tradewind.server.metrics import SWITCH, CallMetrics, MetricsEndpoint
 from tradewind.server.peer_identity import AllowedCallers, CallerNotAllowed
 from tradewind.server.redis.client import UnsafeStore
+from tradewind.server.redis.watch import StoreWatch
 from tradewind.server.settings import CommonSettings, SettingsError, TlsSettings, load_settings, print_settings
 from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
 from tradewind.tls import TlsError, TlsFiles, server_credentials
@@ -133,6 +136,8 @@ class Server:
         self._stock_streams = StockStreams()
         # The outermost first: the log sees the code that the errors were turned into, within the call's trace.
         surroundings: list[Surrounding] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
+        if SWITCH.on:
+            surroundings.insert(1, CallMetrics())
         if self._tls.tls_allowed_names:
             surroundings.append(AllowedCallers([name.strip() for name in self._tls.tls_allowed_names.split(",")]))
         if self._gate is not None:
@@ -255,6 +260,9 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
         gate=gate,
         tls=values,
     )
+    metrics = MetricsEndpoint(values.metrics_host or values.host, values.metrics_port)
+    await metrics.open()
+    watching = _watch_store(values)
     starting = asyncio.ensure_future(server.start())
     ending = asyncio.ensure_future(ended.wait())
     await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -274,7 +282,20 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
     finally:
         ending.cancel()
         await server.stop()
+        await end_tasks(watching)
+        await metrics.close()
         await asyncio.to_thread(tracing.shutdown)
+
+
+def _watch_store(values: CommonSettings) -> list[asyncio.Task[None]]:
+    if not values.metrics_port:
+        return []
+    user, password = values.metrics_store_user, values.metrics_store_password
+    if user is None:
+        user, password = values.store_user, values.store_password
+    secret = password.get_secret_value() if password else None
+    watch = StoreWatch(values.store_url, user, secret, values.metrics_seconds)
+    return [asyncio.get_running_loop().create_task(watch.run())]
 
 
 def _on_signal(ended: asyncio.Event) -> None:

@@ -97,6 +97,11 @@ class CommonSettings(TelemetrySettings, TlsSettings):
     )
     store_user: str | None = Field(None, description="ACL user to log in to the store as; overrides the URL's.")
     store_password: SecretStr | None = Field(None, description="Password of the store's user; overrides the URL's.")
+    store_tls_ca: str | None = Field(
+        None, description="PEM file of the CA of a store at rediss://; those that this machine trusts when not set."
+    )
+    store_tls_cert: Path | None = Field(None, description="PEM file of a certificate to show to the store.")
+    store_tls_key: Path | None = Field(None, description="PEM file of its key.")
     key_prefix: str = Field(
         "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="What every key in the store begins with."
     )
@@ -131,6 +136,12 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         "reads",
         description="Which calls go on, with what was last known of a token, while the access service is away.",
     )
+
+    def store_tls_files(self) -> TlsFiles | None:
+        """Return the certificates for the store, None for those of this machine."""
+        if not (self.store_tls_ca or self.store_tls_cert or self.store_tls_key):
+            return None
+        return TlsFiles(self.store_tls_ca, self.store_tls_cert, self.store_tls_key)
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)

@@ -8,13 +8,14 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 import uvloop
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.grpc_engine.bearer import with_token
 from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_credentials
 from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
@@ -31,14 +32,19 @@ from tradewind.worker.registration import Registration
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
+from tradewind.worker.telemetry import telemetry_settings
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.tracing import NodeTracer
+
+if TYPE_CHECKING:
+    from tradewind.worker.metrics import WorkerMetrics
 
 logger = logging.getLogger("tradewind.worker")
 
 DEFAULT_ADDRESS = "localhost:7700"
 ADDRESS_VARIABLE = "TRADEWIND_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
+TOKEN_VARIABLE = "TRADEWIND_TOKEN"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
 REGISTRY_PATIENCE = 5.0
@@ -62,7 +68,8 @@ class Worker:
     `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
     them in this process, for a debugger. `grace` is the seconds that running nodes have to finish when the worker
     leaves. `credentials` are certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA,
-    _CERT and _KEY say which, else it speaks plain text.
+    _CERT and _KEY say which, else it speaks plain text. `token` says who it is, where that is asked (else
+    TRADEWIND_TOKEN).
 
     With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves WorkerService,
     and registers `api_url`, by default the address it listens on. It serves TLS with `server_credentials`, or when
@@ -91,6 +98,7 @@ class Worker:
         secrets: SecretSource | None = None,
         labels: Mapping[str, str] | None = None,
         credentials: Security = None,
+        token: str | None = None,
         listen: str | None = None,
         api_url: str | None = None,
         server_credentials: grpc.ServerCredentials | None = None,
@@ -122,6 +130,7 @@ class Worker:
         self._grace = grace
         self._secrets = SecretResolver(secrets)
         self._credentials = security_of(credentials)
+        self._token = token or os.environ.get(TOKEN_VARIABLE)
         self._served = False
         self._failure: WorkerError | None = None
         self._leaving = asyncio.Event()
@@ -130,6 +139,7 @@ class Worker:
         self._executor: Executor | None = None
         self._background: asyncio.Task[None] | None = None
         self._tracer: NodeTracer | None = None
+        self._metrics: WorkerMetrics | None = None
 
     @property
     def worker_id(self) -> str:
@@ -171,6 +181,7 @@ class Worker:
             self._tracer = NodeTracer.configured()
             if self._tracer is not None:
                 stack.push_async_callback(self._tracer.leave)
+            self._metrics = await self._open_metrics(stack)
             channels: dict[str, grpc.aio.Channel] = {}
             for address in (self._address, self._registry_address, self._scheduler_address):
                 if address not in channels:
@@ -180,13 +191,28 @@ class Worker:
         if self._failure is not None:
             raise self._failure
 
+    async def _open_metrics(self, stack: contextlib.AsyncExitStack) -> "WorkerMetrics | None":
+        settings = telemetry_settings()
+        if settings is None or not settings.metrics_port:
+            return None
+        from tradewind.worker.metrics import WorkerMetrics
+
+        host, port = settings.metrics_host or "127.0.0.1", settings.metrics_port
+        metrics = WorkerMetrics(host, port, self._identity.capacity, lambda: self.running)
+        try:
+            await metrics.open()
+        except ConnectionError as error:
+            raise WorkerError(str(error)) from error
+        stack.push_async_callback(metrics.close)
+        return metrics
+
     def stop(self) -> None:
         """Take no more work, finish what runs within the grace, give back the rest and leave; `serve` returns then."""
         self._stopping.set()
         self._leaving.set()
 
     def _open_channel(self, address: str) -> grpc.aio.Channel:
-        return open_channel(address, self._credentials)
+        return with_token(open_channel(address, self._credentials), self._token)
 
     def _memories(self, channel: grpc.aio.Channel) -> SchedulerLink:
         return SchedulerLink(channel)
@@ -263,6 +289,7 @@ class Worker:
             processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
             memories=memories,
             tracer=self._tracer,
+            metrics=self._metrics,
             grace=self._grace,
         )
         stub = NodeTaskManagerServiceStub(channel)

@@ -34,12 +34,14 @@ from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.measure import MeasureQueues
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
+from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
@@ -135,6 +137,8 @@ class NodeTaskManager:
         self._called = self._calling(limits, pool, settings.tls_files())
         self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._loops.beside(doctor.watch)
+        if settings.metrics_port:
+            self._loops.follow(MeasureQueues(shards, pool), settings.metrics_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
         self._records = look = Look(shards, plans, ExplainLimits(self._config.share))
@@ -146,6 +150,7 @@ class NodeTaskManager:
             submit=SubmitRuns(self._dispatchers, plans),
             stop=Stop(self._dispatchers, look, limits),
             signal_node=SignalNode(self._dispatchers, look),
+            sub_flows=SubFlows(self._dispatchers, look),
             look=look,
             count_queues=CountQueues(shards, plans),
             config=self._config,

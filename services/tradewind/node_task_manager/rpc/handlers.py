@@ -17,6 +17,7 @@ from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandl
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
+from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
@@ -31,6 +32,7 @@ from tradewind.node_task_manager.use_cases.notifications import UserNotification
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
+from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
@@ -54,7 +56,9 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers, SignalHandlers):
+class NodeTaskManagerHandlers(
+    AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers, SignalHandlers, SubFlowHandlers
+):
     """The gRPC face of the node task manager."""
 
     def __init__(
@@ -78,6 +82,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         notifications: UserNotifications,
         caches: ResultCaches,
         signal_node: SignalNode,
+        sub_flows: SubFlows,
         doctor: Doctor,
         explain: ExplainNodeTask,
         traces: TraceNodes | None,
@@ -89,6 +94,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         self._caches = caches
         self._dead_letters = dead_letters
         self._signal_node = signal_node
+        self._sub_flows = sub_flows
         self._watch_task = watch_task
         self._notifications = notifications
         self._submit = submit
@@ -282,13 +288,13 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
     ) -> pb2.CompleteNodeTasksResponse:
         checks.at_most("completions", request.completions, _MAX_CLAIMED)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
-        work_mapping.trace_ends(self._traces, request.completions)
+        work_mapping.note_ends(self._traces, request.completions)
         return pb2.CompleteNodeTasksResponse(losses=await self._ended("completions", request.worker_id, outcomes))
 
     async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
         checks.at_most("failures", request.failures, _MAX_CLAIMED)
         outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        work_mapping.trace_ends(self._traces, request.failures)
+        work_mapping.note_ends(self._traces, request.failures)
         return pb2.FailNodeTasksResponse(losses=await self._ended("failures", request.worker_id, outcomes))
 
     async def ReportNodeTasks(
@@ -297,8 +303,8 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         checks.report(request)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
         outcomes += [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        work_mapping.trace_ends(self._traces, request.completions)
-        work_mapping.trace_ends(self._traces, request.failures)
+        work_mapping.note_ends(self._traces, request.completions)
+        work_mapping.note_ends(self._traces, request.failures)
         given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)
         held = work_mapping.held("held_tokens", request.held_tokens)
         progress = [work_mapping.progress(at, each) for at, each in enumerate(request.progress)]

@@ -7,6 +7,8 @@ from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
 from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.metrics import count_begun
 from tradewind.scheduler.ports import NOT_OWNER, CycleRecords, Epochs
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
@@ -39,6 +41,7 @@ class Wish:
     replaces: int = -1
     at_least: int = 0
     backfill: BackfillStep | None = None
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ class BeginCycles:
                 self._alarm.ring_in(0)
             if answer.state is not None:
                 begun.append(answer.state)
+                count_begun(answer.state)
             elif answer.outcome is BeginOutcome.REVISION_CHANGED:
                 again.append(place)
             elif answer.outcome is BeginOutcome.NOT_FOUND:
@@ -147,4 +151,5 @@ class BeginCycles:
             replaces=wish.replaces,
             at_least=wish.at_least,
             backfill=wish.backfill,
+            parent=wish.parent,
         )

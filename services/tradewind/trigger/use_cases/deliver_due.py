@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
+from tradewind.trigger.metrics import count_delivered
 from tradewind.trigger.ports import (
     ClaimOrder,
     ClaimStore,
@@ -147,6 +148,7 @@ class Delivery:
             self._stirred.clear()
             due = await self._claim()
             if due or self._lost or self._ended:
+                count_delivered(due)
                 if self._traces is not None:
                     due = self._traces(due)
                 parcel = Parcel(due, tuple(self._lost), tuple(self._ended))

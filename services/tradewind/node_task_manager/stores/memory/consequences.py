@@ -322,9 +322,14 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     def _end_idle(self, task: NodeTask, reason: str, turn: Turn) -> None:
         """End a node task that no worker has: it is terminated if it is suspended, else skipped."""
         suspended = task.status is NodeTaskStatus.SUSPENDED
+        if suspended:
+            self._leave(task)
         if task.status is not NodeTaskStatus.REGISTERED:
             task = self._dequeue(task)
         self._finish(task, NodeTaskStatus.TERMINATED if suspended else NodeTaskStatus.SKIPPED, reason, turn)
+
+    def _leave(self, task: NodeTask) -> None:
+        """End the wait of a suspended node task, and not by what it waits for."""
 
     def _announce(self, owner: tuple[str, str], turn: Turn) -> None:
         component = self._components[owner]
@@ -468,7 +473,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._happened(task, TaskEventKind.RUNNING)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
-        turn.assignments.append(self._assignment(task))
+        waited_ms = max(0, self._clock() - task.ready_at)
+        turn.assignments.append(replace(self._assignment(task), waited_ms=waited_ms))
 
     def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
         """Give an attempt to a worker: under a new nonce, with clocks that begin now."""

@@ -10,11 +10,13 @@ from tradewind.scheduler.domain.ended_run import MOST_KEPT
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.metrics import CONFLICTS
 from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
 from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,
     facts_text_of,
     large_fields,
+    parent_text,
     rerun_text,
     state_of,
     update_fields,
@@ -177,6 +179,7 @@ class RedisCycles:
         items = [(update.state.name.flow_id, run(*update.state.name), _update_item(update)) for update in updates]
         told = {"tell": self._tells_ends(), "most_told": MOST_KEPT}
         replies = await self._scripted.call_in_groups(_UPDATE, items, epochs, **told)
+        CONFLICTS.inc(sum(reply is not None and reply.outcome == UpdateOutcome.CONFLICT for reply in replies))
         return [
             _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end, reply.follow_up)
             for reply in replies
@@ -212,6 +215,7 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         facts_text(request),
         request.inputs_json,
         (backfill.backfill_id, backfill.following_ms) if backfill else False,
+        parent_text(request.parent),
     )
 
 
