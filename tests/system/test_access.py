@@ -13,7 +13,7 @@ from tests.system.processes import NODES, Shell
 from tests.waiting import until
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.redis import RedisSessions
-from tradewind.client import Client, NotFound, PermissionDenied, Role, Unauthenticated
+from tradewind.client import Client, Exhausted, NotFound, PermissionDenied, Role, Unauthenticated
 from tradewind.server.access.tokens import digest_of
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, WorkerError, load_nodes
@@ -165,3 +165,27 @@ async def test_the_admin_stays_over_a_restart(tmp_path: Path) -> None:
     ):
         assert stack.new_admin_token is None
         assert (await client.who_am_i()).role is Role.ADMIN
+
+
+async def test_a_limit_of_runs_holds_over_streams_and_bulk_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_RATE_LIMITS", "RunFlow=3/d")
+    async with (
+        Standalone(data=tmp_path / "data", port=0, auth=True) as stack,
+        Client(stack.address, token=stack.new_admin_token) as admin,
+    ):
+        token = (await admin.create_token("ann", role=Role.USER)).token
+        async with Client(stack.address, token=token) as ann:
+            await ann.register_flow("sums", flows.sums(overlap="allow"))
+            with pytest.raises(Exhausted):
+                await ann.run_flows(["sums"] * 4)
+            await ann.run_flow("sums")
+            await ann.run_flows(["sums"] * 2)
+            with pytest.raises(Exhausted) as refusal:
+                await ann.run_flow("sums")
+            assert refusal.value.reason == "RATE_LIMITED"
+            assert 86_000 < refusal.value.retry_after <= 86_400
+            async with Client(stack.address, token=token, run_stream=False) as unary:
+                with pytest.raises(Exhausted):
+                    await unary.run_flow("sums")
