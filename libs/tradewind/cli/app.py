@@ -8,6 +8,7 @@ import typer
 from tradewind.cli import (
     access,
     backfill,
+    backup,
     batch,
     cache,
     config,
@@ -113,6 +114,7 @@ app.add_typer(trigger.app, name="trigger")
 app.add_typer(event.app, name="event")
 app.add_typer(config.app, name="config")
 app.add_typer(cache.app, name="cache")
+app.add_typer(backup.app, name="backup")
 app.command("queue")(queue.queue)
 app.command("explain")(explain.explain)
 app.command("doctor")(doctor.doctor)
