@@ -1,6 +1,5 @@
 """A stack that asks who calls: the first admin, users among each other, workers, streams, and what asking costs."""
 
-import asyncio
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.system.processes import NODES, Shell
 from tests.waiting import until
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.redis import RedisSessions
-from tradewind.client import Client, Exhausted, NotFound, PermissionDenied, Role, Unauthenticated
+from tradewind.client import Client, Exhausted, NewToken, NotFound, PermissionDenied, Role, Unauthenticated
 from tradewind.server.access.tokens import digest_of
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, WorkerError, load_nodes
@@ -110,16 +109,17 @@ async def test_a_revoked_worker_leaves_and_a_wrong_token_is_refused(guarded: Sta
         async with Worker(load_nodes(NODES), address=guarded.address):
             pass
     pool = await admin.create_token("pool", role=Role.WORKER)
-    worker = Worker(load_nodes(NODES), address=guarded.address, token=pool.token)
-    serving = asyncio.create_task(worker.serve())
-
-    async def at_work() -> bool:
-        return [each.worker_id async for each in admin.list_workers()] == [worker.worker_id]
-
-    await until(at_work, "the worker has come")
-    await admin.revoke_session(pool.session.session_id, user_id="pool")
     with pytest.raises(WorkerError):
-        await asyncio.wait_for(serving, 30)
+        await _work_until_revoked(guarded, admin, pool)
+
+
+async def _work_until_revoked(stack: Standalone, admin: Client, pool: NewToken) -> None:
+    async with Worker(load_nodes(NODES), address=stack.address, token=pool.token) as worker:
+        await admin.revoke_session(pool.session.session_id, user_id="pool")
+        serving = worker._background
+        assert serving is not None
+        # It leaves when its stream ends, or at the latest with its next heartbeat.
+        await until(serving.done, "the worker has left", timeout=60)
 
 
 async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, tmp_path: Path) -> None:

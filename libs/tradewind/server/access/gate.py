@@ -29,6 +29,7 @@ STALE_S = 300.0
 """For so long what was known of a token counts while nobody can be asked."""
 _MOST_KNOWN = 10_000
 _AGAIN_S = 1.0
+_SENT_S = 0.1
 _SERVICE = Identity("service", Role.SERVICE)
 
 _log = structlog.get_logger(__name__)
@@ -159,6 +160,8 @@ class Gate:
             return await behavior(request, context)
         except asyncio.CancelledError:
             if stream.refusal is not None:
+                # What is on its way to the caller must have been sent before a status can be.
+                await asyncio.sleep(_SENT_S)
                 raise stream.refusal from None
             raise
         finally:
