@@ -194,6 +194,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("waits for", f'signal "{node.wait.signal}"' if node.wait is not None and node.wait.signal else ""),
         ("waits until", screen.when(node.wait.until) if node.wait is not None else ""),
         ("resumed", _resumed(screen, node)),
+        ("runs", f"cycle {node.sub_flow.cycle} of flow {node.sub_flow.flow_id}" if node.sub_flow else ""),
         ("items", items_words(node.items) if node.items is not None else ""),
         ("cached", f"in {node.cached_in}" if node.cached_in else ""),
         ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),

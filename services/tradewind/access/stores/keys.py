@@ -31,6 +31,9 @@ class Keys:
     def base(self, partition: int) -> str:
         return f"{self._prefix}:{{a{partition}}}:"
 
+    def data_version(self) -> str:
+        return f"{self.base(0)}data_version"
+
     def user(self, user_id: str) -> str:
         return f"{self.base(partition_of(user_id))}user:{user_id}"
 
@@ -45,9 +48,6 @@ class Keys:
 
     def rate_limit(self, user_id: str, endpoint: str) -> str:
         return f"{self.base(partition_of(user_id))}rate_limit:{user_id}:{endpoint}"
-
-    def data_version(self) -> str:
-        return f"{self.base(0)}data_version"
 
     def changes(self) -> str:
         return f"{self.base(0)}changes"
