@@ -9,7 +9,7 @@ import pytest
 
 from tests.system.processes import Shell
 from tests.waiting import until
-from tradewind.client import Client, CycleOrigin, CycleStatus, InvalidInput, NodeTaskStatus
+from tradewind.client import Client, CycleOrigin, CycleStatus, FlowStatus, InvalidInput, NodeTaskStatus
 from tradewind.flow import Flow, Retry, Timeouts
 from tradewind.testing import VirtualStack, simulate
 from tradewind.worker import Context, Fatal, Node, node
@@ -38,12 +38,20 @@ async def listing(ctx: Context) -> list[dict[str, int]]:
     return [{"n": n} for n in range(5)]
 
 
-NODES: list[Node[..., Any]] = [double, slow, unlucky, listing]
+@node("gives")
+async def gives(ctx: Context) -> int:
+    await ctx.set_result({"sum": 12})
+    return 1
 
 
-def one(flow_id: str, node_type: Any, config: dict[str, Any] | None = None, **fields: Any) -> Flow:
+NODES: list[Node[..., Any]] = [double, slow, unlucky, listing, gives]
+
+
+def one(
+    flow_id: str, node_type: Any, config: dict[str, Any] | None = None, interval: str = "1h", **fields: Any
+) -> Flow:
     """A flow of one node, `only`."""
-    flow = Flow(flow_id, "1h", **fields)
+    flow = Flow(flow_id, interval, **fields)
     flow.node("only", node_type, config, timeout=0)
     return flow
 
@@ -189,13 +197,76 @@ def test_it_runs_beside_the_schedule_whatever_the_overlap_and_is_in_nobodys_way(
         await client.start_flow("below")
         await stack.run_for(seconds=10)
         handle = await client.run_flow("above")
-        await stack.run_for(minutes=80)
-        assert (await handle.wait(3600)).status is CycleStatus.COMPLETED
-        started = {cycle.cycle: cycle.origin async for cycle in client.list_cycles("below")}
-        # The first of the schedule runs for 50 minutes, beside the one of the node; the next begins on time.
-        assert started == {0: CycleOrigin.SCHEDULE, 1: CycleOrigin.SUB_FLOW, 2: CycleOrigin.SCHEDULE}
+        await stack.run_for(seconds=23)
+        started = {cycle.cycle: (cycle.origin, cycle.status) async for cycle in client.list_cycles("below")}
+        # It began beside the first one of the schedule, and the second one beside it.
+        assert started == {
+            0: (CycleOrigin.SCHEDULE, CycleStatus.COMPLETED),
+            1: (CycleOrigin.SUB_FLOW, CycleStatus.RUNNING),
+            2: (CycleOrigin.SCHEDULE, CycleStatus.RUNNING),
+        }
+        assert (await handle.wait(60)).status is CycleStatus.COMPLETED
 
-    played(main, one("below", slow, {"seconds": 3000}), over("below"))
+    played(main, one("below", slow, {"seconds": 25}, "30s"), over("below"))
+
+
+def test_what_the_cycle_gives_is_what_comes_up() -> None:
+    async def main(stack: VirtualStack) -> None:
+        assert await (await stack.client.run_flow("above")).result(60) == {"sub": {"output": {"sum": 12}}}
+
+    played(main, one("below", gives), over("below"))
+
+
+def test_the_schedule_of_the_flow_below_does_not_cancel_it() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        await client.start_flow("below")
+        await stack.run_for(seconds=15)
+        handle = await client.run_flow("above")
+        await stack.run_for(seconds=20)
+        # The next planned time has cancelled the first cycle of the schedule, and not that of the node.
+        statuses = {cycle.cycle: cycle.status async for cycle in client.list_cycles("below")}
+        assert statuses == {0: CycleStatus.CANCELLED, 1: CycleStatus.RUNNING, 2: CycleStatus.RUNNING}
+        assert (await handle.wait(60)).status is CycleStatus.COMPLETED
+
+    played(main, one("below", slow, {"seconds": 40}, "30s", overlap="cancel_running"), over("below"))
+
+
+def test_a_failure_of_its_cycle_does_not_pause_the_flow_below() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        await client.start_flow("below")
+        await stack.run_for(minutes=1)
+        assert (await (await client.run_flow("above")).wait(60)).status is CycleStatus.FAILED
+        assert (await client.get_flow("below")).flow.status is FlowStatus.RUNNING
+
+    below = one("below", unlucky, {"until_cycle": 9}, pause_after_failures=2)
+    played(main, below, over("below"))
+
+
+def test_a_flow_that_is_deleted_meanwhile_fails_the_node() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        handle = await client.run_flow("above")
+        await stack.run_for(seconds=10)
+        await client.delete_flow("below", wait=60)
+        assert (await handle.wait(600)).status is CycleStatus.FAILED
+        error = (await client.get_node_task("above:0:0:sub")).error
+        assert error is not None
+        assert error.code == "SUB_FLOW_FAILED"
+
+    played(main, one("below", slow), over("below"))
+
+
+def test_a_flow_above_that_is_deleted_stops_the_cycle_below() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        await client.run_flow("above")
+        await stack.run_for(seconds=10)
+        await client.delete_flow("above", wait=60)
+        assert (await client.cycle("below", 0).wait(600)).status is CycleStatus.CANCELLED
+
+    played(main, one("below", slow), over("below"))
 
 
 def test_unknown_flows_warn_at_first_and_fail_the_node_then() -> None:
@@ -226,6 +297,14 @@ def test_a_flow_that_would_run_itself_is_refused_with_the_way() -> None:
         with pytest.raises(InvalidInput, match="d -> d"):
             await client.register_flow("d", over("d", "d"))
         await client.register_flow("c", one("c", double, {"x": 1}))
+        # Nor by way of an older revision, and the dry run says so as well.
+        await client.register_flow("e", over("f", "e"))
+        await client.register_flow("e", one("e", double, {"x": 1}))
+        await client.register_flow("f", over("e", "f"))
+        with pytest.raises(InvalidInput, match="e -> f -> e"):
+            await client.roll_back_flow("e", 1)
+        plan = await client.plan_flow("e", over("f", "e"))
+        assert ["e -> f -> e" in str(each) for each in plan.violations] == [True]
 
     played(main)
 

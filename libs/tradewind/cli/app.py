@@ -84,12 +84,16 @@ def root(
     tls_server_name: Annotated[
         str | None, typer.Option(help="The name in servers' certificates (TRADEWIND_TLS_SERVER_NAME).", metavar="NAME")
     ] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(help="What encodes and decodes payloads (TRADEWIND_CODEC).", metavar="MODULE:ATTRIBUTE"),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Take what holds for every command."""
-    context.obj = Session(address, tls=_tls(tls_ca, tls_cert, tls_key, tls_server_name))
+    context.obj = Session(address, tls=_tls(tls_ca, tls_cert, tls_key, tls_server_name), codec=codec)
 
 
 app.command("up")(up.up)

@@ -55,7 +55,8 @@ def components_words(count: int) -> str:
 
 def cycle_words(cycle: CycleRecord, statistics: CycleStatistics | None = None) -> str:
     """Return `3 completed in 0.4 s (9 completed)`."""
-    words = f"{cycle.cycle}{f' run {cycle.run}' if cycle.run else ''} {cycle.status}"
+    status = "waiting" if statistics is not None and statistics.waiting and not cycle.ended else cycle.status
+    words = f"{cycle.cycle}{f' run {cycle.run}' if cycle.run else ''} {status}"
     if cycle.seconds is not None:
         words += f" in {length(cycle.seconds)}"
     counts = _statistics_words(statistics) if statistics is not None and not cycle.ended else counts_words(cycle.counts)
@@ -194,6 +195,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("waits for", f'signal "{node.wait.signal}"' if node.wait is not None and node.wait.signal else ""),
         ("waits until", screen.when(node.wait.until) if node.wait is not None else ""),
         ("resumed", _resumed(screen, node)),
+        ("runs", f"cycle {node.sub_flow.cycle} of flow {node.sub_flow.flow_id}" if node.sub_flow else ""),
         ("items", items_words(node.items) if node.items is not None else ""),
         ("cached", f"in {node.cached_in}" if node.cached_in else ""),
         ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),

@@ -14,6 +14,7 @@ from tradewind.cli.screen import Screen
 
 if TYPE_CHECKING:
     from tradewind.client import Addresses, Client
+    from tradewind.codec import Codec
     from tradewind.tls import TlsFiles
 
 Parameters = ParamSpec("Parameters")
@@ -25,11 +26,12 @@ class Session:
     patience = 60.0
     """Seconds for which a command that goes on, such as a watch, waits for a server that was there to come back."""
 
-    def __init__(self, address: str | None = None, tls: "TlsFiles | None" = None) -> None:
-        """Take which certificates hold, None for plain text."""
+    def __init__(self, address: str | None = None, tls: "TlsFiles | None" = None, codec: str | None = None) -> None:
+        """Take which certificates hold, None for plain text, and the name of a codec."""
         self.address = address
         self.screen = Screen()
         self.tls = tls
+        self._codec = codec
 
     @property
     def addresses(self) -> "Addresses":
@@ -37,6 +39,15 @@ class Session:
         from tradewind.client import Addresses
 
         return Addresses.find(self.address)
+
+    @property
+    def codec(self) -> "Codec | None":
+        """What encodes and decodes payloads, None for what the environment says."""
+        if self._codec is None:
+            return None
+        from tradewind.codec import load_codec
+
+        return load_codec(self._codec)
 
     @property
     def token(self) -> str | None:
@@ -49,7 +60,7 @@ class Session:
         """Return a client that says at once when nobody answers; a person may look why."""
         from tradewind.client import Client
 
-        return Client(addresses=self.addresses, patience=0, credentials=self.tls, token=self.token)
+        return Client(addresses=self.addresses, patience=0, credentials=self.tls, codec=self.codec, token=self.token)
 
 
 def asynchronous(

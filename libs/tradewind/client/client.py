@@ -34,6 +34,7 @@ from tradewind.client.signal_calls import SignalCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
+from tradewind.codec import Codec, codec_of
 from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.tls import Security, security_of
 
@@ -70,8 +71,9 @@ class Client(
     `user_id` is whose flows are registered. Runs go over one stream, which costs a third of a call each; without
     `run_stream` each is a call of its own, as for a proxy that spreads calls. `credentials` are certificates as
     TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else it speaks plain
-    text. `token` says who calls, where that is asked; without it TRADEWIND_TOKEN does. A client belongs to one event
-    loop.
+    text. `codec`, or else that which TRADEWIND_CODEC names, encodes inputs, parameters and variables that are sent, and
+    decodes what is shown. `token` says who calls, where that is asked; without it TRADEWIND_TOKEN does. A client
+    belongs to one event loop.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Client(
         patience: float = 10.0,
         user_id: str = "default",
         credentials: Security = None,
+        codec: Codec | None = None,
         token: str | None = None,
         run_stream: bool = True,
     ) -> None:
@@ -91,6 +94,7 @@ class Client(
             timeout=timeout,
             patience=patience,
             credentials=security_of(credentials),
+            codec=codec_of(codec),
             token=token or os.environ.get(TOKEN_VARIABLE),
         )
         self._user_id = user_id

@@ -16,6 +16,8 @@ from tradewind.client.addresses import Addresses
 from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
+from tradewind.codec import Codec
+from tradewind.codec.channel import CodedChannel
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.tls import Security
 
@@ -32,6 +34,7 @@ class Connection:
         timeout: float,
         patience: float,
         credentials: Security,
+        codec: Codec | None = None,
         token: str | None = None,
         open_channel: OpenChannel = open_channel,
     ) -> None:
@@ -43,6 +46,7 @@ class Connection:
         self.to_access = Calls(addresses.access, timeout, patience)
         self._token = token
         self._credentials = credentials
+        self._codec = codec
         self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._scheduler: SchedulerServiceStub | None = None
@@ -130,5 +134,6 @@ class Connection:
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
-            self._channels[address] = with_token(self._open_channel(address, self._credentials), self._token)
+            channel = with_token(self._open_channel(address, self._credentials), self._token)
+            self._channels[address] = channel if self._codec is None else CodedChannel(channel, self._codec)
         return self._channels[address]

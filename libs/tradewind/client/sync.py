@@ -17,6 +17,7 @@ from tradewind.client.flow_calls import Inputs, RunRequest
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_tasks import NodeTaskRecord
 from tradewind.client.wire import Seconds
+from tradewind.codec import Codec
 from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.tls import Security
 
@@ -187,6 +188,7 @@ class SyncClient(_Sync[Client]):
         patience: float = 10.0,
         user_id: str = "default",
         credentials: Security = None,
+        codec: Codec | None = None,
         token: str | None = None,
     ) -> None:
         client = Client(
@@ -196,6 +198,7 @@ class SyncClient(_Sync[Client]):
             patience=patience,
             user_id=user_id,
             credentials=credentials,
+            codec=codec,
             token=token,
         )
         super().__init__(client, BackgroundLoop())

@@ -15,11 +15,13 @@ import uvloop
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.codec import Codec, codec_of
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_credentials
 from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
 from tradewind.worker.channel import open_channel
+from tradewind.worker.coding import CodedMemories
 from tradewind.worker.errors import NodeDefinitionError, WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id
@@ -62,7 +64,8 @@ class Worker:
     the registry (else TRADEWIND_REGISTRY_ADDRESS, else the same), `scheduler_address` that of the scheduler, with which
     nodes keep variables (else TRADEWIND_SCHEDULER_ADDRESS, else the same). `worker_id` must differ between processes;
     by default it is made of host, process id and chance. `secrets` gives secrets by name in place of
-    TRADEWIND_SECRET_<NAME>.
+    TRADEWIND_SECRET_<NAME> and the files of TRADEWIND_SECRETS_DIR. `codec`, or else that which TRADEWIND_CODEC names,
+    encodes what nodes emit and keep, and decodes what they get.
 
     `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
     `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
@@ -96,6 +99,7 @@ class Worker:
         stuck_thread_limit: int = 16,
         grace: float = 10.0,
         secrets: SecretSource | None = None,
+        codec: Codec | None = None,
         labels: Mapping[str, str] | None = None,
         credentials: Security = None,
         token: str | None = None,
@@ -129,6 +133,7 @@ class Worker:
         self._stuck_thread_limit = stuck_thread_limit
         self._grace = grace
         self._secrets = SecretResolver(secrets)
+        self._codec = codec_of(codec)
         self._credentials = security_of(credentials)
         self._token = token or os.environ.get(TOKEN_VARIABLE)
         self._served = False
@@ -287,7 +292,8 @@ class Worker:
             secrets=self._secrets,
             threads=threads,
             processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
-            memories=memories,
+            memories=memories if self._codec is None else CodedMemories(memories, self._codec),
+            codec=self._codec,
             tracer=self._tracer,
             metrics=self._metrics,
             grace=self._grace,

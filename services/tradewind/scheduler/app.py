@@ -192,6 +192,7 @@ class Scheduler:
             self._await_ends,
             open_states,
             alarm,
+            traces,
             int(settings.scheduler_check_in_seconds * 1000),
         )
         stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, alarm, clock)

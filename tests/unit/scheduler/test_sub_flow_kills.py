@@ -25,6 +25,8 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.sub_flow import SubFlowEvent, SubFlowReport, SubFlowWait
+from tradewind.scheduler.loops.ends import heard
+from tradewind.scheduler.ports import PeerUnavailable
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sub_flows import SubFlows
@@ -54,6 +56,8 @@ class Mortal:
     def _wrapped(self, method: Any) -> Any:
         async def call(*args: Any, **more: Any) -> Any:
             when = self._dies()
+            if when == "away":
+                raise PeerUnavailable("node task manager", "it is being restarted")
             if when == "before":
                 raise Killed
             answer = await method(*args, **more)
@@ -213,6 +217,20 @@ async def test_one_that_dies_while_it_tells_of_the_end(when: str, ending: CycleS
         assert await world.scheduler.stores.returns.waiting(EVERYWHERE, 10) == []
         assert len(await world.children()) == 1
         if alive:
+            return
+    raise AssertionError("it never came to an end")
+
+
+async def test_a_node_task_manager_that_is_away_for_a_moment_is_asked_again() -> None:
+    for fatal in range(MOST_CALLS):
+        world = World()
+        event = await world.begin()
+        numbers = itertools.count()
+        sub_flows, _ = world.sub_flows(lambda fatal=fatal, numbers=numbers: "away" if next(numbers) == fatal else "")  # type: ignore[misc]
+        await heard(sub_flows, [event])
+        (child,) = await world.children()
+        assert (await world.nodes.task()).child == str(child.name)
+        if next(numbers) <= fatal:
             return
     raise AssertionError("it never came to an end")
 

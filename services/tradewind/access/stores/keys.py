@@ -30,6 +30,9 @@ class Keys:
     def base(self, partition: int) -> str:
         return f"{self._prefix}:{{a{partition}}}:"
 
+    def data_version(self) -> str:
+        return f"{self.base(0)}data_version"
+
     def user(self, user_id: str) -> str:
         return f"{self.base(partition_of(user_id))}user:{user_id}"
 
@@ -41,9 +44,6 @@ class Keys:
 
     def session(self, partition: int, digest: str) -> str:
         return f"{self.base(partition)}session:{digest}"
-
-    def data_version(self) -> str:
-        return f"{self.base(0)}data_version"
 
     def changes(self) -> str:
         return f"{self.base(0)}changes"

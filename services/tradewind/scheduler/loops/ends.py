@@ -71,7 +71,7 @@ def event_loop(
         if told:
             ends = [event for event in events if isinstance(event, ComponentEvent)]
             mine = [event for event in told if own.owns(event.partition)]
-            lost, _ = await asyncio.gather(fold_all(ends), _heard(sub_flows, mine))
+            lost, _ = await asyncio.gather(fold_all(ends), heard(sub_flows, mine))
         else:
             lost = await fold_all(cast(list[ComponentEvent], events))
         done = [event for event in events if event.partition not in lost and own.owns(event.partition)]
@@ -95,7 +95,7 @@ def event_loop(
     return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, own)
 
 
-async def _heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
+async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
     """Do what events ask for; what cannot be done for long is left to those who look after open runs."""
     delay_s = _FOLD_BACKOFF_S[0]
     for _ in range(_HEARD_TRIES):

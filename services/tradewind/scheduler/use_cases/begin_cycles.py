@@ -146,7 +146,7 @@ class BeginCycles:
             queued=wish.queued,
             schedule_epoch=wish.schedule_epoch,
             inputs_json=wish.inputs_json,
-            traceparent=self._traces.beginning(wish.flow_id, wish.origin, wish.traceparent),
+            traceparent=self._traces.beginning(wish.flow_id, wish.origin.value, wish.traceparent),
             request=wish.request,
             replaces=wish.replaces,
             at_least=wish.at_least,

@@ -1,5 +1,6 @@
 """Tells nodes that wait for cycles of other flows how these ended."""
 
+import asyncio
 import json
 from collections.abc import Collection, Sequence
 
@@ -8,13 +9,14 @@ import structlog
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.sub_flow import FAILED, MOST_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, failed
-from tradewind.scheduler.ports import ChainStateRepository
+from tradewind.scheduler.ports import ChainStateRepository, PeerRefused
 from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
 
 _AT_ONCE = 100
+_READ_AT_ONCE = 20
 _BYTES_AT_ONCE = 2 * 1024 * 1024
 
 _log = structlog.get_logger(__name__)
@@ -42,19 +44,24 @@ class ReturnEnds:
         while ends := await self._returns.waiting(partitions, _AT_ONCE):
             states = await self._states.load_many([end.run for end in ends])
             # Of one that is on record no more the owner of the node finds out.
-            await self.states(
-                [s for end, s in zip(ends, states, strict=True) if s is not None and s.facts.run_id == end.run_id]
-            )
+            there = [s for end, s in zip(ends, states, strict=True) if s is not None and s.facts.run_id == end.run_id]
+            try:
+                await self.states(there)
+            except PeerRefused as error:
+                # Nobody is to wait behind them; whoever looks after the runs above tells them again.
+                _log.error("ends_refused", runs=[str(end.run) for end in ends], error=str(error))
             await self._returns.told(ends)
 
     async def states(self, ended: Sequence[ChainState]) -> None:
         """Tell how these cycles ended. Raises PeerUnavailable."""
         reports: list[SubFlowReport] = []
         size = 0
-        for state in ended:
-            report = await self._report(state)
-            if report is None:
-                continue
+        told = [
+            report
+            for first in range(0, len(ended), _READ_AT_ONCE)
+            for report in await asyncio.gather(*map(self._report, ended[first : first + _READ_AT_ONCE]))
+        ]
+        for report in filter(None, told):
             if reports and (len(reports) == _AT_ONCE or size + len(report.output_json) > _BYTES_AT_ONCE):
                 await self._nodes.report(reports)
                 reports, size = [], 0

@@ -116,11 +116,9 @@ class SubFlows:
             )
 
     async def _begin_waiting(self, waits: Sequence[tuple[Parent, SubFlowWait]], user_id: str, traceparent: str) -> None:
-        owners = {
-            flow_id: flow.user_id if flow else None
-            for flow_id in {wait.flow_id for _, wait in waits}
-            for flow in await self._flows.find([flow_id])
-        }
+        named = sorted({wait.flow_id for _, wait in waits})
+        flows = await self._flows.find(named) if named else []
+        owners = {flow_id: flow.user_id if flow else None for flow_id, flow in zip(named, flows, strict=True)}
         reports: list[SubFlowReport] = []
         wishes: list[tuple[Parent, Wish]] = []
         for parent, wait in waits:
