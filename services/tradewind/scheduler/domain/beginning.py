@@ -113,6 +113,7 @@ class BeginOutcome(StrEnum):
     OVERTAKEN = "overtaken"
     NOT_ENDED = "not_ended"
     NOT_LATEST = "not_latest"
+    EARLY = "early"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,8 @@ class BeginAnswer:
 
     `run` names the cycle that has begun, the one that had begun for the same planned time or request (`duplicate`), or
     the one that stands in the way (`overlap`). `settled` is what a planned time is at which nothing begins: it was
-    missed, skipped, queued or dropped, now or before. `next_ms` is what the flow's schedule plans next, 0 for nothing.
+    missed, skipped, queued or dropped, now or before. `early`: it is not due yet, and a cycle that runs may have ended
+    by then. `next_ms` is what the flow's schedule plans next, 0 for nothing.
     `state` is there when it has begun; `stopping` when running cycles were asked to make way. A rerun is refused when
     the run before has `not_ended`, or is `not_latest`: then `run` names the latest.
     """

@@ -118,6 +118,8 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       if outcome ~= 'begun' then return answer(outcome, current) end
     end
     local open = flow[4] ~= 'allow' and not backfill and in_the_way(key)
+    -- What is due soon is judged by what runs when it is due.
+    if open and scheduled and not queued and due > time then return answer('early', current) end
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
     if open and (queued or not scheduled or once and flow[4] == 'skip') then
       return answer('overlap', current, {cycle = tonumber(string.match(open, '^%d+'))})
@@ -146,8 +148,10 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     name = cycle .. ':0'
   end
   local run = key .. ':cycle:' .. name
+  -- One that was put on record ahead of its time starts at its time.
+  local start = math.max(time, planned)
   local fields = {'flow_id', flow_id, 'cycle', cycle, 'run_id', run_id, 'status', 'running', 'version', 1,
-    'start_time', time, 'facts', facts}
+    'start_time', start, 'facts', facts}
   local size = #fields
   if planned > 0 then
     fields[size + 1], fields[size + 2] = 'planned_time', planned
@@ -158,7 +162,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     size = size + 2
   end
   if timeout > 0 then
-    fields[size + 1], fields[size + 2] = 'deadline', time + timeout
+    fields[size + 1], fields[size + 2] = 'deadline', start + timeout
     size = size + 2
   end
   if backfill then
@@ -185,7 +189,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     call('SET', base .. 'request:' .. request, payload .. ' ' .. cycle .. ' 0 ' .. run_id, 'PX', args.request_ms)
   end
   return answer('begun', current,
-    {cycle = cycle, run_id = run_id, start = time, planned = planned, next_at = next_at})
+    {cycle = cycle, run_id = run_id, start = start, planned = planned, next_at = next_at})
 end
 
 return answers_of(args.groups, begin)
