@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from tests.ports import free_port
 from tests.waiting import until
+from tradewind.access.stores import keys as access_keys
 from tradewind.node_task_manager.stores import keys as node_task_manager_keys
 from tradewind.registry.stores import keys as registry_keys
 from tradewind.scheduler.stores import keys as scheduler_keys
@@ -21,7 +22,7 @@ from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.trigger.stores import keys as trigger_keys
 
-ACL_USERS = (scheduler_keys.ACL, node_task_manager_keys.ACL, registry_keys.ACL, trigger_keys.ACL)
+ACL_USERS = (scheduler_keys.ACL, node_task_manager_keys.ACL, registry_keys.ACL, trigger_keys.ACL, access_keys.ACL)
 
 SYSTEM_REDIS = shutil.which("redis-server")
 REDIS_REQUIRED = os.environ.get("TRADEWIND_REQUIRE_REDIS") == "1"

@@ -25,6 +25,7 @@ if hasattr(loaded, "main"):
         "tradewind.cli",
         "tradewind.client",
         "tradewind.node_task_manager.__main__",
+        "tradewind.access.__main__",
         "tradewind.registry.__main__",
         "tradewind.scheduler.__main__",
         "tradewind.standalone.__main__",

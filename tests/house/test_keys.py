@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.house.project import ROOT, project_files
+from tradewind.access.stores import keys as access
 from tradewind.node_task_manager.stores import keys as node_task_manager
 from tradewind.registry.stores import keys as registry
 from tradewind.scheduler.stores import keys as scheduler
@@ -18,6 +19,7 @@ TABLES: dict[str, tuple[Any, str]] = {
     "scheduler": (scheduler.Keys(PREFIX), r"\{f\d+\}"),
     "node_task_manager": (node_task_manager.Keys(PREFIX, 3), r"\{s3\}"),
     "registry": (registry.Keys(PREFIX), r"\{registry\}"),
+    "access": (access.Keys(PREFIX), r"\{a\d+\}"),
     "trigger": (trigger.Keys(PREFIX), r"\{t\d+\}"),
 }
 SAMPLES = {"partition": 7, "shard": 3, "cycle": 4, "run": 0, "revision": 2, "backfill_id": 5}
@@ -49,7 +51,7 @@ def test_every_key_is_prefix_tag_entity_and_id(table_and_tag: tuple[Any, str]) -
 
 def test_only_tables_of_keys_know_tags() -> None:
     """A key formatted elsewhere would escape its table, its ACL pattern and its retention."""
-    builds = re.compile(r"\{\{?(?:registry|[fst]\{\w+\})\}")
+    builds = re.compile(r"\{\{?(?:registry|[afst]\{\w+\})\}")
     builders = [
         str(path)
         for path in project_files()

@@ -13,6 +13,7 @@ API = ROOT / "libs" / "tradewind" / "api"
 
 # What a domain may use of the shared code: values and names, nothing that waits, sends or stores.
 PURE = {
+    "tradewind.server.access.roles",
     "tradewind.server.built_in",
     "tradewind.server.built_in.approvals",
     "tradewind.server.built_in.forms",

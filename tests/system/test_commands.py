@@ -57,6 +57,7 @@ async def test_starting_watching_and_stopping(shell: Shell) -> None:
 
     assert await shell("flow", "stop", "sums", "--reason", "enough") == "sums is stopped\n"
     assert (await shell.json("flow", "status", "sums"))["flow"]["next_execution"] is None
+    assert "by default: enough" in await shell("flow", "status", "sums")
 
 
 async def test_a_calendar_a_pause_and_what_became_of_planned_times(shell: Shell) -> None:

@@ -16,6 +16,7 @@ from tradewind.client import (
     Pause,
     Rerun,
     StatusCounts,
+    StopRecord,
     WatchedTask,
 )
 
@@ -34,6 +35,7 @@ def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStati
         ("status", flow.status),
         ("schedule", _schedule(config)),
         ("paused", _pause(screen, flow.pause)),
+        ("stopped", _stop(screen, flow.stop)),
         ("kept", _kept(flow.config)),
         ("nodes", f"{flow.node_count} in {components_words(len(flow.components))}"),
         ("revision", str(flow.revision)),
@@ -278,6 +280,12 @@ def _pause(screen: Screen, pause: Pause | None) -> str:
     if pause is None:
         return ""
     return f"{screen.when(pause.paused_at)} by {pause.by}" + (f": {pause.note}" if pause.note else "")
+
+
+def _stop(screen: Screen, stop: StopRecord | None) -> str:
+    if stop is None:
+        return ""
+    return f"{screen.when(stop.at)} by {stop.by}" + (f": {stop.reason}" if stop.reason else "")
 
 
 def _statistics_words(statistics: CycleStatistics) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.client import json_text
 from tradewind.client.errors import Violation
+from tradewind.client.reruns import StopRecord, stop_from
 from tradewind.client.wire import moment, words
 
 
@@ -64,6 +65,7 @@ class FlowRecord:
     running_cycles: int
     etag: str
     pause: Pause | None = None
+    stop: StopRecord | None = None
 
     @property
     def config(self) -> Any:
@@ -118,6 +120,7 @@ def flow_from(message: flow_pb2.Flow) -> FlowRecord:
         running_cycles=message.running_cycles,
         etag=message.etag,
         pause=_pause_from(message.pause) if message.HasField("pause") else None,
+        stop=stop_from(message),
     )
 
 

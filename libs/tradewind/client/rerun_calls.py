@@ -25,7 +25,9 @@ class RerunCalls:
 
         Raises NotFound, WrongStatus for a cycle that has ended.
         """
-        request = stop_pb2.StopCycleRequest(flow_id=flow_id, cycle=cycle, run=run, reason=reason, by=self._user_id)
+        request = stop_pb2.StopCycleRequest(
+            flow_id=flow_id, cycle=cycle, run=run, reason=reason, by=self._user_id, request_id=new_request_id()
+        )
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.StopCycle, request)
         return cycle_from(answer.cycle)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.client.wire import moment
 
 
@@ -35,7 +35,7 @@ def rerun_from(message: cycle_pb2.Cycle) -> Rerun | None:
     return Rerun(told.source_run, told.kept_nodes, tuple(told.from_node_ids), told.by, told.reason)
 
 
-def stop_from(message: cycle_pb2.Cycle) -> StopRecord | None:
+def stop_from(message: cycle_pb2.Cycle | flow_pb2.Flow) -> StopRecord | None:
     """Read who asked for a stop, None when nobody did."""
     if not message.HasField("stop"):
         return None

@@ -15,13 +15,18 @@ import uvloop
 from grpc_channelz.v1.channelz import add_channelz_servicer
 from grpc_reflection.v1alpha import reflection
 
+from tradewind.server.access.gate import Gate
+from tradewind.server.access.opening import gate_of
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
+from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.health import Check, Health, StockStreams
 from tradewind.server.interception import CallInterceptor, Surrounding
 from tradewind.server.logs import RequestLog, configure_logging
+from tradewind.server.metrics import SWITCH, CallMetrics, MetricsEndpoint
 from tradewind.server.peer_identity import AllowedCallers, CallerNotAllowed
 from tradewind.server.redis.client import UnsafeStore
+from tradewind.server.redis.watch import StoreWatch
 from tradewind.server.settings import CommonSettings, SettingsError, TlsSettings, load_settings, print_settings
 from tradewind.server.telemetry import CallTraces, Tracing, open_tracing
 from tradewind.tls import TlsError, TlsFiles, server_credentials
@@ -95,6 +100,7 @@ class Server:
         max_connection_age_s: float = 0.0,
         readiness_interval_s: float = 5.0,
         tracing: Tracing | None = None,
+        gate: Gate | None = None,
         tls: TlsSettings | None = None,
         options: Sequence[tuple[str, int | str]] = (),
     ) -> None:
@@ -104,6 +110,7 @@ class Server:
         self._services = tuple(services)
         self._drain_s = drain_s
         self._options = [*_options(max_message_bytes, max_connection_age_s), *options]
+        self._gate = gate
         self._tracing = tracing or open_tracing("tradewind", None)
         self._tls = tls or TlsSettings.model_construct()
         checks: list[tuple[Sequence[str], Check]] = [(service.names, service.not_ready) for service in self._services]
@@ -129,8 +136,12 @@ class Server:
         self._stock_streams = StockStreams()
         # The outermost first: the log sees the code that the errors were turned into, within the call's trace.
         surroundings: list[Surrounding] = [CallTraces(self._tracing), self._request_log, ErrorAnswers(table)]
+        if SWITCH.on:
+            surroundings.insert(1, CallMetrics())
         if self._tls.tls_allowed_names:
             surroundings.append(AllowedCallers([name.strip() for name in self._tls.tls_allowed_names.split(",")]))
+        if self._gate is not None:
+            surroundings.append(self._gate)
         server = grpc.aio.server(
             interceptors=[CallInterceptor(surroundings, self._stock_streams.until_drained)],
             options=self._options,
@@ -149,6 +160,8 @@ class Server:
                 self._health_server = await self._serve_health(self._tls.health_port)
             for service in self._services:
                 await service.start()
+            if self._gate is not None:
+                self._gate.start()
             await self._health.start()
         except BaseException as error:
             # One that was never started cannot be stopped and would keep its port.
@@ -181,6 +194,8 @@ class Server:
         if self._stock_streams is not None:
             self._stock_streams.drain()
         await server.stop(max(0.0, deadline - time.monotonic()))
+        if self._gate is not None:
+            await _bounded(self._gate.stop(), _STOP_S, "stop of the gate")
         health_server, self._health_server = self._health_server, None
         if health_server is not None:
             await health_server.stop(0)
@@ -229,19 +244,25 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
         loop.add_signal_handler(number, _on_signal, ended)
     try:
         built = build(values)
+        services = built if isinstance(built, Sequence) else [built]
+        gate = gate_of(values, services)
     except ValueError as error:
         raise StartError(str(error)) from error
     tracing = open_tracing(name, values.otlp_endpoint, values.trace_sampling)
     server = Server(
-        built if isinstance(built, Sequence) else [built],
+        services,
         host=values.host,
         port=values.port,
         drain_s=values.drain_seconds,
         max_message_bytes=values.max_message_bytes,
         max_connection_age_s=values.max_connection_age_seconds,
         tracing=tracing,
+        gate=gate,
         tls=values,
     )
+    metrics = MetricsEndpoint(values.metrics_host or values.host, values.metrics_port)
+    await metrics.open()
+    watching = _watch_store(values)
     starting = asyncio.ensure_future(server.start())
     ending = asyncio.ensure_future(ended.wait())
     await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -261,7 +282,20 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
     finally:
         ending.cancel()
         await server.stop()
+        await end_tasks(watching)
+        await metrics.close()
         await asyncio.to_thread(tracing.shutdown)
+
+
+def _watch_store(values: CommonSettings) -> list[asyncio.Task[None]]:
+    if not values.metrics_port:
+        return []
+    user, password = values.metrics_store_user, values.metrics_store_password
+    if user is None:
+        user, password = values.store_user, values.store_password
+    secret = password.get_secret_value() if password else None
+    watch = StoreWatch(values.store_url, user, secret, values.metrics_seconds)
+    return [asyncio.get_running_loop().create_task(watch.run())]
 
 
 def _on_signal(ended: asyncio.Event) -> None:

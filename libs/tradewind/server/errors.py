@@ -185,6 +185,8 @@ _SHARED_RULES: dict[type[Exception], ErrorRule] = {
     faults.Conflict: ErrorRule(grpc.StatusCode.ALREADY_EXISTS),
     faults.Aborted: ErrorRule(grpc.StatusCode.ABORTED),
     faults.FailedPrecondition: ErrorRule(grpc.StatusCode.FAILED_PRECONDITION, details=_precondition),
+    faults.Unauthenticated: ErrorRule(grpc.StatusCode.UNAUTHENTICATED),
+    faults.PermissionDenied: ErrorRule(grpc.StatusCode.PERMISSION_DENIED),
     faults.Exhausted: ErrorRule(grpc.StatusCode.RESOURCE_EXHAUSTED, details=_retry_later),
     faults.Unavailable: ErrorRule(grpc.StatusCode.UNAVAILABLE, details=_retry_later),
     MethodUnknown: ErrorRule(grpc.StatusCode.UNIMPLEMENTED, "METHOD_UNKNOWN"),

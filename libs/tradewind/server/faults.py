@@ -6,6 +6,8 @@
     +-- Conflict              it is there already, and is another one
     +-- Aborted               somebody else was first; read again and decide anew
     +-- FailedPrecondition    its present status forbids this
+    +-- Unauthenticated       nobody knows who calls
+    +-- PermissionDenied      it is known who calls, and they may not
     +-- Exhausted             a limit is reached; later may work
     +-- Unavailable           this server, its store or a peer is away; later, or elsewhere, will work
 
@@ -71,6 +73,14 @@ class FailedPrecondition(Fault):
     def __init__(self, reason: str, message: str, subject: str, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(reason, message, metadata)
         self.subject = subject
+
+
+class Unauthenticated(Fault):
+    """The call carries no token, or one that is not good; with another one it would be looked at."""
+
+
+class PermissionDenied(Fault):
+    """The caller is known and has no right to this."""
 
 
 class Exhausted(Fault):

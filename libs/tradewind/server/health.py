@@ -12,6 +12,7 @@ from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from tradewind.server.faults import Unavailable
 from tradewind.server.interception import Behavior, Context
+from tradewind.server.metrics import READY
 
 LIVENESS = "liveness"
 READINESS = "readiness"
@@ -72,6 +73,7 @@ class Health:
             if reason is not None:
                 reasons.append(reason)
             for name in names:
+                READY.labels(name).set(reason is None)
                 await self._servicer.set(name, _SERVING if reason is None else _NOT_SERVING)
         for name in ("", READINESS):
             await self._servicer.set(name, _NOT_SERVING if reasons else _SERVING)

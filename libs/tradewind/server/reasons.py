@@ -13,7 +13,8 @@ CODES = (
     *("retry_at", "waits_for_same_work", "waits_for_node", "no_live_worker"),
     *("limit_full", "rate_limited", "workers_busy", "queued"),
     *("worker_unconfirmed", "running", "items_open"),
-    *("tick_queued", "tick_skipped", "tick_dropped", "tick_missed", "outside_window", "cycle_running", "next_tick"),
+    *("tick_queued", "tick_skipped", "tick_dropped", "tick_missed", "outside_window", "cycle_running"),
+    *("backfilling", "next_tick"),
 )
 """Every code, the most decisive first: in this order reasons are told. docs/explain.md lists them with their facts."""
 _RANKS = {code: rank for rank, code in enumerate(CODES)}

@@ -97,6 +97,11 @@ class CommonSettings(TelemetrySettings, TlsSettings):
     )
     store_user: str | None = Field(None, description="ACL user to log in to the store as; overrides the URL's.")
     store_password: SecretStr | None = Field(None, description="Password of the store's user; overrides the URL's.")
+    store_tls_ca: str | None = Field(
+        None, description="PEM file of the CA of a store at rediss://; those that this machine trusts when not set."
+    )
+    store_tls_cert: Path | None = Field(None, description="PEM file of a certificate to show to the store.")
+    store_tls_key: Path | None = Field(None, description="PEM file of its key.")
     key_prefix: str = Field(
         "trading_flow", pattern=r"^[A-Za-z0-9_.-]+$", description="What every key in the store begins with."
     )
@@ -118,6 +123,25 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         200, ge=1, le=100_000, description="How many records such a look examines in a second, at most."
     )
     doctor_mend: bool = Field(True, description="Whether such a look mends what it finds, or only tells.")
+    access_address: str | None = Field(
+        None, description="Where the access service answers; calls need a token then, and without it none."
+    )
+    service_token: SecretStr | None = Field(
+        None, min_length=16, description="A secret that all servers share, by which they know each other."
+    )
+    access_cache_seconds: float = Field(
+        5.0, ge=0, le=60, description="For how long is remembered whose a token is; changes are told at once."
+    )
+    access_on_outage: Literal["refuse", "reads", "all"] = Field(
+        "reads",
+        description="Which calls go on, with what was last known of a token, while the access service is away.",
+    )
+
+    def store_tls_files(self) -> TlsFiles | None:
+        """Return the certificates for the store, None for those of this machine."""
+        if not (self.store_tls_ca or self.store_tls_cert or self.store_tls_key):
+            return None
+        return TlsFiles(self.store_tls_ca, self.store_tls_cert, self.store_tls_key)
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -136,6 +160,11 @@ def load_settings(settings: type[AnySettings], **overrides: Any) -> AnySettings:
             for fault in error.errors(include_url=False, include_input=False)
         ]
         raise SettingsError("\n".join(lines)) from None
+
+
+def text_of(secret: SecretStr | None) -> str:
+    """Return the text of a secret, "" for None."""
+    return secret.get_secret_value() if secret is not None else ""
 
 
 def variable_of(field: str) -> str:

@@ -5,7 +5,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.worker import failures
@@ -21,6 +21,9 @@ from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.tracing import NodeTracer
+
+if TYPE_CHECKING:
+    from tradewind.worker.metrics import WorkerMetrics
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -47,6 +50,7 @@ class Executor:
         processes: ProcessPool | None = None,
         memories: Memories | None = None,
         tracer: NodeTracer | None = None,
+        metrics: "WorkerMetrics | None" = None,
         grace: float = 10.0,
     ) -> None:
         self._nodes = nodes
@@ -54,6 +58,7 @@ class Executor:
         self._runner = NodeRunner(secrets, threads, processes)
         self._memories = memories
         self._tracer = tracer
+        self._metrics = metrics
         self._grace = grace
         self._held: dict[str, Attempt] = {}
         self._deadlines = Deadlines(self._held, self._expire)
@@ -132,6 +137,8 @@ class Executor:
         if attempt is not None:
             logger.info("the lease of %s is lost: %s", attempt.assignment.node_task_id, reason)
             attempt.stop = Stop(StopKind.LEASE_LOST, reason or "the lease is lost")
+            if self._metrics is not None:
+                self._metrics.lost()
             self._abandon(attempt)
 
     def give_back_all(self, reason: str, grace: float) -> None:
@@ -178,18 +185,25 @@ class Executor:
         if outputs is not None and (stop is None or (stop.kind is StopKind.GIVEN_BACK and not attempt.stop_seen)):
             duration_ns = time.perf_counter_ns() - attempt.begun_ns
             self._reports.complete(attempt.token, outputs, duration_ns, attempt.traceparent)
+            self._count(attempt, "completed")
             return None
         if stop is not None and stop.kind is StopKind.LEASE_LOST:
             return None
         stopped = attempt.stop_seen or error is None or isinstance(error, asyncio.CancelledError)
         if stop is not None and stop.kind is StopKind.GIVEN_BACK and stopped:
             self._reports.give_back(attempt.token)
+            self._count(attempt, "given_back")
             return None
         failure = _failure(attempt, error)
         if not failure.terminated:
             _log(attempt, failure)
         self._reports.fail(failure)
+        self._count(attempt, "terminated" if failure.terminated else "failed")
         return failure
+
+    def _count(self, attempt: Attempt, outcome: str) -> None:
+        if self._metrics is not None:
+            self._metrics.ended(attempt.assignment.node_type, outcome, attempt.duration_ns())
 
     def _forget(self, attempt: Attempt) -> None:
         self._held.pop(attempt.token, None)

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 import uvloop
@@ -31,8 +31,12 @@ from tradewind.worker.registration import Registration
 from tradewind.worker.scheduler_link import SchedulerLink
 from tradewind.worker.secrets import SecretResolver, SecretSource
 from tradewind.worker.stream import WorkStream
+from tradewind.worker.telemetry import telemetry_settings
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.tracing import NodeTracer
+
+if TYPE_CHECKING:
+    from tradewind.worker.metrics import WorkerMetrics
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -130,6 +134,7 @@ class Worker:
         self._executor: Executor | None = None
         self._background: asyncio.Task[None] | None = None
         self._tracer: NodeTracer | None = None
+        self._metrics: WorkerMetrics | None = None
 
     @property
     def worker_id(self) -> str:
@@ -171,6 +176,7 @@ class Worker:
             self._tracer = NodeTracer.configured()
             if self._tracer is not None:
                 stack.push_async_callback(self._tracer.leave)
+            self._metrics = await self._open_metrics(stack)
             channels: dict[str, grpc.aio.Channel] = {}
             for address in (self._address, self._registry_address, self._scheduler_address):
                 if address not in channels:
@@ -179,6 +185,21 @@ class Worker:
             await self._serve(channels[self._address], channels[self._registry_address], memories)
         if self._failure is not None:
             raise self._failure
+
+    async def _open_metrics(self, stack: contextlib.AsyncExitStack) -> "WorkerMetrics | None":
+        settings = telemetry_settings()
+        if settings is None or not settings.metrics_port:
+            return None
+        from tradewind.worker.metrics import WorkerMetrics
+
+        host, port = settings.metrics_host or "127.0.0.1", settings.metrics_port
+        metrics = WorkerMetrics(host, port, self._identity.capacity, lambda: self.running)
+        try:
+            await metrics.open()
+        except ConnectionError as error:
+            raise WorkerError(str(error)) from error
+        stack.push_async_callback(metrics.close)
+        return metrics
 
     def stop(self) -> None:
         """Take no more work, finish what runs within the grace, give back the rest and leave; `serve` returns then."""
@@ -263,6 +284,7 @@ class Worker:
             processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
             memories=memories,
             tracer=self._tracer,
+            metrics=self._metrics,
             grace=self._grace,
         )
         stub = NodeTaskManagerServiceStub(channel)

@@ -2,13 +2,15 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Any
 
 import grpc
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
+from tradewind.grpc_engine.bearer import with_token
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.loops import Loops
@@ -16,6 +18,7 @@ from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
 from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel
 from tradewind.node_task_manager.rpc.handlers import NodeTaskManagerHandlers
+from tradewind.node_task_manager.rpc.named_runs import runs_in
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.all_stores import Stores
 from tradewind.node_task_manager.stores.redis_stores import RedisStores
@@ -31,6 +34,7 @@ from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.explain import ExplainNodeTask
 from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.node_task_manager.use_cases.measure import MeasureQueues
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.notifications import UserNotifications
 from tradewind.node_task_manager.use_cases.plans import PlanCache
@@ -52,6 +56,7 @@ from tradewind.server.clock import SystemClock
 from tradewind.server.doctor import doctor_of
 from tradewind.server.errors import ErrorTable
 from tradewind.server.identifiers import new_run_id
+from tradewind.server.settings import text_of
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import open_tracing
 from tradewind.tls import TlsFiles
@@ -108,7 +113,8 @@ class NodeTaskManager:
         pace = settings.node_task_manager_clean_keys_per_second
         cleaners = [Cleaner(shard.tasks, replica, every_s, pace) for shard in shards.values()]
         doctors = [(doctor, self._dispatchers[at]) for at, doctor in stores.doctors.items()]
-        doctor = doctor_of(ExamineShards(doctors, replica), settings)
+        examiners = ExamineShards(doctors, stores.cache_doctors.values(), self._known_caches, replica)
+        doctor = doctor_of(examiners, settings)
         self._loops = Loops(
             self._dispatchers,
             pool,
@@ -122,16 +128,19 @@ class NodeTaskManager:
             settings.node_task_manager_look_seconds,
         )
         known = settings.registry_address not in ("", "none")
-        self._channel = open_channel(settings.registry_address) if known else None
+        token = text_of(settings.service_token)
+        self._channel = with_token(open_channel(settings.registry_address), token) if known else None
         directory = RegistryDirectory(self._channel) if self._channel else None
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
         self._called = self._calling(limits, pool, settings.tls_files())
         self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._loops.beside(doctor.watch)
+        if settings.metrics_port:
+            self._loops.follow(MeasureQueues(shards, pool), settings.metrics_seconds)
         self._notes = Notes(shards)
         self._streams = OpenStreams()
-        look = Look(shards, plans, ExplainLimits(self._config.share))
+        self._records = look = Look(shards, plans, ExplainLimits(self._config.share))
         node_types = LiveNodeTypes(pool, self._channel)
         ad_hoc = AdHoc(self._dispatchers, look, node_types, limits)
         notifications = UserNotifications(shards, self._stream_watch)
@@ -169,6 +178,11 @@ class NodeTaskManager:
             lease_ms=limits.lease_ms,
             stop_grace_ms=limits.stop_grace_ms,
         )
+
+    async def owners(self, request: Any) -> Collection[str]:
+        """Return to whom the runs belong that a request names; for the gate."""
+        found = [await self._records.components(run, request.user_id) for run in runs_in(request)]
+        return {component.user_id for components in found for component in components}
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""
@@ -230,6 +244,9 @@ class NodeTaskManager:
 
     async def _tell_of_config(self, version: int) -> None:
         self._loops.tell_of_config(version)
+
+    def _known_caches(self) -> Iterable[str]:
+        return self._standing().all_caches
 
     def _standing(self) -> SystemConfig:
         return self._config.config

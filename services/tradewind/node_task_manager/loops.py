@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from tradewind.node_task_manager.metrics import REAPED
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -206,5 +207,6 @@ class _Reaper:
         dispatcher.apply(effects)
         self._rests = 0 if effects.results else 2
         if effects.results:
+            REAPED.inc(len(effects.results))
             _log.info("reaped", shard=dispatcher.shard.number, node_tasks=effects.results[:10])
             dispatcher.look()

@@ -13,12 +13,14 @@ from tradewind.registry.loops import SweepLoop
 from tradewind.registry.ports import NodeTypeStore, Sweeper, WorkerStore
 from tradewind.registry.rpc.handlers import RegistryHandlers
 from tradewind.registry.settings import RegistrySettings
+from tradewind.registry.stores.keys import Keys
 from tradewind.registry.stores.redis import RedisNodeTypes, RedisWorkers
 from tradewind.registry.stores.redis_doctor import RedisRegistryExaminer
 from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
+from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import variable_of
 from tradewind.server.store_link import NoLink, StoreLink
@@ -53,7 +55,7 @@ class Registry:
         node_types: NodeTypeStore
         examiners: Examiners = no_examiners
         if stores is None:
-            self._link = link = RedisLink(settings, hears=False)
+            self._link = link = RedisLink(settings, DataVersion(Keys(settings.key_prefix).data_version), hears=False)
             workers = redis_workers = RedisWorkers(link.client, settings.key_prefix, time, lifetimes, limits)
             node_types = RedisNodeTypes(link.client, settings.key_prefix, time, lifetimes, limits)
             examiners = RedisRegistryExaminer(redis_workers).examiners

@@ -1,13 +1,15 @@
 """The scheduler put together: the only place that names concrete classes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 import grpc
 from redis.exceptions import RedisError
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.grpc_engine.bearer import with_token
 from tradewind.scheduler.loops.bulk_jobs import BulkJobsLoop
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
@@ -20,6 +22,7 @@ from tradewind.scheduler.peers.trigger import TriggerPeer
 from tradewind.scheduler.ports import PeerRefused
 from tradewind.scheduler.ports.stores import Stores
 from tradewind.scheduler.rpc.handlers import SchedulerHandlers
+from tradewind.scheduler.rpc.named_flows import flow_ids_in
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis import RedisStores
@@ -68,7 +71,10 @@ from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorRule, ErrorTable
 from tradewind.server.identifiers import new_run_id
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
+from tradewind.server.settings import text_of
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.streams import OpenStreams
 from tradewind.server.telemetry import open_tracing
@@ -94,8 +100,8 @@ class Scheduler:
         self._link: StoreLink = NoLink()
         doctor: PartitionDoctor | None = None
         if stores is None:
-            self._link = link = RedisLink(settings)
             keys = Keys(settings.key_prefix)
+            self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
             stores = redis_stores = RedisStores(
                 link.client,
                 keys,
@@ -107,7 +113,7 @@ class Scheduler:
             )
             doctor = redis_stores.doctor
         self._channels = [
-            open_channel(address, traced=self._tracing.recording)
+            with_token(open_channel(address, traced=self._tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
         ]
         node_tasks = NodeTaskManagerPeer(self._channels[0])
@@ -145,7 +151,7 @@ class Scheduler:
         forget = (definitions.forget, waiters.flow_gone)
         settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm)
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
-        read = ReadFlows(stores.flows, stores.cycles, stores.states)
+        self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
         put = PutOnRecord(stores.flows, definitions, change)
@@ -213,7 +219,7 @@ class Scheduler:
             watch=self._watch,
             backfills=backfills,
             doctor=self._doctor,
-            explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, node_tasks, clock),
+            explain_flow=ExplainFlow(read, stores.firings, stores.open_runs, stores.backfills, node_tasks, clock),
             explain_node=ExplainNode(read, stores.cycles, node_tasks, node_tasks, node_types),
             memory=KeepMemory(read, stores.states, stores.memories, open_states),
             streams=self._streams,
@@ -239,6 +245,10 @@ class Scheduler:
             OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
         )
         self._tasks: list[asyncio.Task[None]] = []
+
+    async def owners(self, request: Any) -> Collection[str]:
+        """Return to whom the flows belong that a request names; for the gate."""
+        return await self._read.owners(flow_ids_in(request))
 
     @property
     def tells_ends(self) -> bool:

@@ -13,13 +13,14 @@ from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import ACL as SCHEDULER
 from tradewind.server.bootstrap import Service
+from tradewind.server.redis.watch import METRICS
 from tradewind.server.settings import load_settings
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import ACL as TRIGGER
 
-ACL_USERS = (REGISTRY, TRIGGER, NODE_TASK_MANAGER, SCHEDULER)
-"""The store users of the services."""
+ACL_USERS = (REGISTRY, TRIGGER, NODE_TASK_MANAGER, SCHEDULER, METRICS)
+"""The store users of the services, and of who measures the store."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from redis.exceptions import RedisError
 from tradewind.server.bootstrap import Server, StartError
 from tradewind.server.ending import end_tasks
 from tradewind.server.logs import quieten_logging
+from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
+from tradewind.server.redis.watch import METRICS, StoreWatch
 from tradewind.server.settings import SettingsError, load_settings
 from tradewind.server.telemetry import open_tracing
 from tradewind.standalone.ports import why_taken
@@ -63,6 +65,8 @@ class Standalone:
         self._store: EmbeddedStore | None = None
         self._server: Server | None = None
         self._watching_store: asyncio.Task[None] | None = None
+        self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
+        self._watching: list[asyncio.Task[None]] = []
         self._tracing = open_tracing("tradewind", self.settings.otlp_endpoint, self.settings.trace_sampling)
 
     @property
@@ -103,6 +107,8 @@ class Standalone:
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
+        await end_tasks(self._watching)
+        await self._metrics.close()
         if self._watching_store is not None:
             await end_tasks([self._watching_store])
             self._watching_store = None
@@ -121,6 +127,11 @@ class Standalone:
             await self._store.start()
             shards = _lasting_shards(settings.data / "stack.json", settings.node_task_manager_shards)
             self._watching_store = asyncio.get_running_loop().create_task(self._keep_store(self._store))
+        await self._metrics.open()
+        if settings.metrics_port:
+            login = self._login(METRICS.name)
+            watch = StoreWatch(login.store_url, login.user, login.password, settings.metrics_seconds)
+            self._watching = [asyncio.get_running_loop().create_task(watch.run())]
         for attempt in range(_PORT_ATTEMPTS):
             # The services need to know the port before the server has it.
             port = settings.port or free_port()

@@ -12,6 +12,8 @@ from tradewind.server.clock import ScriptTime
 from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.store_link import NoLink, StoreLink
 from tradewind.server.telemetry import open_tracing
@@ -74,8 +76,8 @@ class TriggerService:
         self._wakes: WakeChannel
         examiners: Examiners = no_examiners
         if stores is None:
-            self._link = link = RedisLink(settings)
             keys = Keys(settings.key_prefix)
+            self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
             store_of = RedisTriggerStore(link.client, keys, ScriptTime(), policy).of_queue
             queues = redis_queues = RedisQueueStore(link.client, keys, ScriptTime(), policy)
             examiners = ExamineIndexes(redis_queues)

@@ -8,6 +8,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
+from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
@@ -209,7 +210,11 @@ async def test_purging_a_flow_leaves_nothing_but_its_tombstone(ntm: Ntm, embedde
     assert (await ntm.submit(CHAIN)).reason == "FLOW_DELETING"
 
 
-async def test_shards_share_out_users_and_streams_serve_them_all(start: Start, worker) -> None:  # type: ignore[no-untyped-def]
+async def test_shards_share_out_users_and_streams_serve_them_all(  # type: ignore[no-untyped-def]
+    start: Start, worker, embedded: RedisServer
+) -> None:
+    # The one that comes with `worker` has noted that there is one shard.
+    await embedded.flush()
     ntm = await start(node_task_manager_shards=3)
     w = worker(at=ntm)
     await w.open()

@@ -1,12 +1,15 @@
 """Backfills over gRPC: a past range is carried out, a few cycles at a time, whoever dies meanwhile."""
 
+from typing import Any
+
 import grpc
+from google.protobuf.json_format import MessageToDict
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.rpc.scheduler.errors import refused
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import backfill_pb2 as pb2
-from tradewind.api.scheduler.v1 import cycle_pb2, scheduler_service_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, explanation_pb2, scheduler_service_pb2
 
 HOUR = 3_600_000
 T = 1_600_000_200_000
@@ -139,3 +142,23 @@ async def test_faults_are_told(scheduler: Client) -> None:
     once = asked(1)
     once.flow_id = "once"
     await refused(scheduler.stub.BackfillFlow(once), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
+async def test_a_flow_says_how_far_its_backfills_are(scheduler: Client, peers: Peers) -> None:
+    peers.node_tasks.by_itself = False
+    await scheduler.register(interval="1h")
+    await backfill(scheduler, 24, max_running=2)
+    await submitted(peers, 1)
+
+    async def told() -> dict[str, Any]:
+        response = await scheduler.stub.ExplainFlow(explanation_pb2.ExplainFlowRequest(flow_id="f"))
+        return {each.code: (each.sentence, MessageToDict(each.facts)) for each in response.reasons}
+
+    words, facts = (await told())["backfilling"]
+    assert words == "backfill 1 has 22 of 24 cycles to go, 2 at a time; 2 run now"
+    assert (facts["left"], facts["running"], facts["waits"]) == (22, 2, False)
+    await scheduler.start()
+    await scheduler.stub.PauseFlow(scheduler_service_pb2.PauseFlowRequest(flow_id="f"))
+    assert (await told())["backfilling"][0].endswith("; it waits until the flow is resumed")
+    await scheduler.stub.CancelBackfill(pb2.CancelBackfillRequest(flow_id="f", backfill_id=1))
+    assert "backfilling" not in await told()

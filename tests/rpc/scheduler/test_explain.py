@@ -77,8 +77,16 @@ async def test_a_flow_that_failed_too_often_tells_how_often(scheduler: Client, p
 async def test_a_stopped_flow(scheduler: Client) -> None:
     await scheduler.register()
     await scheduler.start()
-    await scheduler.stop()
-    assert list(await of_flow(scheduler)) == ["stopped"]
+    stopped = await scheduler.stop(by="ann", reason="rates are wrong")
+    assert (stopped.stop.by, stopped.stop.reason) == ("ann", "rates are wrong")
+    again = await scheduler.stop(by="bob", reason="me too")
+    assert again.stop == stopped.stop == (await scheduler.flow()).stop
+    found = await of_flow(scheduler)
+    assert list(found) == ["stopped"]
+    words, facts = found["stopped"]
+    assert (facts["by"], facts["why"]) == ("ann", "rates are wrong")
+    assert words == f"stopped by ann at {facts['at']}: rates are wrong; start it to let cycles begin"
+    assert not (await scheduler.start()).HasField("stop")
 
 
 async def test_a_schedule_that_has_not_begun(scheduler: Client) -> None:

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers
-from tests.stores.scheduler.bench import Bench, redis_stores, request_of
+from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
 from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.submission import ComponentSight
@@ -23,6 +23,8 @@ from tradewind.server.partitions import partition_of
 from tradewind.server.redis.client import Client
 
 FOREVER = 10**15
+T = 1_699_999_980_000
+"""A full minute before the clock of these tests."""
 BASE = f"trading_flow:{{f{partition_of('f')}}}:"
 
 
@@ -115,6 +117,25 @@ async def ended_cycle(ward: Ward) -> None:
     await ward.end(await open_cycle(ward))
 
 
+async def begin_backfilled(ward: Ward) -> ChainState:
+    """A backfill of three times, of whose cycles one runs."""
+    await started(ward)
+    backfill_id = await ward.backfill(T - 3 * MINUTE, T)
+    return await ward.begun(ward.filling((await ward.filled(backfill_id)).steps()[0]))
+
+
+async def half_a_backfill(ward: Ward) -> None:
+    """A backfill of three times, of whose cycles one has ended and no other has begun."""
+    await ward.end(await begin_backfilled(ward))
+
+
+async def ended_backfill(ward: Ward) -> None:
+    """A backfill that has ended."""
+    await started(ward)
+    backfill_id = await ward.backfill(T - 3 * MINUTE, T)
+    await ward.stores.backfills.cancel("f", backfill_id, "enough")
+
+
 BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, str]] = [
     (started, ("ZADD", "flows", 0, "gone"), "index-without-record", "flows gone"),
     (started, ("ZADD", "queued", 0, "gone"), "index-without-record", "queued gone"),
@@ -131,6 +152,15 @@ BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, st
     (ended_cycle, ("PERSIST", "flow:f:cycle:0:0"), "no-time-to-live", "f:0:0"),
     (ended_cycle, ("ZADD", "open", FOREVER, "f:0:0"), "open-without-record", "f:0:0"),
     (ended_cycle, ("ZREM", "flow:f:cycles", "0:0"), "run-not-listed", "f:0:0"),
+    (begin_backfilled, ("ZREM", "backfills", "f:1"), "backfill-forgotten", "f:1"),
+    (begin_backfilled, ("PEXPIRE", "flow:f:backfill:1", FOREVER), "open-backfill-expires", "f:1"),
+    (begin_backfilled, ("ZREM", "flow:f:filling", "0:0"), "backfill-misses-run", "f:0:0"),
+    (half_a_backfill, ("ZADD", "flow:f:filling", 1, "0:0"), "backfill-counts-ended-run", "f:0:0"),
+    (half_a_backfill, ("ZADD", "flow:f:filling", 1, "7:0"), "backfill-counts-ended-run", "f:7:0"),
+    (half_a_backfill, ("HSET", "flow:f:backfill:1", "position", 0), "backfill-not-ended", "f:1"),
+    (ended_backfill, ("PERSIST", "flow:f:backfill:1"), "no-time-to-live", "backfill f:1"),
+    (ended_backfill, ("ZADD", "backfills", 5, "f:1"), "index-without-record", "backfills f:1"),
+    (started, ("ZADD", "backfills", 5, "gone:1"), "index-without-record", "backfills gone:1"),
 ]
 
 

@@ -6,7 +6,7 @@ from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
-from tradewind.scheduler.domain.flow_record import RegisterOutcome, StatusOutcome
+from tradewind.scheduler.domain.flow_record import FlowStop, RegisterOutcome, StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
@@ -170,6 +170,18 @@ async def test_stopping_again_marks_only_what_began_since(bench: Bench) -> None:
     assert [stop and stop.reason for stop in marked] == ["one", "two"]
 
 
+async def test_whose_stop_it_was_stays_until_the_flow_is_started(bench: Bench) -> None:
+    await bench.register()
+    assert (await bench.flow()).stop is None
+    await bench.move(FlowStatus.STOPPED, by="ada", reason="enough")
+    first = FlowStop("ada", "enough", bench.now)
+    bench.clock.advance(50)
+    await bench.move(FlowStatus.STOPPED, by="bob", reason="me too")
+    assert (await bench.flow()).stop == first
+    await bench.move(FlowStatus.RUNNING)
+    assert (await bench.flow()).stop is None
+
+
 async def test_stopping_marks_more_runs_than_one_script_does(bench: Bench) -> None:
     await bench.register()
     requests = [bench.request() for _ in range(600)]
@@ -262,3 +274,14 @@ async def test_a_flow_registered_again_has_a_higher_schedule_epoch_and_begins_an
     new = await bench.begun(bench.request(shape=shape()))
     assert new.name == old.name == RunName("f", 0)
     assert (await bench.write(old, "of the old one")).outcome == "missing"
+
+
+async def test_a_registration_for_the_owner_only_leaves_another_users_flow_as_it_is(bench: Bench) -> None:
+    assert await bench.stores.flows.owners(["f", "g"]) == [None, None]
+    assert await bench.register(user_id="ann", owner_only=True) == (RegisterOutcome.CREATED, 1)
+    before = await bench.flow()
+    taken = await bench.register(user_id="bob", digest="d2", owner_only=True)
+    assert taken == (RegisterOutcome.NOT_OWNER, 0)
+    assert await bench.flow() == before
+    assert await bench.register(user_id="ann", digest="d2", owner_only=True) == (RegisterOutcome.CHANGED, 2)
+    assert await bench.stores.flows.owners(["g", "f"]) == [None, "ann"]

@@ -169,6 +169,7 @@ class Twins(RuleBasedStateMachine):
         user=users,
         request=requests,
         etag=st.sampled_from(["", "", "its own", "of another"]),
+        owner_only=st.sampled_from([False, False, True]),
     )
     def register(
         self,
@@ -181,6 +182,7 @@ class Twins(RuleBasedStateMachine):
         user: str,
         request: tuple[str, str] | None,
         etag: str,
+        owner_only: bool,
     ) -> None:
         flow = self.flow(flow_id)
         made = registration(
@@ -193,6 +195,7 @@ class Twins(RuleBasedStateMachine):
             overlap=overlap,
             keep_cycles=keep,
             user_id=user,
+            owner_only=owner_only,
             request=request_of(request[0], f"register-{request[1]}") if request else None,
             etag=flow.etag if flow and etag == "its own" else etag and "0-0",
             by=user or "me",
@@ -355,9 +358,9 @@ class Twins(RuleBasedStateMachine):
         self.write(RunUpdate(final, (STATUS, REASON), log=LogText(LogLevel.INFO, f"ended {status}")))
 
     @precondition(lambda self: self.seen)
-    @rule(first=picks, second=picks, timeout=st.booleans())
-    def write_several(self, first: int, second: int, timeout: bool) -> None:
-        stop = StopRequest("system", "too long", self.clock.now_ms(), timeout)
+    @rule(first=picks, second=picks, timeout=st.booleans(), request=st.sampled_from(["", "q1"]))
+    def write_several(self, first: int, second: int, timeout: bool, request: str) -> None:
+        stop = StopRequest("system", "too long", self.clock.now_ms(), timeout, request_id=request)
         self.write(
             RunUpdate(replace(self.picked(first), stop=stop), (STOP,), 0),
             RunUpdate(replace(self.picked(second), submitted_ms=self.clock.now_ms()), (SUBMITTED,), 30_000),

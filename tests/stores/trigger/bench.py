@@ -44,6 +44,7 @@ LASTING_KEYS = (
     "trading_flow:{t*}:triggers:receiver",
     "trading_flow:{t*}:triggers:alarms",
     "trading_flow:{t*}:triggers:queues",
+    "trading_flow:{t*}:data_version",
     "trading_flow:{t*}:events:*",
     "trading_flow:{t*}:queue:*:trigger:*",
     "trading_flow:{t*}:queue:*:triggers:*",

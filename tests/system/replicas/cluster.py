@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.ports import free_port
@@ -14,6 +15,7 @@ from tests.system.replicas.failover import FailoverStore
 from tradewind.client import Client
 from tradewind.client.addresses import Addresses
 from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.tls import TlsFiles
 
 LEASE_S = 2.0
 
@@ -29,8 +31,11 @@ class Cluster:
         node_task_managers: int = 1,
         workers: int = 1,
         store: FailoverStore | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
+        """With `tls`, everybody shows these certificates to everybody."""
         self.home = home
+        self._tls = tls
         self.ledger = home / "ledger"
         self.store = store or EmbeddedStore(home / "store", acl_users=ACL_USERS)
         names = [f"scheduler-{at}" for at in range(schedulers)]
@@ -52,7 +57,7 @@ class Cluster:
             process = Process(
                 log, "tradewind.worker", NODES, "--worker-id", name, "--capacity", "20", "--grace", "5",
                 "--address", self.address("node_task_manager"), "--registry-address", self.address("registry"),
-                **{LEDGER: str(self.ledger)},
+                **{LEDGER: str(self.ledger)}, **self._certificates(),
             )
             # fmt: on
         else:
@@ -63,6 +68,16 @@ class Cluster:
     async def kill(self, name: str) -> None:
         """Kill it, as a crash does."""
         await self._running.pop(name).kill()
+
+    async def restart(self, name: str) -> None:
+        """End it as an upgrade does, and start it again once it has ended."""
+        process = self._running.pop(name)
+        process.signal(signal.SIGTERM)
+        try:
+            assert await process.ended() == 0, process.printed()
+        finally:
+            process.close()
+        await self.begin(name)
 
     async def restart_store(self) -> None:
         """Kill the store and start it again over what it had written."""
@@ -77,7 +92,7 @@ class Cluster:
     def client(self) -> Client:
         """Return a client that turns to whichever replica answers."""
         where = Addresses(*map(self.address, ("scheduler", "registry", "node_task_manager", "trigger")))
-        return Client(addresses=where, patience=60)
+        return Client(addresses=where, patience=60, credentials=self._tls)
 
     def address(self, service: str) -> str:
         """Return where a service is to be found, all its replicas together."""
@@ -97,6 +112,10 @@ class Cluster:
             process.close()
         await self.store.stop()
 
+    def _certificates(self) -> dict[str, str]:
+        files = asdict(self._tls) if self._tls is not None else {}
+        return {f"TRADEWIND_TLS_{name.upper()}": str(value) for name, value in files.items() if value}
+
     def _settings(self, name: str) -> dict[str, str]:
         service = name.partition("-")[0]
         addresses = {
@@ -105,6 +124,8 @@ class Cluster:
         }
         return {
             **addresses,
+            **self._certificates(),
+            "TRADEWIND_TLS_REQUIRE_CLIENT_CERT": str(int(self._tls is not None)),
             "TRADEWIND_STORE_URL": self.store.url_for(service),
             "TRADEWIND_PORT": str(self.services[name]),
             "TRADEWIND_SCHEDULER_LEASE_SECONDS": str(LEASE_S),

@@ -13,7 +13,7 @@ _COMMANDS = "+@all -@admin -@dangerous -script|flush -function -select -randomke
 
 @dataclass(frozen=True, slots=True)
 class AclUser:
-    """A store user: its name and glob patterns of the keys and channels it may touch.
+    """A store user: its name, glob patterns of the keys and channels it may touch, and the commands it may use.
 
     Braces in a pattern are literal, so `trading_flow:{f*` covers the tags `{f0}`, `{f1}` and so on.
     """
@@ -21,12 +21,13 @@ class AclUser:
     name: str
     patterns: tuple[str, ...]
     channels: tuple[str, ...] = ()
+    commands: str = _COMMANDS
 
     def rule(self, password: str) -> str:
         """Return the line of an ACL file for this user; it holds the password's hash, not the password."""
         keys = " ".join(f"~{pattern}" for pattern in self.patterns)
         channels = " ".join(["resetchannels", *(f"&{channel}" for channel in self.channels)])
-        return f"user {self.name} on #{_digest(password)} resetkeys {keys} {channels} {_COMMANDS}"
+        return f"user {self.name} on #{_digest(password)} resetkeys {keys} {channels} {self.commands}"
 
 
 def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> None:

@@ -15,6 +15,7 @@ from redis.exceptions import NoPermissionError, RedisClusterException, RedisErro
 from tradewind.server.redis.address import StoreAddress
 from tradewind.server.redis.connections import connection_class
 from tradewind.server.redis.piped import PipedCluster, PipedRedis
+from tradewind.tls import SYSTEM, TlsFiles
 
 _log = structlog.get_logger(__name__)
 
@@ -142,6 +143,7 @@ def connect(
     block_s: float = 30.0,
     socket_timeout_s: float = 5.0,
     connect_timeout_s: float = 2.0,
+    tls: TlsFiles | None = None,
 ) -> Client:
     """Return a client for `url`; it connects at its first call.
 
@@ -151,12 +153,15 @@ def connect(
     who know what is idempotent. With `blocking`, reads may block for up to `block_s` seconds before the socket gives
     up; use such a client for blocking reads only.
 
-    Raises ValueError when the URL is none of these.
+    `tls` are the certificates for `rediss://`; without, the CAs of this machine are trusted. They are read whenever a
+    connection is opened.
+
+    Raises ValueError when the URL is none of these, TlsError (which is one) when the files are not good.
     """
     address = StoreAddress.parse(url)
     if blocking:
         socket_timeout_s = block_s + 5.0
-    options = _options(address, user, password, socket_timeout_s, connect_timeout_s)
+    options = _options(address, user, password, socket_timeout_s, connect_timeout_s, tls)
     options["max_connections"] = max_connections
     if address.kind == "cluster":
         nodes = [ClusterNode(host, port) for host, port in address.hosts]
@@ -165,16 +170,23 @@ def connect(
     return cast(Client, PipedRedis.from_pool(_pool(address, 0, options)))
 
 
-def connect_single(url: str, *, user: str | None = None, password: str | None = None, choice: int = 0) -> PipedRedis:
+def connect_single(
+    url: str, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None, choice: int = 0
+) -> PipedRedis:
     """Return a client of one server, for pub/sub; of a cluster it is number `choice` of the nodes in the URL."""
     address = StoreAddress.parse(url)
-    options = _options(address, user, password, socket_timeout_s=30.0, connect_timeout_s=2.0)
+    options = _options(address, user, password, 30.0, 2.0, tls)
     options |= {"max_connections": 2, "timeout": 2.0}
     return cast(PipedRedis, PipedRedis.from_pool(_pool(address, choice, options)))
 
 
 def _options(
-    address: StoreAddress, user: str | None, password: str | None, socket_timeout_s: float, connect_timeout_s: float
+    address: StoreAddress,
+    user: str | None,
+    password: str | None,
+    socket_timeout_s: float,
+    connect_timeout_s: float,
+    tls: TlsFiles | None,
 ) -> dict[str, Any]:
     options: dict[str, Any] = {
         "username": user or address.user,
@@ -188,7 +200,15 @@ def _options(
     }
     if address.kind != "unix":
         options["socket_keepalive"] = True
-    return options
+    return options | _tls_options(address, tls)
+
+
+def _tls_options(address: StoreAddress, tls: TlsFiles | None) -> dict[str, Any]:
+    if not address.tls or tls is None:
+        return {}
+    tls.read()
+    named = {"ssl_ca_certs": tls.ca if tls.ca != SYSTEM else None, "ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
+    return {option: str(path) for option, path in named.items() if path}
 
 
 def _pool(address: StoreAddress, choice: int, options: dict[str, Any]) -> aioredis.ConnectionPool:
@@ -203,6 +223,8 @@ def _pool(address: StoreAddress, choice: int, options: dict[str, Any]) -> aiored
                 "socket_keepalive": True,
                 "protocol": 2,
                 "retry": Retry(NoBackoff(), 0),
+                **({"ssl": True} if address.tls else {}),
+                **{option: value for option, value in options.items() if option.startswith("ssl_")},
             },
         )
         return _BlockingSentinelPool(address.service, sentinel, db=address.db, **options)
@@ -240,7 +262,8 @@ async def why_unreachable(client: Client) -> str | None:
     try:
         await client.ping()
     except (RedisError, RedisClusterException, OSError) as error:
-        return f"the store does not answer: {error}"
+        hint = " (TRADEWIND_STORE_TLS_CA names the file of its CA)" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
+        return f"the store does not answer: {error}{hint}"
     return None
 
 

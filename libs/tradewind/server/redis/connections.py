@@ -83,7 +83,11 @@ class TcpConnection(StoreConnection, Connection):
 
 
 class TlsConnection(StoreConnection, SSLConnection):
-    """A connection over TLS."""
+    """A connection over TLS, whose files are read whenever it is opened."""
+
+    async def _connect(self) -> None:
+        self.ssl_context.context = None
+        await super()._connect()
 
 
 class UnixConnection(StoreConnection, UnixDomainSocketConnection):
@@ -94,7 +98,7 @@ class SentinelConnection(StoreConnection, SentinelManagedConnection):
     """A connection to the server that Sentinel names."""
 
 
-class SentinelTlsConnection(SentinelConnection, SSLConnection):
+class SentinelTlsConnection(SentinelConnection, TlsConnection):
     """The same, over TLS."""
 
 

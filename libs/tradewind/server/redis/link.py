@@ -3,6 +3,7 @@
 from redis.exceptions import RedisError
 
 from tradewind.server.redis.client import connect, require_reachable, require_safe_policy
+from tradewind.server.redis.data_version import DataVersion, require_data_version
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.settings import CommonSettings
 
@@ -10,17 +11,20 @@ from tradewind.server.settings import CommonSettings
 class RedisLink:
     """Implements StoreLink, as the store user that the settings name."""
 
-    def __init__(self, settings: CommonSettings, *, hears: bool = True) -> None:
-        """With `hears`, the subscriber is started as well."""
+    def __init__(self, settings: CommonSettings, data: DataVersion, *, hears: bool = True) -> None:
+        """Take what version of the data the service works with. With `hears`, the subscriber is started as well."""
+        self._data = data
         user = settings.store_user
         password = settings.store_password.get_secret_value() if settings.store_password else None
-        self.client = connect(settings.store_url, user=user, password=password)
-        self.subscriber = Subscriber(settings.store_url, user=user, password=password)
+        tls = settings.store_tls_files()
+        self.client = connect(settings.store_url, user=user, password=password, tls=tls)
+        self.subscriber = Subscriber(settings.store_url, user=user, password=password, tls=tls)
         self._hears = hears
 
     async def open(self) -> None:
         await require_reachable(self.client)
         await require_safe_policy(self.client)
+        await require_data_version(self.client, self._data)
         if self._hears:
             self.subscriber.start()
 

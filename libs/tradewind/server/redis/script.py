@@ -18,6 +18,7 @@ import asyncio
 import hashlib
 import importlib.util
 import re
+import time
 from collections.abc import Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -26,6 +27,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 from redis.exceptions import NoScriptError
 
+from tradewind.server.metrics import SCRIPT_ERRORS, SCRIPT_SECONDS, SWITCH
 from tradewind.server.redis.client import Pipeline, Redis
 
 Reply = TypeVar("Reply")
@@ -57,13 +59,27 @@ class Script(Generic[Reply]):
 
         `args` is whatever msgspec can encode: a Struct (array_like for brevity), tuple, list or dict.
         """
-        blob = _encode(args)
+        if SWITCH.on:
+            return self.decode(await self._measured(client, keys, _encode(args)))
+        return self.decode(await self._run(client, keys, _encode(args)))
+
+    async def _run(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
         try:
-            raw = await client.evalsha(self.sha, len(keys), *keys, blob)
+            raw: bytes = await client.evalsha(self.sha, len(keys), *keys, blob)
         except NoScriptError:
             # EVAL runs it and makes it known on the very server that was asked, whatever the topology.
             raw = await client.eval(self.text, len(keys), *keys, blob)
-        return self.decode(raw)
+        return raw
+
+    async def _measured(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
+        begun = time.perf_counter()
+        try:
+            raw = await self._run(client, keys, blob)
+        except Exception:
+            SCRIPT_ERRORS.inc()
+            raise
+        SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - begun)
+        return raw
 
     async def load(self, client: Redis) -> None:
         """Make the script known to the server (to every master of a cluster), as `queue` needs it."""
@@ -82,8 +98,11 @@ class Script(Generic[Reply]):
 
         The runs are not one transaction. The first error is raised after all of them were tried.
         """
+        begun = time.perf_counter()
         runs = [client.evalsha(self.sha, len(keys), *keys, _encode(args)) for keys, args in calls]
         raws: list[Any] = await asyncio.gather(*runs, return_exceptions=True)
+        if SWITCH.on:
+            SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - begun)
         replies: list[Reply] = []
         failures: list[BaseException] = []
         for (keys, args), raw in zip(calls, raws, strict=True):

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from tradewind.server.ending import end_tasks
 from tradewind.server.redis.client import connect_single
+from tradewind.tls import TlsFiles
 
 _POLL_S = 20.0
 _BACKOFF_S = (0.05, 2.0)
@@ -32,10 +33,13 @@ class Subscriber:
     themselves. On a cluster any node will do, since a published message reaches all of them.
     """
 
-    def __init__(self, url: str, *, user: str | None = None, password: str | None = None) -> None:
+    def __init__(
+        self, url: str, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None
+    ) -> None:
         self._url = url
         self._user = user
         self._password = password
+        self._tls = tls
         self._callbacks: dict[str, list[tuple[Callback, Gap | None]]] = {}
         self._confirmed: dict[str, asyncio.Future[None]] = {}
         self._pubsub: PubSub | None = None
@@ -90,7 +94,7 @@ class Subscriber:
         attempt = 0
         was_connected = False
         while True:
-            client = connect_single(self._url, user=self._user, password=self._password, choice=attempt)
+            client = connect_single(self._url, user=self._user, password=self._password, tls=self._tls, choice=attempt)
             attempt += 1
             pubsub = client.pubsub()
             try:

@@ -25,7 +25,7 @@ class Vacancy:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A node task leased to a worker; times in epoch ms, 0 for none.
+    """A node task leased to a worker; times in epoch ms, 0 for none. It was ready for `waited_ms`.
 
     `inputs` pairs the place of a live edge with its value. A value of `@` stays with its source and is read outside
     the claim, and so are all when there are too many of them (`inputs_outside`).
@@ -47,6 +47,7 @@ class Assignment:
     planned_ms: int = 0
     deadline_ms: int = 0
     resumed: Resumption | None = None
+    waited_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

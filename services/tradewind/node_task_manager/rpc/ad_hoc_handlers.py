@@ -17,6 +17,7 @@ from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc, Position
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
 from tradewind.node_task_manager.use_cases.watch_runs import RunWatch
+from tradewind.server.access.identity import user_meant
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.streams import OpenStreams
@@ -151,6 +152,8 @@ class AdHocHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
         size = 0
         async for message in messages:
             if head is None:
+                if message.HasField("head"):
+                    message.head.user_id = user_meant(message.head.user_id)
                 ad_hoc_checks.head(message, await self._config.caches(message.head.options.cache.name))
                 head = message.head
             elif message.HasField("head"):

@@ -282,13 +282,13 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
     ) -> pb2.CompleteNodeTasksResponse:
         checks.at_most("completions", request.completions, _MAX_CLAIMED)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
-        work_mapping.trace_ends(self._traces, request.completions)
+        work_mapping.note_ends(self._traces, request.completions)
         return pb2.CompleteNodeTasksResponse(losses=await self._ended("completions", request.worker_id, outcomes))
 
     async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
         checks.at_most("failures", request.failures, _MAX_CLAIMED)
         outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        work_mapping.trace_ends(self._traces, request.failures)
+        work_mapping.note_ends(self._traces, request.failures)
         return pb2.FailNodeTasksResponse(losses=await self._ended("failures", request.worker_id, outcomes))
 
     async def ReportNodeTasks(
@@ -297,8 +297,8 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         checks.report(request)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
         outcomes += [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        work_mapping.trace_ends(self._traces, request.completions)
-        work_mapping.trace_ends(self._traces, request.failures)
+        work_mapping.note_ends(self._traces, request.completions)
+        work_mapping.note_ends(self._traces, request.failures)
         given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)
         held = work_mapping.held("held_tokens", request.held_tokens)
         progress = [work_mapping.progress(at, each) for at, each in enumerate(request.progress)]

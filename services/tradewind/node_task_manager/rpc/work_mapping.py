@@ -10,6 +10,7 @@ from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, OUTPUT_BYTE
 from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
+from tradewind.node_task_manager.metrics import NODE_SECONDS
 from tradewind.node_task_manager.ports import Line, Progress, Ready
 from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
@@ -17,6 +18,7 @@ from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, time
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.faults import InvalidInput, Violation
+from tradewind.server.metrics import SWITCH
 
 _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
 _json = msgspec.json.Decoder(msgspec.Raw)
@@ -90,10 +92,13 @@ def failure(at: int, message: work_pb2.NodeTaskFailure) -> tuple[int, Outcome]:
     return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, (), error, retry_wish(message))
 
 
-def trace_ends(
-    traces: TraceNodes | None, messages: Iterable[work_pb2.NodeTaskCompletion | work_pb2.NodeTaskFailure]
+def note_ends(
+    traces: TraceNodes | None, messages: Sequence[work_pb2.NodeTaskCompletion | work_pb2.NodeTaskFailure]
 ) -> None:
-    """Say in which trace contexts attempts have ended, as their workers tell it; the tokens were parsed before."""
+    """Note how long nodes took, and in which trace contexts they ended; their tokens were parsed before."""
+    if SWITCH.on:
+        for each in messages:
+            NODE_SECONDS.observe(max(0.0, each.duration.seconds + each.duration.nanos / 1e9))
     if traces is not None:
         for each in messages:
             if each.traceparent:

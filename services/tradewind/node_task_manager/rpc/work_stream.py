@@ -102,9 +102,8 @@ class WorkStream:
         outcomes += [mapping.failure(at, each) for at, each in enumerate(message.failures)]
         shards = self._connections.shards
         mapping.require_shards("completions and failures", outcomes, shards)
-        if self._traces is not None:
-            mapping.trace_ends(self._traces, message.completions)
-            mapping.trace_ends(self._traces, message.failures)
+        mapping.note_ends(self._traces, message.completions)
+        mapping.note_ends(self._traces, message.failures)
         given_back = self._held("give_back_tokens", message.give_back_tokens)
         renewed = self._held("held_tokens", message.held_tokens) if message.renew else None
         if message.progress or message.logs:

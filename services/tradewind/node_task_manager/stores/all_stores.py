@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tradewind.node_task_manager.ports import CacheStatistics, CacheStore, ConfigStore, Replicas
-from tradewind.node_task_manager.use_cases.doctor import ShardDoctor
+from tradewind.node_task_manager.use_cases.doctor import CacheDoctor, ShardDoctor
 from tradewind.node_task_manager.use_cases.explain import WaitReader
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import StoreLink
@@ -18,6 +18,9 @@ class Stores(StoreLink, Protocol):
 
     @property
     def doctors(self) -> Mapping[int, ShardDoctor]: ...
+
+    @property
+    def cache_doctors(self) -> Mapping[int, CacheDoctor]: ...
 
     @property
     def waits(self) -> Mapping[int, WaitReader]: ...

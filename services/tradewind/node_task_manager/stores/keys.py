@@ -42,6 +42,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `worker_session:<worker>` | string | number of its latest stream | 8 d after it was last heard |
 | `worker_incarnation:<worker>` | string | process behind its latest stream | 8 d after it was last heard |
 | `replicas` | zset | node task managers by how long they are here; first shard only | 10 min after the last |
+| `data_version` | string | version of the data and number of shards; first shard only | kept, one |
 | `queue:stats` | hash | how many node tasks ended, by status, and failed by code | kept, one |
 | `todo` | list | work that a script handed on | empties itself |
 | `events:<partition>` | stream | events for the scheduler | acknowledged |
@@ -89,6 +90,9 @@ class Keys:
 
     def plan(self, digest: str) -> str:
         return f"{self.base}plan:{digest}"
+
+    def data_version(self) -> str:
+        return f"{self.base}data_version"
 
     def run(self, run: str) -> str:
         return f"{self.base}run:{run}"
@@ -158,6 +162,9 @@ class Keys:
 
     def cache_generation(self, name: str) -> str:
         return f"{self.base}cache_generation:{name}"
+
+    def cleaner(self) -> str:
+        return self.base + "cleaner"
 
     def cache_stats(self) -> str:
         return f"{self.base}cache_stats"

@@ -6,6 +6,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
+from tradewind.node_task_manager.stores.redis_cache_doctor import RedisCacheDoctor
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore
 from tradewind.node_task_manager.stores.redis_config import RedisConfigStore
 from tradewind.node_task_manager.stores.redis_doctor import RedisShardDoctor
@@ -18,20 +19,29 @@ from tradewind.node_task_manager.stores.redis_waits import RedisWaits
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.clock import ScriptTime
 from tradewind.server.redis.client import Client, connect
+from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
+from tradewind.server.settings import variable_of
 
 
 class RedisStores(RedisLink):
     """Implements Stores, as the settings say."""
 
     def __init__(self, settings: NodeTaskManagerSettings, limits: Limits) -> None:
-        super().__init__(settings)
+        shards = settings.node_task_manager_shards
+        self._keys = {at: Keys(settings.key_prefix, at) for at in range(shards)}
+        hint = f" by {variable_of('node_task_manager_shards')}"
+        super().__init__(settings, DataVersion(self._keys[0].data_version(), {"shards": shards}, {"shards": hint}))
         client, time = self.client, ScriptTime()
-        self._keys = {at: Keys(settings.key_prefix, at) for at in range(settings.node_task_manager_shards)}
         self._cache_client = _cache_client(settings) or client
         tasks = {at: RedisNodeTaskStore(client, keys, limits, time) for at, keys in self._keys.items()}
         self.shards = {at: _shard(at, client, keys, limits, tasks[at]) for at, keys in self._keys.items()}
         self.doctors = {at: RedisShardDoctor(client, keys, tasks[at]) for at, keys in self._keys.items()}
+        # A store of their own may let go of results: nothing there can be called broken.
+        own = self._cache_client is not client
+        self.cache_doctors = (
+            {} if own else {at: RedisCacheDoctor(client, keys, time) for at, keys in self._keys.items()}
+        )
         self.waits = {at: RedisWaits(client, keys) for at, keys in self._keys.items()}
         self.caches = RedisCacheStore(self._cache_client, self._keys, time)
         self.cache_statistics = RedisCacheStatistics(client, self._keys[0])
@@ -59,7 +69,7 @@ def _cache_client(settings: NodeTaskManagerSettings) -> Client | None:
     if settings.cache_url is None:
         return None
     password = settings.cache_password.get_secret_value() if settings.cache_password else None
-    return connect(settings.cache_url, user=settings.cache_user, password=password)
+    return connect(settings.cache_url, user=settings.cache_user, password=password, tls=settings.store_tls_files())
 
 
 def _shard(number: int, client: Client, keys: Keys, limits: Limits, tasks: RedisNodeTaskStore) -> Shard:

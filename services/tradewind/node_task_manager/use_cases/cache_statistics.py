@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tradewind.node_task_manager.domain.caching import CacheSettings
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.metrics import CACHE_EVENTS
 from tradewind.node_task_manager.ports import CacheStatistics, CacheStore
 
 COUNTED = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed")
@@ -36,6 +37,7 @@ class CountCaches:
         """Count one of `COUNTED`."""
         if by:
             self._counts[f"{cache}:{what}"] += by
+            CACHE_EVENTS.labels(what).inc(by)
 
     async def flush(self) -> None:
         """Store what was counted; raises what the store raised, and keeps it for the next time."""

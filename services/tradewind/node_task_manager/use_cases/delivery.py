@@ -8,6 +8,7 @@ import structlog
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, OutcomeKind, Termination
+from tradewind.node_task_manager.metrics import count_assigned
 from tradewind.node_task_manager.ports import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -64,6 +65,7 @@ class Delivery:
         later: by then the next script is on its way to the store, and runs meanwhile.
         """
         if effects.assignments or effects.terminations:
+            count_assigned(effects.assignments)
             held = self._hold(effects.assignments, takers)
             asyncio.get_running_loop().call_soon(self._send, held, effects.terminations)
         if effects.partitions:

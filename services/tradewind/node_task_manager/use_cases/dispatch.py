@@ -15,6 +15,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission, SubmitRe
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
 from tradewind.node_task_manager.domain.work import Effects, Held
+from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.delivery import Delivery
@@ -284,6 +285,7 @@ class Dispatcher:
         except BaseException:
             self._pool.settle(offers)
             raise
+        count_ended(outcomes, effects.results)
         if self._traces is not None:
             self._traces.ended(outcomes, effects.results)
         refusals = iter(effects.results)
@@ -325,6 +327,7 @@ class Dispatcher:
                 return
             lost = dict(renewal.lost)
             if lost:
+                LEASES_LOST.inc(len(lost))
                 worker.line.lose(number, [(token, lost[token.nonce]) for token in held if token.nonce in lost])
                 self._release(worker, list(lost))
                 self.look()

@@ -1,6 +1,6 @@
 """Looking through shards for broken invariants."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,14 +41,49 @@ class ExamineShard:
         return looked.examined
 
 
-class ExamineShards:
-    """The examiners of all shards; those in the background look only where this replica leads the cleaning."""
+class CacheDoctor(Protocol):
+    """Looks through the caches of a shard."""
 
-    def __init__(self, shards: Sequence[tuple[ShardDoctor, Dispatcher]], replica: str) -> None:
+    async def examine(
+        self, name: str, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
+    ) -> Examined:
+        """Take a step in the cache `name`, as Examiner says; for a `cleaner` as ShardDoctor does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExamineCache:
+    """An Examiner of a cache in a shard. With `cleaner`, only while that leads the cleaning."""
+
+    doctor: CacheDoctor
+    name: str
+    cleaner: str = ""
+
+    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+        return await self.doctor.examine(self.name, at, records, again, mend, self.cleaner)
+
+
+class ExamineShards:
+    """The examiners of all shards; those in the background look only where this replica leads the cleaning.
+
+    `caches` returns the names of those that there are now.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[tuple[ShardDoctor, Dispatcher]],
+        cache_doctors: Iterable[CacheDoctor],
+        caches: Callable[[], Iterable[str]],
+        replica: str,
+    ) -> None:
         self._shards = shards
+        self._cache_doctors = tuple(cache_doctors)
+        self._caches = caches
         self._replica = replica
 
     async def __call__(self, everything: bool) -> Iterable[Examiner]:
         """Return them."""
         cleaner = "" if everything else self._replica
-        return [ExamineShard(doctor, dispatcher, cleaner) for doctor, dispatcher in self._shards]
+        shards = [ExamineShard(doctor, dispatcher, cleaner) for doctor, dispatcher in self._shards]
+        caches = [ExamineCache(each, name, cleaner) for each in self._cache_doctors for name in self._caches()]
+        return [*shards, *caches]

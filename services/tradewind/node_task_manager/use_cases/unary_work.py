@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, Postponed, Termination, Vacancy
+from tradewind.node_task_manager.metrics import LEASES_LOST, count_assigned, count_ended
 from tradewind.node_task_manager.ports import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import answered
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
@@ -46,6 +47,7 @@ class UnaryWork:
                 break
             effects = await dispatcher.shard.tasks.claim([Vacancy(worker_id, 0, room, tuple(offers))])
             dispatcher.apply(replace(effects, assignments=()))
+            count_assigned(effects.assignments)
             left = list(effects.assignments)
             try:
                 while left and size > 0:
@@ -107,6 +109,7 @@ class UnaryWork:
         for number, mine in _by_shard(held).items():
             renewal = await self._dispatchers[number].shard.tasks.renew(worker_id, 0, mine)
             reasons = dict(renewal.lost)
+            LEASES_LOST.inc(len(reasons))
             self._caches.renewed([each.nonce for each in mine if each.nonce not in reasons])
             lost += [(number, each, reasons[each.nonce]) for each in mine if each.nonce in reasons]
             terminations += [(number, each) for each in renewal.effects.terminations]
@@ -119,6 +122,7 @@ class UnaryWork:
         for number, mine in _by_shard(outcomes).items():
             dispatcher = self._dispatchers[number]
             effects = await dispatcher.shard.tasks.complete(mine)
+            count_ended(mine, effects.results)
             if self._traces is not None:
                 self._traces.ended(mine, effects.results)
             for outcome, refused in zip(mine, effects.results, strict=True):

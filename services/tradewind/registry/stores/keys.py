@@ -13,13 +13,14 @@ All keys carry the tag `{registry}`, so that any script may touch any of them. T
 | `called` | zset | those of them that have an api_url, all with score 0 | swept |
 | `node_type_names` | zset | declared node types, all with score 0: in the order of their names | swept |
 | `node_type_lapses` | zset | declared node types, by when the declaration lapses | swept |
+| `data_version` | string | version of the data | for ever |
 
 What is swept is bounded by `Limits.workers` and `Limits.node_types`.
 """
 
 from tradewind.server.redis.acl import AclUser
 
-ACL = AclUser("registry", patterns=("*:{registry}:*",))
+ACL = AclUser("registry", patterns=("trading_flow:{registry}:*",))
 
 
 class Keys:
@@ -32,6 +33,8 @@ class Keys:
         self.indices = tuple(
             base + name for name in ("alive", "worker_ids", "loads", "node_type_names", "node_type_lapses", "called")
         )
+
+        self.data_version = base + "data_version"
 
     def worker(self, worker_id: str) -> str:
         return self.workers + worker_id

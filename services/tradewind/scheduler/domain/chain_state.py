@@ -60,13 +60,17 @@ class ComponentEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Who wants a run to stop, and why; `timeout` when its deadline does, `forced` with what handles its outcome."""
+    """Who wants a run to stop, and why; `timeout` when its deadline does, `forced` with what handles its outcome.
+
+    `request_id` is that of the call which asked for it, empty for none.
+    """
 
     by: str
     reason: str
     at_ms: int
     timeout: bool = False
     forced: bool = False
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,15 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowStop:
+    """Who stopped a flow, why and when."""
+
+    by: str
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowRecord:
     """A flow on record. Times in milliseconds since the epoch, 0 for none.
 
@@ -67,6 +76,7 @@ class FlowRecord:
     anchor_ms: int
     running_cycles: int
     pause: Pause | None = None
+    stop: FlowStop | None = None
 
     @property
     def etag(self) -> str:
@@ -80,7 +90,8 @@ class FlowRegistration:
 
     `digest` covers definition and labels: the same digest again changes nothing. `first_ms` is what a new schedule of a
     running flow plans first, 0 for one that begins with the flow: it goes on an interval from now, or sooner. With an
-    `etag` only the flow that has it is changed. `by` and `note` say who makes the revision, and why.
+    `etag` only the flow that has it is changed, with `owner_only` only one of `user_id`. `by` and `note` say who makes
+    the revision, and why.
     """
 
     flow_id: str
@@ -98,6 +109,7 @@ class FlowRegistration:
     etag: str = ""
     by: str = "user"
     note: str = ""
+    owner_only: bool = False
 
     def planned_next(self, next_execution_ms: int, now_ms: int) -> int:
         """Return what a running flow plans next by this schedule, when another one had planned `next_execution_ms`."""
@@ -118,6 +130,7 @@ class RegisterOutcome(StrEnum):
     REUSED = "reused"
     MOVED = "moved"
     NOT_FOUND = "not_found"
+    NOT_OWNER = "not_owner"
 
 
 @dataclass(frozen=True, slots=True)

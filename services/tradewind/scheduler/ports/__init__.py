@@ -53,7 +53,8 @@ class FlowRecords(Protocol):
         A new revision keeps last_cycle, created_at and status; the digest on record changes nothing. A running flow
         whose schedule changed gets a higher schedule epoch and stands in the outbox. A request seen before answers
         `repeated`, or `reused` for another payload. Then a registration with an etag that is not the flow's is answered
-        `moved`, or `not_found` without a flow, and changes nothing.
+        `moved`, or `not_found` without a flow, and changes nothing. One for the owner only is answered `not_owner` when
+        the flow is another user's.
 
         The newest 100 revisions stay readable, the new one among them, and of the others those by which open runs go.
         """
@@ -61,6 +62,10 @@ class FlowRecords(Protocol):
 
     async def find(self, flow_ids: Sequence[str]) -> list[FlowRecord | None]:
         """Return flows in the order asked for, None where there is none."""
+        ...
+
+    async def owners(self, flow_ids: Sequence[str]) -> list[str | None]:
+        """Return whose flows are, in the order asked for, None where there is none."""
         ...
 
     async def list_ids(self, after: str, limit: int) -> list[str]:

@@ -38,7 +38,8 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         return response
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:
-        state = await self._stop_cycle(*cycle_of(request), *_asked(request))
+        request_id = text("request_id", request.request_id, 128)
+        state = await self._stop_cycle(*cycle_of(request), *_asked(request), request_id)
         return stop_pb2.StopCycleResponse(cycle=cycle_mapping.cycle(state))
 
     async def StopComponent(

@@ -16,6 +16,7 @@ from tradewind.scheduler.use_cases.put_on_record import Author
 from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow, RegistrationWish
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
+from tradewind.server.access.identity import is_restricted
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
 
@@ -41,7 +42,7 @@ class DefinitionHandlers(pb2_grpc.SchedulerServiceServicer):
     async def RegisterFlow(self, request: pb2.RegisterFlowRequest, context: Context) -> pb2.RegisterFlowResponse:
         draft = draft_of(request.WhichOneof("definition"), request, "definition")
         author = Author(request.by, request.note, request.etag, request.request_id)
-        wish = RegistrationWish(request.flow_id, draft, dict(request.labels), request.user_id, author)
+        wish = RegistrationWish(request.flow_id, draft, dict(request.labels), request.user_id, author, is_restricted())
         if request.validate_only:
             plan = await self._plan(wish)
             return pb2.RegisterFlowResponse(

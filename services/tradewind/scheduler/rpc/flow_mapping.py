@@ -51,6 +51,9 @@ def flow(record: FlowRecord) -> flow_pb2.Flow:
     if record.pause is not None:
         message.pause.by, message.pause.note = record.pause.by, record.pause.note
         set_ms(message.pause.paused_at, record.pause.at_ms)
+    if record.stop is not None:
+        message.stop.by, message.stop.reason = record.stop.by, record.stop.reason
+        set_ms(message.stop.at, record.stop.at_ms)
     set_ms(message.created_at, record.created_ms)
     set_ms(message.updated_at, record.updated_ms)
     return message

@@ -35,6 +35,7 @@ from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
+from tradewind.server.access.identity import is_restricted, require_own
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
@@ -116,6 +117,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             labels=dict(request.labels),
             created_after_ms=ms_of(request, "created_after"),
             created_before_ms=ms_of(request, "created_before"),
+            user_id=request.user_id,
         )
         after = page_position(request.page_token, str) or ""
         flows, following = await self._read.flows(wanted, after, page_size_of(request.page_size))
@@ -175,7 +177,12 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
 
     async def StreamRuns(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self._streams.opened():
-            await RunStream(self._run_one, self._errors).serve(context)
+            await RunStream(self._run_own, self._errors).serve(context)
+
+    async def _run_own(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
+        if is_restricted():
+            require_own(await self._read.owners([request.flow_id]))
+        return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
         wait_s = run_mapping.wait_of(request)

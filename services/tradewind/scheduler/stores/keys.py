@@ -31,6 +31,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     jobs_open                           zset      bulk jobs that have not ended, by creation
     lease                               string    epoch of the owner, until its lease lapses
     replicas                            zset      who is here, by when that lapses; in partition 0 only
+    data_version                        string    version of the data and number of partitions; in partition 0 only
 
 and `changes` is the partition's pub/sub channel.
 """
@@ -58,6 +59,10 @@ class Keys:
     def base(self, partition: int) -> str:
         """Return what all keys of a partition begin with."""
         return self._bases[partition]
+
+    def data_version(self) -> str:
+        """Return the key of the version of the data."""
+        return f"{self._bases[0]}data_version"
 
     def flow(self, flow_id: str) -> str:
         """Return the key of a flow; those of its parts begin with it."""

@@ -7,6 +7,7 @@ from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
 from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.metrics import count_begun
 from tradewind.scheduler.ports import NOT_OWNER, CycleRecords, Epochs
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
@@ -116,6 +117,7 @@ class BeginCycles:
                 self._alarm.ring_in(0)
             if answer.state is not None:
                 begun.append(answer.state)
+                count_begun(answer.state)
             elif answer.outcome is BeginOutcome.REVISION_CHANGED:
                 again.append(place)
             elif answer.outcome is BeginOutcome.NOT_FOUND:

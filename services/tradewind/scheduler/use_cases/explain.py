@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskStatus
+from tradewind.scheduler.domain.backfill import Backfill, BackfillStatus
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.ports import CycleRecords, Firings, NodeTasks, OpenRuns, PeerUnavailable
+from tradewind.scheduler.ports import Backfills, CycleRecords, Firings, NodeTasks, OpenRuns, PeerUnavailable
 from tradewind.scheduler.ports.explaining import NodeTaskReasons, WorkerRecords
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
@@ -40,12 +41,19 @@ class ExplainFlow:
     """Goes by the flow's record, its open cycles and what became of its latest planned times."""
 
     def __init__(
-        self, read: ReadFlows, firings: Firings, open_runs: OpenRuns, node_tasks: NodeTasks, clock: Clock
+        self,
+        read: ReadFlows,
+        firings: Firings,
+        open_runs: OpenRuns,
+        backfills: Backfills,
+        node_tasks: NodeTasks,
+        clock: Clock,
     ) -> None:
         self._read = read
         self._node_tasks = node_tasks
         self._firings = firings
         self._open_runs = open_runs
+        self._backfills = backfills
         self._clock = clock
 
     async def __call__(self, flow_id: str) -> tuple[FlowRecord, list[Reason]]:
@@ -57,6 +65,8 @@ class ExplainFlow:
             if not is_terminal(state.status):
                 reasons += _open(state, known=await _is_known(self._node_tasks, state))
         reasons += _ticks(flow, await self._firings.newest(flow_id, 0, _FIRINGS))
+        filling = await self._backfills.find(flow_id, await self._backfills.ids(flow_id))
+        reasons += [_backfill(each, flow) for each in filling if each and each.status is BackfillStatus.RUNNING]
         return flow, ordered(reasons)
 
     def _next(self, flow: FlowRecord) -> list[Reason]:
@@ -94,6 +104,11 @@ def _standing(flow: FlowRecord) -> list[Reason]:
             return [Reason("deleting", f"it is being deleted since {since}", {"since": since})]
         case FlowStatus.PAUSED if flow.pause is not None:
             return [_paused(flow)]
+        case FlowStatus.STOPPED if flow.stop is not None:
+            stop = flow.stop
+            at, why = iso(stop.at_ms), f": {stop.reason}" if stop.reason else ""
+            words = f"stopped by {stop.by} at {at}{why}; start it to let cycles begin"
+            return [Reason("stopped", words, {"at": at, "by": stop.by, "why": stop.reason})]
         case FlowStatus.STOPPED:
             return [Reason("stopped", f"it was stopped at {since}; start it to let cycles begin", {"at": since})]
         case FlowStatus.REGISTERED:
@@ -133,6 +148,25 @@ def _open(state: ChainState, *, known: bool) -> list[Reason]:
         reasons.append(Reason("waits_for_node_task_manager", words, facts))
     words = f"cycle {cycle} runs since {since}"
     return [*reasons, Reason("cycle_running", words, {"cycle": cycle, "run": state.name.run, "since": since})]
+
+
+def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
+    """How far a backfill is that is under way."""
+    draft = backfill.draft
+    left = draft.times - backfill.begun - backfill.skipped
+    words = f"backfill {backfill.backfill_id} has {left} of {draft.times} cycles to go, {draft.max_running} at a time"
+    words += f"; {backfill.running} run now" if backfill.running else ""
+    waits = flow.status is FlowStatus.PAUSED and left > 0
+    words += "; it waits until the flow is resumed" if waits else ""
+    facts: dict[str, Fact] = {
+        "backfill_id": backfill.backfill_id,
+        "left": left,
+        "times": draft.times,
+        "max_running": draft.max_running,
+        "running": backfill.running,
+        "waits": waits,
+    }
+    return Reason("backfilling", words, facts)
 
 
 def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:

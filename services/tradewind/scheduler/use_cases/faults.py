@@ -7,7 +7,7 @@ from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.memory import MOST_BYTES
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.server.faults import Aborted, Conflict, Exhausted, FailedPrecondition, NotFound
+from tradewind.server.faults import Aborted, Conflict, Exhausted, FailedPrecondition, NotFound, PermissionDenied
 
 _SHOWN = 20
 
@@ -24,6 +24,15 @@ def flow_deleting(flow_id: str) -> FailedPrecondition:
         f'flow "{flow_id}" is being deleted; wait until it is gone, or take another id',
         f"flows/{flow_id}",
         {"flow_id": flow_id, "status": "deleting"},
+    )
+
+
+def flow_not_owned(flow_id: str) -> PermissionDenied:
+    """The flow belongs to another user."""
+    return PermissionDenied(
+        "NOT_OWNER",
+        f'flow "{flow_id}" belongs to another user: take another id, or have an operator change it',
+        {"flow_id": flow_id},
     )
 
 

@@ -17,6 +17,7 @@ from tradewind.scheduler.domain.handlers import Phase
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.metrics import count_ended
 from tradewind.scheduler.ports import ChainStateRepository, Epochs
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.open_states import OpenStates
@@ -105,6 +106,7 @@ class FoldEvents:
             self._open_states.keep((written(state, result.version, 0),))
             return
         self._open_states.drop(state.name)
+        count_ended(state, result.end_ms)
         if self._traces is not None:
             self._traces.ended(state)
         if self._waiters.wanted(state.name):

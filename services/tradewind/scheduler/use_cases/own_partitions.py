@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from tradewind.scheduler.domain.sharing import shares_of
+from tradewind.scheduler.metrics import PARTITIONS_OWNED
 from tradewind.scheduler.ports import Partitions
 from tradewind.server.partitions import PARTITIONS
 
@@ -93,5 +94,6 @@ class OwnPartitions:
         await self._partitions.release(held)
 
     def _tell(self) -> None:
+        PARTITIONS_OWNED.set(len(self._held))
         for changed in self._changed:
             changed()

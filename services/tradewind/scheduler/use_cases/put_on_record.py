@@ -16,7 +16,13 @@ from tradewind.scheduler.domain.structure import FlowStructure
 from tradewind.scheduler.ports import FlowRecords
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.definitions import Definitions
-from tradewind.scheduler.use_cases.faults import flow_deleting, flow_moved, flow_not_found, request_id_reused
+from tradewind.scheduler.use_cases.faults import (
+    flow_deleting,
+    flow_moved,
+    flow_not_found,
+    flow_not_owned,
+    request_id_reused,
+)
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
 
@@ -69,12 +75,15 @@ class PutOnRecord:
         """Store a registration.
 
         Raises FailedPrecondition for a flow that is being deleted, Conflict for a request_id that was used for
-        something else, Aborted for an etag that is not the present one, NotFound for one of a flow that is not there.
+        something else, Aborted for an etag that is not the present one, NotFound for one of a flow that is not there,
+        PermissionDenied for another user's flow that only its owner may change.
         """
         flow_id = registration.flow_id
         outcome, _ = await self._flows.register(registration)
         if outcome is RegisterOutcome.DELETING:
             raise flow_deleting(flow_id)
+        if outcome is RegisterOutcome.NOT_OWNER:
+            raise flow_not_owned(flow_id)
         if outcome is RegisterOutcome.REUSED and registration.request is not None:
             raise request_id_reused(registration.request.request_id)
         changed = outcome in (RegisterOutcome.CREATED, RegisterOutcome.CHANGED)

@@ -22,9 +22,12 @@ class FlowFilter:
     labels: Mapping[str, str] | None = None
     created_after_ms: int = 0
     created_before_ms: int = 0
+    user_id: str = ""
 
     def takes(self, flow: FlowRecord) -> bool:
         """Say whether a flow is wanted."""
+        if self.user_id not in ("", flow.user_id):
+            return False
         if self.statuses and flow.status not in self.statuses:
             return False
         if flow.created_ms < self.created_after_ms:
@@ -64,6 +67,10 @@ class ReadFlows:
         if flow is None:
             raise flow_not_found(flow_id)
         return flow
+
+    async def owners(self, flow_ids: Collection[str]) -> set[str]:
+        """Return to whom flows belong, as far as there are any."""
+        return {owner for owner in await self._flows.owners(list(flow_ids)) if owner is not None}
 
     async def latest(self, flow_id: str) -> ChainState | None:
         """Return the latest cycle of a flow that is on record, None when there is none."""

@@ -22,13 +22,17 @@ _NOBODY_ASKED = Violation(
 
 @dataclass(frozen=True, slots=True)
 class RegistrationWish:
-    """What somebody asks to register: a definition as far as it could be read, labels beside its own, whose it is."""
+    """What somebody asks to register: a definition as far as it could be read, labels beside its own, whose it is.
+
+    With `owner_only` the flow of another user stays as it is.
+    """
 
     flow_id: str
     draft: FlowDraft
     labels: Mapping[str, str]
     user_id: str
     author: Author
+    owner_only: bool = False
 
     def faults(self) -> list[Violation]:
         """Return what is wrong with it besides its definition."""
@@ -88,4 +92,5 @@ class RegisterFlow:
             wish.author,
             user_id=wish.user_id,
         )
-        return replace(made, request=wish.author.request(wish.user_id, wish.flow_id, made.digest, wish.user_id))
+        request = wish.author.request(wish.user_id, wish.flow_id, made.digest, wish.user_id)
+        return replace(made, request=request, owner_only=wish.owner_only)

@@ -41,8 +41,12 @@ class StopCycle:
         self._alarm = alarm
         self._clock = clock
 
-    async def __call__(self, flow_id: str, cycle: int | None, run: int | None, by: str, reason: str) -> ChainState:
+    async def __call__(
+        self, flow_id: str, cycle: int | None, run: int | None, by: str, reason: str, request_id: str = ""
+    ) -> ChainState:
         """Ask a cycle to stop and return it. The first stop spares what handles the outcome, the second does not.
+
+        The same request again is the first one still.
 
         Raises NotFound, FailedPrecondition for one that has ended otherwise.
         """
@@ -52,12 +56,13 @@ class StopCycle:
             if before is not None and state.status is CycleStatus.CANCELLED:
                 return state
             if before is not None and not is_terminal(state.status):
-                if state.facts.handlers is None or before.forced:
+                repeated = bool(request_id) and request_id == before.request_id
+                if state.facts.handlers is None or before.forced or repeated:
                     return state
                 before = replace(before, forced=True)
             if is_terminal(state.status):
                 raise cycle_ended(state)
-            stopping = replace(state, stop=before or StopRequest(by, reason, self._clock.now_ms()))
+            stopping = replace(state, stop=before or self._asked(by, reason, request_id))
             what = "Stopping what handles the outcome as well" if before is not None else "Stopping"
             log = LogText(LogLevel.WARNING, f"{what}, by {by}: {reason}")
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
@@ -68,6 +73,9 @@ class StopCycle:
                 self._alarm.ring_in(_STOP_AGAIN_MS)
                 return stopping
         raise _contended(flow_id)
+
+    def _asked(self, by: str, reason: str, request_id: str) -> StopRequest:
+        return StopRequest(by, reason, self._clock.now_ms(), request_id=request_id)
 
     async def component(
         self, flow_id: str, cycle: int | None, run: int | None, component_id: str, by: str, reason: str

@@ -13,6 +13,7 @@ triggers:receiver                hash: epoch and session of who receives the par
 triggers:alarms                  hash: how many index entries without a trigger came up  for ever, one per partition
 triggers:wake                    channel: something is due earlier, another receives     nothing is kept
 triggers:queues                  set: names of the queues whose triggers are here        while they have triggers
+data_version                     string: version of the data and number of partitions    one, in partition 0
 events:<name>                    hash: <queue>/<id> -> schedule of who listens to it     one entry per waiting trigger
 
 The flows' triggers have those keys; each queue has a set of its own from `trigger:<id>` to `triggers:alarms`, behind
@@ -41,6 +42,9 @@ class Keys:
 
     def _key(self, partition: int, name: str) -> str:
         return self._shared(partition, f"queue:{self._queue}:{name}" if self._queue else name)
+
+    def data_version(self) -> str:
+        return self._shared(0, "data_version")
 
     def trigger(self, partition: int, trigger_id: str) -> str:
         return self._key(partition, f"trigger:{trigger_id}")

@@ -11,6 +11,7 @@ import structlog
 
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.lead import Lead
+from tradewind.trigger.metrics import count_delivered
 from tradewind.trigger.ports import (
     ClaimOrder,
     ClaimStore,
@@ -150,6 +151,7 @@ class Delivery:
             self._stirred.clear()
             due = await self._claim()
             if due or self._lost or self._ended:
+                count_delivered(due)
                 if self._traces is not None:
                     due = self._traces(due)
                 parcel = Parcel(due, tuple(self._lost), tuple(self._ended))

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
+from tradewind.trigger.metrics import DEAD
 from tradewind.trigger.ports import DeadLetter, EarlierDue, NewReceiver, Wake
 
 Result = TypeVar("Result")
@@ -124,6 +125,7 @@ class QueueReceivers:
 def alarm(dead: Iterable[DeadLetter], orphans: Iterable[str] = ()) -> None:
     """Tell people of triggers that will not fire any more although nobody wanted that."""
     for letter in dead:
+        DEAD.inc()
         _log.error(
             "trigger_dead",
             trigger_id=letter.trigger_id,

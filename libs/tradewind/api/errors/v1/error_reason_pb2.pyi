@@ -94,6 +94,22 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the node task does not wait for this signal."""
     ERROR_REASON_CALLER_NOT_ALLOWED: _ErrorReason.ValueType  # 90
     """PERMISSION_DENIED: the certificate that the caller has shown carries no name that may call this server."""
+    ERROR_REASON_TOKEN_MISSING: _ErrorReason.ValueType  # 120
+    """UNAUTHENTICATED: the call carries no token; send `authorization: Bearer <token>`."""
+    ERROR_REASON_TOKEN_INVALID: _ErrorReason.ValueType  # 121
+    """UNAUTHENTICATED: nobody was given this token, or it was revoked."""
+    ERROR_REASON_TOKEN_EXPIRED: _ErrorReason.ValueType  # 122
+    """UNAUTHENTICATED: the token's time is over, or it was not used for too long; log in again."""
+    ERROR_REASON_ROLE_TOO_SMALL: _ErrorReason.ValueType  # 123
+    """PERMISSION_DENIED: the method needs a greater role; metadata has `role` and `needed`."""
+    ERROR_REASON_NOT_OWNER: _ErrorReason.ValueType  # 124
+    """PERMISSION_DENIED: it belongs to another user."""
+    ERROR_REASON_METHOD_CLOSED: _ErrorReason.ValueType  # 125
+    """PERMISSION_DENIED: no role may call this method, for none has been given the right."""
+    ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 126
+    """NOT_FOUND: the user has no such session or token."""
+    ERROR_REASON_USER_NOT_FOUND: _ErrorReason.ValueType  # 127
+    """NOT_FOUND: no user has this id."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. Every error of a Tradewind server carries a google.rpc.ErrorInfo whose `domain` is
@@ -173,4 +189,20 @@ ERROR_REASON_SIGNAL_NOT_AWAITED: ErrorReason.ValueType  # 60
 """FAILED_PRECONDITION: the node task does not wait for this signal."""
 ERROR_REASON_CALLER_NOT_ALLOWED: ErrorReason.ValueType  # 90
 """PERMISSION_DENIED: the certificate that the caller has shown carries no name that may call this server."""
+ERROR_REASON_TOKEN_MISSING: ErrorReason.ValueType  # 120
+"""UNAUTHENTICATED: the call carries no token; send `authorization: Bearer <token>`."""
+ERROR_REASON_TOKEN_INVALID: ErrorReason.ValueType  # 121
+"""UNAUTHENTICATED: nobody was given this token, or it was revoked."""
+ERROR_REASON_TOKEN_EXPIRED: ErrorReason.ValueType  # 122
+"""UNAUTHENTICATED: the token's time is over, or it was not used for too long; log in again."""
+ERROR_REASON_ROLE_TOO_SMALL: ErrorReason.ValueType  # 123
+"""PERMISSION_DENIED: the method needs a greater role; metadata has `role` and `needed`."""
+ERROR_REASON_NOT_OWNER: ErrorReason.ValueType  # 124
+"""PERMISSION_DENIED: it belongs to another user."""
+ERROR_REASON_METHOD_CLOSED: ErrorReason.ValueType  # 125
+"""PERMISSION_DENIED: no role may call this method, for none has been given the right."""
+ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 126
+"""NOT_FOUND: the user has no such session or token."""
+ERROR_REASON_USER_NOT_FOUND: ErrorReason.ValueType  # 127
+"""NOT_FOUND: no user has this id."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

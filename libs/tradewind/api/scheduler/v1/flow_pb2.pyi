@@ -760,6 +760,7 @@ class Flow(_message.Message):
     RUNNING_CYCLES_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
     PAUSE_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Its id."""
     user_id: _builtins.str
@@ -800,6 +801,10 @@ class Flow(_message.Message):
     def pause(self) -> Global___Pause:
         """Set while it is paused."""
 
+    @_builtins.property
+    def stop(self) -> _node_task_pb2.StopMark:
+        """Who stopped it, why and when; set while it is stopped."""
+
     def __init__(
         self,
         *,
@@ -817,10 +822,11 @@ class Flow(_message.Message):
         running_cycles: _builtins.int = ...,
         etag: _builtins.str = ...,
         pause: Global___Pause | None = ...,
+        stop: _node_task_pb2.StopMark | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "next_execution", b"next_execution", "pause", b"pause", "structure", b"structure", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "next_execution", b"next_execution", "pause", b"pause", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_json", b"config_json", "created_at", b"created_at", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "pause", b"pause", "revision", b"revision", "running_cycles", b"running_cycles", "status", b"status", "structure", b"structure", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_json", b"config_json", "created_at", b"created_at", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "pause", b"pause", "revision", b"revision", "running_cycles", b"running_cycles", "status", b"status", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

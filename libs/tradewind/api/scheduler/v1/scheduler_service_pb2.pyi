@@ -293,10 +293,13 @@ class ListFlowsRequest(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     CREATED_AFTER_FIELD_NUMBER: _builtins.int
     CREATED_BEFORE_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many, 50 when 0, at most 1000."""
     page_token: _builtins.str
     """From the response before."""
+    user_id: _builtins.str
+    """Only flows of this user, when not empty; with access on, a user is shown their own in any case."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedScalarFieldContainer[_flow_pb2.FlowStatus.ValueType]:
         """Only these statuses, when not empty."""
@@ -322,10 +325,11 @@ class ListFlowsRequest(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         created_after: _timestamp_pb2.Timestamp | None = ...,
         created_before: _timestamp_pb2.Timestamp | None = ...,
+        user_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before", "labels", b"labels", "page_size", b"page_size", "page_token", b"page_token", "statuses", b"statuses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before", "labels", b"labels", "page_size", b"page_size", "page_token", b"page_token", "statuses", b"statuses", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,23 +26,23 @@ from tradewind.api.node_task_manager.v1 import node_task_pb2 as tradewind_dot_ap
 from tradewind.api.scheduler.v1 import cycle_pb2 as tradewind_dot_api_dot_scheduler_dot_v1_dot_cycle__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tradewind/api/scheduler/v1/stop.proto\x12\x1atradewind.api.scheduler.v1\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a&tradewind/api/scheduler/v1/cycle.proto\"w\n\x10StopCycleRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\n\n\x02\x62y\x18\x05 \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"E\n\x11StopCycleResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\"\x91\x01\n\x14StopComponentRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x14\n\x0c\x63omponent_id\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\n\n\x02\x62y\x18\x06 \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"I\n\x15StopComponentResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\"\x87\x01\n\x0fStopNodeRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\n\n\x02\x62y\x18\x06 \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"N\n\x10StopNodeResponse\x12:\n\x04node\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTaskb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tradewind/api/scheduler/v1/stop.proto\x12\x1atradewind.api.scheduler.v1\x1a\x32tradewind/api/node_task_manager/v1/node_task.proto\x1a&tradewind/api/scheduler/v1/cycle.proto\"\x8b\x01\n\x10StopCycleRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\n\n\x02\x62y\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"E\n\x11StopCycleResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\"\x91\x01\n\x14StopComponentRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x14\n\x0c\x63omponent_id\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\n\n\x02\x62y\x18\x06 \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"I\n\x15StopComponentResponse\x12\x30\n\x05\x63ycle\x18\x01 \x01(\x0b\x32!.tradewind.api.scheduler.v1.Cycle\"\x87\x01\n\x0fStopNodeRequest\x12\x0f\n\x07\x66low_id\x18\x01 \x01(\t\x12\x12\n\x05\x63ycle\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x03run\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\n\n\x02\x62y\x18\x06 \x01(\tB\x08\n\x06_cycleB\x06\n\x04_run\"N\n\x10StopNodeResponse\x12:\n\x04node\x18\x01 \x01(\x0b\x32,.tradewind.api.node_task_manager.v1.NodeTaskb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.scheduler.v1.stop_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STOPCYCLEREQUEST']._serialized_start=161
-  _globals['_STOPCYCLEREQUEST']._serialized_end=280
-  _globals['_STOPCYCLERESPONSE']._serialized_start=282
-  _globals['_STOPCYCLERESPONSE']._serialized_end=351
-  _globals['_STOPCOMPONENTREQUEST']._serialized_start=354
-  _globals['_STOPCOMPONENTREQUEST']._serialized_end=499
-  _globals['_STOPCOMPONENTRESPONSE']._serialized_start=501
-  _globals['_STOPCOMPONENTRESPONSE']._serialized_end=574
-  _globals['_STOPNODEREQUEST']._serialized_start=577
-  _globals['_STOPNODEREQUEST']._serialized_end=712
-  _globals['_STOPNODERESPONSE']._serialized_start=714
-  _globals['_STOPNODERESPONSE']._serialized_end=792
+  _globals['_STOPCYCLEREQUEST']._serialized_start=162
+  _globals['_STOPCYCLEREQUEST']._serialized_end=301
+  _globals['_STOPCYCLERESPONSE']._serialized_start=303
+  _globals['_STOPCYCLERESPONSE']._serialized_end=372
+  _globals['_STOPCOMPONENTREQUEST']._serialized_start=375
+  _globals['_STOPCOMPONENTREQUEST']._serialized_end=520
+  _globals['_STOPCOMPONENTRESPONSE']._serialized_start=522
+  _globals['_STOPCOMPONENTRESPONSE']._serialized_end=595
+  _globals['_STOPNODEREQUEST']._serialized_start=598
+  _globals['_STOPNODEREQUEST']._serialized_end=733
+  _globals['_STOPNODERESPONSE']._serialized_start=735
+  _globals['_STOPNODERESPONSE']._serialized_end=813
 # @@protoc_insertion_point(module_scope)

@@ -29,6 +29,7 @@ class StopCycleRequest(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Which flow."""
     cycle: _builtins.int
@@ -39,6 +40,10 @@ class StopCycleRequest(_message.Message):
     """Why, at most 1 KiB."""
     by: _builtins.str
     """Who asks; "user" when empty."""
+    request_id: _builtins.str
+    """Makes repeating this call safe: it does not count as the second stop, which ends what runs last as well. At most 128
+    characters.
+    """
     def __init__(
         self,
         *,
@@ -47,10 +52,11 @@ class StopCycleRequest(_message.Message):
         run: _builtins.int | None = ...,
         reason: _builtins.str = ...,
         by: _builtins.str = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "cycle", b"cycle", "run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "by", b"by", "cycle", b"cycle", "flow_id", b"flow_id", "reason", b"reason", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "_run", b"_run", "by", b"by", "cycle", b"cycle", "flow_id", b"flow_id", "reason", b"reason", "request_id", b"request_id", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cycle: _TypeAlias = _typing.Literal["cycle"]  # noqa: Y015
     _WhichOneofArgType__cycle: _TypeAlias = _typing.Literal["_cycle", b"_cycle"]  # noqa: Y015

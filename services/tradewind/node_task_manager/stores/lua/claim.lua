@@ -147,6 +147,9 @@ local function assign(record, comp, vacancy)
   if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
   vacancy.credits = vacancy.credits - 1
   hand_over(record, comp, entry, vacancy.worker_id, attempt, nonce, close_at)
+  if record.ready_at and record.ready_at ~= stamp then
+    effects.assignments[#effects.assignments].waited_ms = math.max(0, time - tonumber(record.ready_at))
+  end
 end
 
 -- What a turn costs a user: the less the greater the user's weight, which matters only where others wait as well.

@@ -25,9 +25,9 @@ local function task(id)
   if record == nil then
     local key = base .. 'node_tasks:' .. id
     local v = call('HMGET', key, 'status', 'component_id', 'index', 'attempt', 'nonce', 'worker_id', 'stop', 'waiting', 'live',
-      'slots', 'blocked')
+      'slots', 'blocked', 'ready_at')
     record = v[1] and {id = id, key = key, changes = {}, n = 0, status = v[1], component_id = v[2], index = tonumber(v[3]),
-      attempt = tonumber(v[4]), nonce = v[5], worker_id = v[6], stop = v[7], waiting = tonumber(v[8]), live = tonumber(v[9]), slots = v[10], blocked = v[11]}
+      attempt = tonumber(v[4]), nonce = v[5], worker_id = v[6], stop = v[7], waiting = tonumber(v[8]), live = tonumber(v[9]), slots = v[10], blocked = v[11], ready_at = v[12]}
     records[id] = record
   end
   return record

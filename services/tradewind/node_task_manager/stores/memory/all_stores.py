@@ -8,7 +8,7 @@ from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatisti
 from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas
 from tradewind.node_task_manager.stores.memory.shard import MemoryShard
 from tradewind.node_task_manager.stores.memory.waits import MemoryWaits
-from tradewind.node_task_manager.use_cases.doctor import ShardDoctor
+from tradewind.node_task_manager.use_cases.doctor import CacheDoctor, ShardDoctor
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.store_link import NoLink
 
@@ -37,6 +37,7 @@ class MemoryStores(NoLink):
         self.shards = {0: Shard(0, shard, shard, shard, shard, shard, shard)}
         # Nothing here is kept twice, so there is nothing that could be at odds.
         self.doctors: Mapping[int, ShardDoctor] = {}
+        self.cache_doctors: Mapping[int, CacheDoctor] = {}
         self.waits = {0: MemoryWaits(shard)}
         self.caches = MemoryCacheStore(clock)
         self.cache_statistics = MemoryCacheStatistics()

@@ -468,7 +468,8 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         self._happened(task, TaskEventKind.RUNNING)
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
-        turn.assignments.append(self._assignment(task))
+        waited_ms = max(0, self._clock() - task.ready_at)
+        turn.assignments.append(replace(self._assignment(task), waited_ms=waited_ms))
 
     def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
         """Give an attempt to a worker: under a new nonce, with clocks that begin now."""

@@ -40,6 +40,11 @@ elseif outcome == 'changed' then
   if args.status == 'running' then first = args.start_at > 0 and args.start_at or time end
   redis.call('HSET', flow, 'status', args.status, 'anchor', first, 'next_execution', first, 'updated_at', time,
     'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
+  if args.status == 'stopped' then
+    redis.call('HSET', flow, 'stopped_by', args.by, 'stop_reason', args.reason, 'stopped_at', time)
+  elseif known[1] == 'stopped' then
+    redis.call('HDEL', flow, 'stopped_by', 'stop_reason', 'stopped_at')
+  end
   redis.call('ZADD', base .. 'outbox', time, args.flow_id)
   if args.status ~= 'running' then drop_queued(flow, args.flow_id, QUEUE, 'the flow was stopped') end
   if args.status ~= 'running' then cancel_backfills(flow, args.flow_id, 'the flow was stopped') end

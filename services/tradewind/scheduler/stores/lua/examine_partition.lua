@@ -1,10 +1,10 @@
 -- Looks for broken invariants in some of the flows, runs and indexes of a partition, and mends them at a second look.
--- KEYS: 1 owner. args: base, epoch, now, section (1 to 3), cursor ("" to begin), records (about how many to look at),
+-- KEYS: 1 owner. args: base, epoch, now, section (1 to 4), cursor ("" to begin), records (about how many to look at),
 --   again (names of findings to look at once more, or nil), mend, request_ms, retention_ms.
 -- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (that run, and whose
 --   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
---!include partition
-local RUNS, NEWEST, OPEN = 1024, 20, 50
+--!include backfilling
+local RUNS, NEWEST, OPEN, FILLING = 1024, 20, 50, 250
 local findings, records, running, submitted, again = {}, 0, {}, {}, nil
 if args.again then
   again = {}
@@ -29,7 +29,7 @@ end
 local function examine_run(flow_id, name)
   local cycle, run = string.match(name, '^(%d+):(%d+)$')
   local key, subject = run_key(flow_id, cycle, run), flow_id .. ':' .. name
-  local known = call('HMGET', key, 'status', 'request', 'submitted_at', 'run_id')
+  local known = call('HMGET', key, 'status', 'request', 'submitted_at', 'run_id', 'backfill')
   records = records + 1
   local flow_open, open = flow_key(flow_id) .. ':open', base .. 'open'
   local listed, due = call('ZSCORE', flow_open, name), call('ZSCORE', open, subject)
@@ -67,12 +67,65 @@ local function examine_run(flow_id, name)
         call('PERSIST', key .. ':nodes')
       end)
     end
+    local filling = flow_key(flow_id) .. ':filling'
+    if known[5] and call('EXISTS', backfill_key(flow_key(flow_id), known[5])) == 1 and not call('ZSCORE', filling, name) then
+      found('backfill-misses-run', subject, 'it is running, and backfill ' .. known[5] .. ' does not count it',
+        function() call('ZADD', filling, known[5], name) end)
+    end
     if args.section == 2 and tonumber(known[3] or 0) > 0 then submitted[#submitted + 1] = subject end
   end
   local request = known[2] and base .. 'request:' .. known[2]
   if request and call('PTTL', request) == -1 then
     found('no-time-to-live', 'request:' .. known[2], 'what was answered would be remembered for ever',
       function() call('PEXPIRE', request, args.request_ms) end)
+  end
+end
+
+local function examine_backfill(flow_id, id)
+  local key, subject = flow_key(flow_id), flow_id .. ':' .. id
+  local record = backfill_key(key, id)
+  local known = call('HMGET', record, 'status', 'position', 'keep_for')
+  -- The entry of one that has expired stays until the next is created.
+  if not known[1] then return end
+  records = records + 1
+  local listed, left = call('ZSCORE', base .. 'backfills', subject), call('PTTL', record)
+  if known[1] ~= 'running' then
+    if left == -1 then
+      found('no-time-to-live', 'backfill ' .. subject, 'it has ended, and would stay for ever', function()
+        call('PEXPIRE', record, known[3])
+        call('PEXPIRE', record .. ':firings', known[3])
+      end)
+    end
+    return
+  end
+  if not listed then
+    found('backfill-forgotten', subject, 'it is under way, and nobody would begin its cycles',
+      function() call('ZADD', base .. 'backfills', time, subject) end)
+  end
+  if left >= 0 then
+    found('open-backfill-expires', subject, 'it is under way, and would expire in ' .. left .. ' ms', function()
+      call('PERSIST', record)
+      call('PERSIST', record .. ':firings')
+    end)
+  end
+  if known[2] == '0' and call('ZCOUNT', key .. ':filling', id, id) == 0 then
+    found('backfill-not-ended', subject, 'its last cycle has ended, and it has not',
+      function() end_backfill_that_is_over(key, flow_id, id) end)
+  end
+end
+
+-- What counts as running of backfills: a run that has ended would keep the next one from beginning for ever.
+local function examine_filling(flow_id)
+  local key = flow_key(flow_id)
+  local filling = call('ZRANGE', key .. ':filling', 0, FILLING - 1, 'WITHSCORES')
+  for at = 1, #filling, 2 do
+    local name, id = filling[at], filling[at + 1]
+    local status = call('HGET', run_key(flow_id, string.match(name, '^(%d+):(%d+)$')), 'status')
+    records = records + 1
+    if status ~= 'running' then
+      found('backfill-counts-ended-run', flow_id .. ':' .. name, 'backfill ' .. id .. ' counts it as running, and it has ended',
+        function() end_filling(key, flow_id, id, name, status or 'failed') end)
+    end
   end
 end
 
@@ -109,6 +162,8 @@ local function examine_flow(flow_id)
   for _, name in ipairs(call('ZREVRANGE', key .. ':cycles', 0, NEWEST - 1)) do names[name] = true end
   for cycle = math.max(0, tonumber(known[4]) - NEWEST + 1), tonumber(known[4]) do names[cycle .. ':0'] = true end
   for name in pairs(names) do examine_run(flow_id, name) end
+  for _, id in ipairs(call('ZRANGE', key .. ':backfills', 0, -1)) do examine_backfill(flow_id, id) end
+  examine_filling(flow_id)
 end
 
 local function scan(set)
@@ -153,6 +208,18 @@ local SECTIONS = {
       if call('EXISTS', flow_key(members[at]) .. ':queued') == 0 then
         found('index-without-record', 'queued ' .. members[at], 'no planned time of the flow waits',
           function() call('ZREM', base .. 'queued', members[at]) end)
+      end
+    end
+    return following
+  end,
+  function()
+    local following, members = scan('backfills')
+    for at = 1, #members, 2 do
+      records = records + 1
+      local flow_id, id = string.match(members[at], '^(.+):(%d+)$')
+      if call('HGET', backfill_key(flow_key(flow_id), id), 'status') ~= 'running' then
+        found('index-without-record', 'backfills ' .. members[at], 'no such backfill is under way',
+          function() call('ZREM', base .. 'backfills', members[at]) end)
       end
     end
     return following

@@ -3,9 +3,10 @@
 -- args: base, epoch (0), now, flow_id, user_id ("" keeps it, or is "default"), config, structure, labels, digest
 --   (of all these), schedule (JSON), interval (ms, 0 for none that begins with
 --   the flow), first (ms, planned next when the schedule changes; 0: an interval from now), overlap, keep, pause_after,
---   by, note, kept (revisions, the new one among them), etag ("" for whichever stands), request ("" for none), payload,
+--   by, note, kept (revisions, the new one among them), etag ("" for whichever stands), owner_only (whether
+--   another user's flow stays as it is), request ("" for none), payload,
 --   request_ms.
--- Returns {outcome (created, changed, same, repeated, deleting, reused, moved, not_found), revision}.
+-- Returns {outcome (created, changed, same, repeated, deleting, reused, moved, not_found, not_owner), revision}.
 --!include partition
 local flow, outbox = KEYS[2], base .. 'outbox'
 local revisions, history, open = flow .. ':revisions', flow .. ':history', flow .. ':open'
@@ -65,6 +66,7 @@ local function register()
   local known = redis.call('HMGET', flow, 'status', 'revision', 'digest', 'schedule', 'next_execution',
     'schedule_epoch', 'user_id', 'created_at', 'last_cycle')
   if known[1] == 'deleting' then return {'deleting', 0} end
+  if args.owner_only and known[1] and known[7] ~= args.user_id then return {'not_owner', 0} end
   if args.request ~= '' then
     local first = redis.call('GET', base .. 'request:' .. args.request)
     if first then

@@ -13,7 +13,7 @@ class MemoryBulkJobs:
 
     def __init__(self, data: Data) -> None:
         self._data = data
-        self._jobs: dict[str, tuple[BulkJob, str]] = {}
+        self._jobs = data.jobs
 
     def _known(self) -> dict[str, tuple[BulkJob, str]]:
         now = self._data.now()

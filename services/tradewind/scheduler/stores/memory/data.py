@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tradewind.scheduler.domain.backfill import Backfill
+from tradewind.scheduler.domain.bulk_job import BulkJob
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
-from tradewind.scheduler.domain.flow_record import Pause, RememberedRequest
+from tradewind.scheduler.domain.flow_record import FlowStop, Pause, RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine, LogSource
 from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
@@ -71,6 +72,7 @@ class Flow:
     fired: int = 0
     failures: int = 0
     pause: Pause | None = None
+    stop: FlowStop | None = None
     revisions: dict[int, str] = field(default_factory=dict)
     history: dict[int, Revision] = field(default_factory=dict)
     logs: dict[int, list[LogLine]] = field(default_factory=dict)
@@ -118,6 +120,7 @@ class Data:
         self.requests: dict[tuple[int, str], FirstAnswer] = {}
         self.tombstones: dict[str, tuple[int, int]] = {}
         self.ends: dict[int, list[EndedRun]] = {}
+        self.jobs: dict[str, tuple[BulkJob, str]] = {}
         self.epochs: dict[int, int] = {}
         self.leases: dict[int, tuple[int, int]] = {}
         self.replicas: dict[str, int] = {}

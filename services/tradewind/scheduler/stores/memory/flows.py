@@ -8,6 +8,7 @@ from tradewind.scheduler.domain.flow_record import (
     DEFAULT_USER,
     FlowRecord,
     FlowRegistration,
+    FlowStop,
     RegisterOutcome,
     StatusAnswer,
     StatusChange,
@@ -34,6 +35,8 @@ class MemoryFlows:
         flow = self._data.flows.get(registration.flow_id)
         if flow and flow.status is FlowStatus.DELETING:
             return RegisterOutcome.DELETING, 0
+        if registration.owner_only and flow is not None and flow.user_id != registration.user_id:
+            return RegisterOutcome.NOT_OWNER, 0
         request = registration.request
         if request and (first := self._data.first_answer(registration.flow_id, request)):
             if first.payload != request.payload:
@@ -112,6 +115,9 @@ class MemoryFlows:
         self._data.now()
         return [_record(self._data.flows[flow_id]) if flow_id in self._data.flows else None for flow_id in flow_ids]
 
+    async def owners(self, flow_ids: Sequence[str]) -> list[str | None]:
+        return [flow.user_id if (flow := self._data.flows.get(each)) else None for each in flow_ids]
+
     async def list_ids(self, after: str, limit: int) -> list[str]:
         return sorted(flow_id for flow_id in self._data.flows if flow_id > after)[:limit]
 
@@ -143,6 +149,8 @@ class MemoryFlows:
             flow.pause = None
         elif change.status is FlowStatus.RUNNING:
             flow.fired = flow.failures = 0
+        stopped = change.status is FlowStatus.STOPPED
+        flow.stop = FlowStop(change.by, change.reason, now) if stopped else None
         flow.status = change.status
         flow.anchor_ms = flow.next_execution_ms = (
             (change.start_at_ms or now) if change.status is FlowStatus.RUNNING else 0
@@ -217,4 +225,5 @@ def _record(flow: Flow) -> FlowRecord:
         anchor_ms=flow.anchor_ms,
         running_cycles=len(flow.open),
         pause=flow.pause,
+        stop=flow.stop,
     )

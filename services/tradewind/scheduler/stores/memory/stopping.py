@@ -18,11 +18,11 @@ def mark_stopping(
         flow.open[name] = True
         run = flow.runs[name]
         before = run.state.stop
-        timeout, forced = (before.timeout, before.forced) if before is not None else (False, False)
+        kept = before or stop
         run.state = replace(
             run.state,
             version=run.state.version + 1,
-            stop=replace(stop, timeout=timeout, forced=forced),
+            stop=replace(stop, timeout=kept.timeout, forced=kept.forced, request_id=kept.request_id),
         )
         data.announce(run.state)
         data.say(flow, name.cycle, LogLevel.WARNING, source, f"Stopping: {stop.reason}")

@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.ended_run import MOST_KEPT
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.metrics import CONFLICTS
 from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
 from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,
@@ -177,6 +178,7 @@ class RedisCycles:
         items = [(update.state.name.flow_id, run(*update.state.name), _update_item(update)) for update in updates]
         told = {"tell": self._tells_ends(), "most_told": MOST_KEPT}
         replies = await self._scripted.call_in_groups(_UPDATE, items, epochs, **told)
+        CONFLICTS.inc(sum(reply is not None and reply.outcome == UpdateOutcome.CONFLICT for reply in replies))
         return [
             _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end, reply.follow_up)
             for reply in replies

@@ -9,6 +9,7 @@ from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import (
     FlowRecord,
     FlowRegistration,
+    FlowStop,
     Pause,
     RegisterOutcome,
     StatusAnswer,
@@ -70,6 +71,7 @@ class RedisFlows:
             note=registration.note,
             kept=self._kept_revisions,
             etag=registration.etag,
+            owner_only=registration.owner_only,
             request=request.name if request else "",
             payload=request.payload if request else "",
             request_ms=REMEMBERED_MS,
@@ -88,6 +90,14 @@ class RedisFlows:
             _record({name.decode(): value.decode() for name, value in record.items()}, running) if record else None
             for record, running in zip(replies[::2], replies[1::2], strict=True)
         ]
+
+    async def owners(self, flow_ids: Sequence[str]) -> list[str | None]:
+        if not flow_ids:
+            return []
+        pipeline = self._client.pipeline(transaction=False)
+        for flow_id in flow_ids:
+            pipeline.hget(self._keys.flow(flow_id), "user_id")
+        return [None if owner is None else owner.decode() for owner in await pipeline.execute()]
 
     async def list_ids(self, after: str, limit: int) -> list[str]:
         pipeline = self._client.pipeline(transaction=False)
@@ -160,8 +170,13 @@ def _record(text: Mapping[str, str], running: int) -> FlowRecord:
         anchor_ms=int(text.get("anchor", 0)),
         running_cycles=running,
         pause=_pause(text) if "paused_at" in text else None,
+        stop=_stop(text) if "stopped_at" in text else None,
     )
 
 
 def _pause(text: Mapping[str, str]) -> Pause:
     return Pause(text["paused_by"], text["note"], int(text["paused_at"]), int(text["paused_next"]))
+
+
+def _stop(text: Mapping[str, str]) -> FlowStop:
+    return FlowStop(text["stopped_by"], text["stop_reason"], int(text["stopped_at"]))

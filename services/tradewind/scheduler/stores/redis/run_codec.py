@@ -137,7 +137,7 @@ def update_fields(state: ChainState, names: Collection[str]) -> list[Field]:
         elif name == STOP and state.stop is not None:
             stop = state.stop
             fields += ("stop_by", stop.by, "stop_reason", stop.reason, "stop_at", stop.at_ms)
-            fields += ("stop_timeout", int(stop.timeout))
+            fields += ("stop_timeout", int(stop.timeout), "stop_request", stop.request_id)
             if stop.forced:
                 fields += ("stop_forced", 1)
         elif name == ERROR:
@@ -201,7 +201,8 @@ def _with_progress(state: ChainState, text: Mapping[str, str]) -> ChainState:
     if "stop_at" in text:
         timeout = text.get("stop_timeout", "1" if stop is not None and stop.timeout else "0") == "1"
         forced = "stop_forced" in text or (stop is not None and stop.forced)
-        stop = StopRequest(text["stop_by"], text["stop_reason"], int(text["stop_at"]), timeout, forced)
+        asked = text.get("stop_request", stop.request_id if stop is not None else "")
+        stop = StopRequest(text["stop_by"], text["stop_reason"], int(text["stop_at"]), timeout, forced, asked)
     return ChainState(
         name=state.name,
         facts=state.facts,

@@ -1,0 +1,265 @@
+"""The gate: finds out who calls, looks up the method's rule, and lets the call through or not."""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import structlog
+from google.protobuf.message import Message
+
+from tradewind.server.access.authority import Authority
+from tradewind.server.access.identity import Identity, require_own, set_identity, user_meant
+from tradewind.server.access.methods import OPEN, Rule, rule
+from tradewind.server.access.refusals import refused
+from tradewind.server.access.roles import Role
+from tradewind.server.access.tokens import digest_of
+from tradewind.server.ending import end_tasks
+from tradewind.server.faults import PermissionDenied, Unauthenticated, Unavailable
+from tradewind.server.interception import Behavior, Context
+
+OnOutage = Literal["refuse", "reads", "all"]
+"""What is let through for tokens that were good before, while nobody can say whether they still are."""
+
+STALE_S = 300.0
+"""For so long what was known of a token counts while nobody can be asked."""
+_MOST_KNOWN = 10_000
+_AGAIN_S = 1.0
+_SERVICE = Identity("service", Role.SERVICE)
+
+_log = structlog.get_logger(__name__)
+
+
+@runtime_checkable
+class Owning(Protocol):
+    """A service that knows whose the things are that a request names."""
+
+    async def owners(self, request: Any) -> Collection[str]:
+        """Return the users to whom belongs what a request names, as far as it is there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was last heard of a token, and until when that stands."""
+
+    answer: Identity | Unauthenticated
+    until: float
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """A stream that somebody has opened; `refusal` says why it is ended."""
+
+    identity: Identity
+    task: "asyncio.Task[Any]"
+    refusal: Exception | None = None
+
+
+class Gate:
+    """A surrounding of every call. Raises Unauthenticated, PermissionDenied, and Unavailable when nobody can be asked.
+
+    Whose a token is, is remembered for `cache_s`, and asked for again at once when the authority tells of a change;
+    open streams are looked at again then as well, and at no other time. The `service_token` is known by itself.
+    """
+
+    def __init__(
+        self,
+        authority: Authority,
+        *,
+        service_token: str = "",
+        cache_s: float = 5.0,
+        on_outage: OnOutage = "reads",
+        owning: Mapping[str, Owning] | None = None,
+    ) -> None:
+        """Take `owning` services by the names of their gRPC services."""
+        self._authority = authority
+        self._service_token = service_token.encode()
+        self._cache_s = cache_s
+        self._on_outage = on_outage
+        self._owning = dict(owning or {})
+        self._known: dict[str, _Known] = {}
+        self._asking: dict[str, asyncio.Task[Identity]] = {}
+        self._streams: set[_Stream] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to hear of changes."""
+        self._watching = asyncio.get_running_loop().create_task(self._authority.watch(self._changed))
+
+    async def stop(self) -> None:
+        """Hear of nothing more."""
+        if self._watching is not None:
+            await end_tasks([self._watching, *self._tasks])
+            self._watching = None
+        await self._authority.close()
+
+    def around(self, method: str, behavior: Behavior) -> Behavior:
+        """Surround the calls of one method."""
+        if method.startswith(OPEN):
+            return behavior
+        found = rule(method)
+        service, _, name = method[1:].partition("/")
+        owning = self._owning.get(service)
+
+        async def refused(request: Any, context: Context) -> Any:
+            await self._caller(context, None)
+            raise PermissionDenied("METHOD_CLOSED", f"nobody may call {name}: no role has the right to")
+
+        if found is None:
+            return refused
+        allowed = found
+
+        async def admitted(request: Any, context: Context) -> Any:
+            identity = await self._caller(context, allowed)
+            if not allowed.admits(identity.role):
+                raise _too_small(identity, allowed, name)
+            set_identity(identity)
+            if not identity.role.sees_all and isinstance(request, Message):
+                _name_user(request)
+                if allowed.owned:
+                    if owning is None:
+                        raise PermissionDenied("METHOD_CLOSED", f"{name} cannot tell whose things are: ask an operator")
+                    require_own(await owning.owners(request))
+            if allowed.lasts:
+                return await self._last(identity, behavior, request, context)
+            return await behavior(request, context)
+
+        return admitted
+
+    async def _last(self, identity: Identity, behavior: Behavior, request: Any, context: Context) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        stream = _Stream(identity, task)
+        self._streams.add(stream)
+        try:
+            return await behavior(request, context)
+        except asyncio.CancelledError:
+            if stream.refusal is not None:
+                raise stream.refusal from None
+            raise
+        finally:
+            self._streams.discard(stream)
+
+    async def _caller(self, context: Context, allowed: Rule | None) -> Identity:
+        token = _token_in(context.invocation_metadata())
+        if not token:
+            raise Unauthenticated(
+                "TOKEN_MISSING", "who are you? send a token as `authorization: Bearer <token>`, or set TRADEWIND_TOKEN"
+            )
+        if self._service_token and hmac.compare_digest(token.encode(), self._service_token):
+            return _SERVICE
+        digest = digest_of(token)
+        if digest is None:
+            raise refused("TOKEN_INVALID")
+        known = self._known.get(digest)
+        if known is None or known.until <= time.monotonic():
+            try:
+                return await self._ask(digest)
+            except Unavailable:
+                return self._last_known(known, allowed)
+        if isinstance(known.answer, Unauthenticated):
+            raise known.answer.with_traceback(None)
+        return known.answer
+
+    def _last_known(self, known: _Known | None, allowed: Rule | None) -> Identity:
+        if known is not None and isinstance(known.answer, Identity) and known.until + STALE_S > time.monotonic():
+            reads = allowed is not None and allowed.reads
+            if self._on_outage == "all" or (self._on_outage == "reads" and reads):
+                return known.answer
+        raise Unavailable(
+            "PEER_UNAVAILABLE", "the access service cannot be asked who you are at the moment; try again", _AGAIN_S
+        )
+
+    async def _ask(self, digest: str) -> Identity:
+        asking = self._asking.get(digest)
+        if asking is None:
+            asking = self._asking[digest] = asyncio.get_running_loop().create_task(self._look_up(digest))
+            asking.add_done_callback(lambda done: self._asked(digest, done))
+        # One call that is cancelled must not take the answer from the others.
+        return await asyncio.shield(asking)
+
+    def _asked(self, digest: str, done: "asyncio.Task[Identity]") -> None:
+        if self._asking.get(digest) is done:
+            del self._asking[digest]
+        if not done.cancelled():
+            done.exception()
+
+    async def _look_up(self, digest: str) -> Identity:
+        asking = asyncio.current_task()
+        answer: Identity | Unauthenticated
+        try:
+            answer = await self._authority.authorize(digest)
+        except Unauthenticated as refusal:
+            answer = refusal
+        # What has changed meanwhile may not be in the answer: then the next call asks again.
+        if self._asking.get(digest) is asking:
+            self._known.pop(digest, None)
+            if len(self._known) >= _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[digest] = _Known(answer, time.monotonic() + self._cache_s)
+        if isinstance(answer, Unauthenticated):
+            raise answer
+        return answer
+
+    def _changed(self, user_id: str | None) -> None:
+        """Ask again for everything of a user, or of anybody."""
+        self._asking.clear()
+        if user_id is None:
+            # What was known stays known for an outage, and is asked for before it is used otherwise.
+            now = time.monotonic()
+            self._known = {digest: replace(known, until=min(known.until, now)) for digest, known in self._known.items()}
+        else:
+            self._known = {
+                digest: known
+                for digest, known in self._known.items()
+                if isinstance(known.answer, Unauthenticated) or known.answer.user_id != user_id
+            }
+        touched = [each for each in self._streams if user_id in (None, each.identity.user_id) and each.identity.digest]
+        if touched:
+            task = asyncio.get_running_loop().create_task(self._look_again(touched))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _look_again(self, streams: Sequence[_Stream]) -> None:
+        for stream in streams:
+            try:
+                now = await self._ask(stream.identity.digest)
+            except Unauthenticated as refusal:
+                now, stream.refusal = None, refusal
+            except Unavailable:
+                # Whoever could not be asked about stays: the next word of changes comes with the connection.
+                continue
+            if now is not None and now.role is not stream.identity.role:
+                stream.refusal = Unauthenticated(
+                    "TOKEN_INVALID", f"your role is {now.role} now, no longer {stream.identity.role}: call again"
+                )
+            if stream.refusal is not None and stream in self._streams:
+                _log.info("stream_ended", user_id=stream.identity.user_id, why=str(stream.refusal))
+                stream.task.cancel()
+
+
+def _too_small(identity: Identity, allowed: Rule, name: str) -> PermissionDenied:
+    return PermissionDenied(
+        "ROLE_TOO_SMALL",
+        f'{name} needs the role {allowed.open_to()}, and "{identity.user_id}" is {identity.role}: ask an admin for it',
+        {"role": identity.role, "needed": allowed.open_to(), "user_id": identity.user_id},
+    )
+
+
+def _name_user(request: Message) -> None:
+    """Write the caller into a request that names a user. Raises PermissionDenied when it names another one."""
+    if "user_id" in request.DESCRIPTOR.fields_by_name:
+        named: Any = request
+        named.user_id = user_meant(named.user_id)
+
+
+def _token_in(metadata: Any) -> str:
+    for key, value in metadata or ():
+        if key == "authorization" and isinstance(value, str):
+            kind, _, token = value.partition(" ")
+            return token.strip() if kind.lower() == "bearer" else ""
+    return ""

@@ -1,0 +1,125 @@
+"""The table of who may call what: the least role of each method. What is not listed is closed."""
+
+from dataclasses import dataclass
+
+from tradewind.server.access.roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may call a method.
+
+    `least` and every greater role, and with `workers` a worker. What a user names in its request must be theirs when it
+    is `owned`. A call that `reads` changes nothing; one that `lasts` is a stream: who opened it stays who calls.
+    """
+
+    least: Role
+    workers: bool = False
+    owned: bool = False
+    reads: bool = False
+    lasts: bool = False
+
+    def admits(self, role: Role) -> bool:
+        """Say whether somebody of a role may call."""
+        return self.workers if role is Role.WORKER else role.rank >= self.least.rank
+
+    def open_to(self) -> str:
+        """Return the least role, for a person."""
+        return f"{self.least} or worker" if self.workers else str(self.least)
+
+
+_READS = ("Get", "List", "Find", "Watch", "Describe", "Explain", "Count", "Analyze", "Diff", "WhoAmI", "Authorize")
+_LASTING = frozenset({"StreamRuns", "ReceiveEvents", "ReceiveDue", "Work", "SubmitBatch", "RunDoctor"})
+
+
+def rule(method: str) -> Rule | None:
+    """Return the rule of `/package.Service/Method`, None when the method is closed."""
+    return _RULES.get(method)
+
+
+def methods() -> frozenset[str]:
+    """Return the full names of the methods that are listed."""
+    return frozenset(_RULES)
+
+
+def _rules(of: str, /, **names: str) -> dict[str, Rule]:
+    found = {}
+    for who, listed in names.items():
+        least, *marks = who.split("_")
+        for name in listed.split():
+            found[f"/{of}/{name}"] = Rule(
+                Role(least),
+                workers="worker" in marks,
+                owned="own" in marks,
+                reads=name.startswith(_READS),
+                lasts=name in _LASTING or name.startswith("Watch"),
+            )
+    return found
+
+
+# The name of each list says who: the least role; "own" when a user may name only what is theirs; "worker" when a worker
+# may as well.
+_RULES: dict[str, Rule] = {
+    **_rules(
+        "tradewind.api.scheduler.v1.SchedulerService",
+        user="AnalyzeFlow ListFlows",
+        user_own=(
+            "RegisterFlow UpdateFlow ListRevisions GetRevision DiffRevisions RollBackFlow GetFlow StartFlow StopFlow "
+            "PauseFlow ResumeFlow ListFirings BackfillFlow ListBackfills GetBackfill CancelBackfill ListNextExecutions "
+            "DeleteFlow RunFlow RunFlows StreamRuns RerunCycle StopCycle StopComponent StopNode GetCycle ListCycles "
+            "DescribeCycle WatchFlow ListLogs ExplainFlow ExplainNode"
+        ),
+        user_own_worker="GetMemory UpdateMemory",
+        operator="StartBulkJob GetBulkJob ListBulkJobs CancelBulkJob RunDoctor",
+    ),
+    **_rules(
+        "tradewind.api.node_task_manager.v1.NodeTaskManagerService",
+        user_own=(
+            "GetNodeTask ListNodeTasks TerminateNodeTask SignalNode ExplainNodeTask SubmitTask GetTask ListTasks "
+            "CancelTask WatchTask SubmitBatch GetBatch ListBatches ListBatchResults CancelBatch WatchBatch "
+            "ListTaskLogs ListDeadLetters RedriveDeadLetters ListNotifications WatchNotifications MarkNotificationsRead"
+        ),
+        operator=(
+            "ListNodeLogs GetNodeOutputs ListWorkerTasks GetQueueStats GetConfig UpdateConfig GetCacheStats ClearCache "
+            "RunDoctor"
+        ),
+        operator_worker="Work ClaimNodeTasks RenewLeases CompleteNodeTasks FailNodeTasks ReportNodeTasks",
+        service=(
+            "SubmitComponents StopComponent ReleaseComponents GetComponents PurgeFlow ReceiveEvents "
+            "PublishNotifications"
+        ),
+    ),
+    **_rules(
+        "tradewind.api.registry.v1.RegistryService",
+        user="ListWorkers GetAvailableWorkers ListNodeTypes GetNodeType",
+        user_worker="GetWorker",
+        operator="DrainWorker RunDoctor",
+        operator_worker="RegisterWorker Heartbeat DeregisterWorker",
+    ),
+    **_rules(
+        "tradewind.api.trigger.v1.TriggerService",
+        operator=(
+            "SaveTrigger RemoveTrigger FindTrigger FindDue FindAllPending ReceiveDue PublishEvent CountListeners "
+            "ListTriggers FireTrigger PauseTrigger ResumeTrigger ListFirings ListDeadTriggers RedriveTrigger "
+            "CountTriggers RunDoctor"
+        ),
+    ),
+    **_rules(
+        "tradewind.api.access.v1.AccessService",
+        user="CreateSession CreateToken ListSessions RevokeSession RevokeSessions GetUser",
+        user_worker="WhoAmI RefreshSession",
+        operator="ListUsers",
+        admin="SetUser",
+        service="Authorize WatchChanges",
+    ),
+    "/grpc.channelz.v1.Channelz/GetChannel": Rule(Role.OPERATOR, reads=True),
+    "/grpc.channelz.v1.Channelz/GetServer": Rule(Role.OPERATOR, reads=True),
+    "/grpc.channelz.v1.Channelz/GetServerSockets": Rule(Role.OPERATOR, reads=True),
+    "/grpc.channelz.v1.Channelz/GetServers": Rule(Role.OPERATOR, reads=True),
+    "/grpc.channelz.v1.Channelz/GetSocket": Rule(Role.OPERATOR, reads=True),
+    "/grpc.channelz.v1.Channelz/GetSubchannel": Rule(Role.OPERATOR, reads=True),
+    "/grpc.channelz.v1.Channelz/GetTopChannels": Rule(Role.OPERATOR, reads=True),
+}
+
+OPEN = ("/grpc.health.", "/grpc.reflection.")
+"""Services that anybody may call: they show how a server feels and what it speaks, and nothing of anybody's."""

@@ -1,0 +1,58 @@
+"""The access service as the authority, over gRPC."""
+
+import asyncio
+import random
+
+import grpc
+import structlog
+
+from tradewind.api.access.v1 import access_service_pb2 as pb2
+from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
+from tradewind.server.access.authority import Changed
+from tradewind.server.access.identity import Identity
+from tradewind.server.access.refusals import refused
+from tradewind.server.access.role_messages import role_of
+from tradewind.server.faults import Unavailable
+
+_CALL_S = 2.0
+_PAUSE_S = (0.05, 1.0)
+
+_log = structlog.get_logger(__name__)
+
+
+class RemoteAuthority:
+    """Asks the access service; implements Authority. The channel must carry a server's token, and is closed with it."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+        self._stub = AccessServiceStub(channel)
+
+    async def authorize(self, digest: str) -> Identity:
+        try:
+            answer = await self._stub.Authorize(pb2.AuthorizeRequest(digest=digest), timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("access_away", code=error.code().name, details=error.details())
+            raise Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached") from error
+        if answer.refusal:
+            raise refused(answer.refusal)
+        return Identity(answer.user_id, role_of(answer.role), answer.session_id, digest)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def watch(self, changed: Changed) -> None:
+        failures = 0
+        while True:
+            try:
+                async for answer in self._stub.WatchChanges(pb2.WatchChangesRequest()):
+                    failures = 0
+                    if answer.all or not answer.user_ids:
+                        changed(None)
+                    for user_id in answer.user_ids:
+                        changed(user_id)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    _log.warning("changes_unheard", code=error.code().name, details=error.details())
+            least, most = _PAUSE_S
+            await asyncio.sleep(random.uniform(0.5, 1) * min(most, least * 2 ** min(failures, 10)))
+            failures += 1

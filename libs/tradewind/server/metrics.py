@@ -1,0 +1,177 @@
+"""Metrics of this process for Prometheus: what every server counts, and the endpoint that serves them.
+
+Each service declares its own beside its use cases, in the same registry. Labels have few values, which the code bounds:
+never an id of a flow, cycle, task, worker or user.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+import grpc
+import structlog
+from google.protobuf import descriptor_pool
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
+
+from tradewind.server.ending import end_tasks
+from tradewind.server.interception import Behavior, Context
+
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+
+FAST = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Bounds in seconds for what takes milliseconds."""
+SLOW = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Bounds in seconds for what may take minutes."""
+
+RPC_SECONDS = Histogram(
+    "tradewind_rpc_seconds",
+    "Time to answer unary calls, by method and status code.",
+    ["method", "code"],
+    buckets=FAST,
+    registry=REGISTRY,
+)
+STREAMS_OPEN = Gauge("tradewind_streams_open", "Streams that are open, by method.", ["method"], registry=REGISTRY)
+LOOP_LAG_SECONDS = Histogram(
+    "tradewind_event_loop_lag_seconds",
+    "How much later than asked for the event loop wakes a sleeper, looked at four times a second.",
+    buckets=FAST,
+    registry=REGISTRY,
+)
+READY = Gauge("tradewind_ready", "1 while the service can serve, 0 while it cannot.", ["service"], registry=REGISTRY)
+SCRIPT_SECONDS = Histogram(
+    "tradewind_store_script_seconds",
+    "Time from sending a script to the store until its reply is there, by script.",
+    ["script"],
+    buckets=FAST,
+    registry=REGISTRY,
+)
+SCRIPT_ERRORS = Counter(
+    "tradewind_store_script_errors_total", "Scripts that the store has refused or not answered.", registry=REGISTRY
+)
+
+_LAG_S = 0.25
+_MOST_NAMES = 200
+OTHER = "other"
+"""The label of all names beyond the first 200."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Switch:
+    """Whether anybody looks: what is on the hot path counts only then."""
+
+    __slots__ = ("_endpoints", "on")
+
+    def __init__(self) -> None:
+        self._endpoints = 0
+        self.on = False
+
+    def turn(self, by: int) -> None:
+        """Count an endpoint that opens (1) or closes (-1)."""
+        self._endpoints += by
+        self.on = self._endpoints > 0
+
+
+SWITCH = Switch()
+
+
+class BoundedNames:
+    """Names that people give, such as node types, as values of a label: beyond the first 200 all are `other`."""
+
+    def __init__(self, most: int = _MOST_NAMES) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        """Return the name, or `other`."""
+        if name in self._known:
+            return name
+        if len(self._known) >= self._most:
+            return OTHER
+        self._known.add(name)
+        return name
+
+
+class MetricsEndpoint:
+    """Serves `/metrics` from a thread of its own while it is open, and watches the lag of the loop; not with port 0."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._server: Any = None
+        self._watching: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Listen. Raises ConnectionError with a sentence for a person when the port is taken."""
+        if not self._port:
+            return
+        try:
+            self._server, _ = start_http_server(self._port, self._host, REGISTRY)
+        except OSError as error:
+            raise ConnectionError(
+                f"cannot serve metrics on {self._host}:{self._port}: {error.strerror}; set TRADEWIND_METRICS_PORT"
+            ) from error
+        SWITCH.turn(1)
+        self._watching = [asyncio.get_running_loop().create_task(_watch_lag())]
+        _log.info("serving metrics", address=f"{self._host}:{self._port}")
+
+    async def close(self) -> None:
+        """Listen no more; safe to repeat."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        SWITCH.turn(-1)
+        await end_tasks(self._watching)
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+
+
+class CallMetrics:
+    """Measures each call."""
+
+    def around(self, method: str, behavior: Behavior) -> Behavior:
+        """Surround the calls of one method; those of gRPC's own services are not measured."""
+        name, streaming = _named(method)
+
+        async def unary(request: Any, context: Context) -> Any:
+            begun = time.perf_counter()
+            code = grpc.StatusCode.CANCELLED
+            try:
+                response = await behavior(request, context)
+                code = grpc.StatusCode.OK
+                return response
+            except grpc.aio.AbortError:
+                code = context.code() or grpc.StatusCode.UNKNOWN
+                raise
+            finally:
+                RPC_SECONDS.labels(name, code.name).observe(time.perf_counter() - begun)
+
+        async def stream(request: Any, context: Context) -> Any:
+            gauge = STREAMS_OPEN.labels(name)
+            gauge.inc()
+            try:
+                return await behavior(request, context)
+            finally:
+                gauge.dec()
+
+        if method.startswith("/grpc."):
+            return behavior
+        return stream if streaming else unary
+
+
+def _named(method: str) -> tuple[str, bool]:
+    """Return `Service/Method`, and whether it streams; "unknown" for what somebody has made up."""
+    service, _, name = method.lstrip("/").partition("/")
+    try:
+        found = descriptor_pool.Default().FindMethodByName(f"{service}.{name}")
+    except KeyError:
+        return "unknown", False
+    return f"{service.rpartition('.')[2]}/{name}", bool(found.client_streaming or found.server_streaming)
+
+
+async def _watch_lag() -> None:
+    while True:
+        due = time.perf_counter() + _LAG_S
+        await asyncio.sleep(_LAG_S)
+        LOOP_LAG_SECONDS.observe(max(0.0, time.perf_counter() - due))

@@ -1,0 +1,57 @@
+"""Which version the data in the store have, written at the first start; later and other ones are refused."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from redis.exceptions import RedisError
+
+from tradewind.server.redis.client import Client, UnsafeStore
+
+VERSION = 1
+"""Raised whenever what a service keeps can no longer be read by the release before."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """Where a service notes its version, and `fixed`: numbers that never change once there is data.
+
+    `hints` says by the name of such a number how to set it.
+    """
+
+    key: str
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+
+class OtherData(UnsafeStore):
+    """The data in the store are not those that this release works with."""
+
+
+async def require_data_version(client: Client, data: DataVersion) -> None:
+    """Note the version where there is none yet, and check the one that is there.
+
+    Raises OtherData when it is a later one, or the data are divided otherwise; ConnectionError when the store fails.
+    """
+    ours = json.dumps({"version": VERSION, **data.fixed})
+    try:
+        await client.set(data.key, ours, nx=True)
+        noted = await client.get(data.key)
+    except RedisError as error:
+        raise ConnectionError(f"the store does not answer: {error}") from error
+    try:
+        found = json.loads(noted or ours)
+        version = int(found["version"])
+    except (ValueError, TypeError, KeyError):
+        raise OtherData(f'the key {data.key} holds no version of the data, but "{noted!r:.80}"') from None
+    if version > VERSION:
+        raise OtherData(
+            f"the data in the store have version {version}, written by a later release; this one knows version "
+            f"{VERSION}: start that release, or restore a backup from before the upgrade"
+        )
+    for name, number in data.fixed.items():
+        if found.get(name, number) != number:
+            raise OtherData(
+                f"the data in the store have {found[name]} {name}, this server is set to {number}"
+                f"{data.hints.get(name, '')}: the number is fixed once there are data"
+            )

@@ -1,0 +1,96 @@
+"""Metrics of the store itself, from what it says of itself by INFO."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from prometheus_client import Gauge
+from redis import asyncio as aioredis
+from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
+
+from tradewind.server.metrics import REGISTRY
+from tradewind.server.redis.acl import AclUser
+from tradewind.server.redis.client import connect
+
+METRICS = AclUser("metrics", (), commands="-@all +info +ping")
+"""The store user who may ask the store about itself, and touch nothing."""
+
+_NODE = ["node"]
+UP = Gauge("tradewind_store_up", "1 while the store answers, 0 while it does not.", registry=REGISTRY)
+MEMORY_USED = Gauge("tradewind_store_memory_used_bytes", "Memory in use by the store.", _NODE, registry=REGISTRY)
+MEMORY_MAX = Gauge(
+    "tradewind_store_memory_max_bytes",
+    "Memory that the store may use: maxmemory, or that of its machine when there is no such limit.",
+    _NODE,
+    registry=REGISTRY,
+)
+CONNECTIONS = Gauge("tradewind_store_connections", "Connections of clients to the store.", _NODE, registry=REGISTRY)
+CONNECTIONS_MAX = Gauge(
+    "tradewind_store_connections_max", "Connections that the store takes (maxclients).", _NODE, registry=REGISTRY
+)
+KEYSPACE_HITS = Gauge(
+    "tradewind_store_keyspace_hits",
+    "Look-ups of keys that were there.",
+    _NODE,
+    registry=REGISTRY,
+)
+KEYSPACE_MISSES = Gauge(
+    "tradewind_store_keyspace_misses", "Look-ups of keys that were not there.", _NODE, registry=REGISTRY
+)
+
+_SECTIONS = ("memory", "clients", "stats")
+_log = structlog.get_logger(__name__)
+
+
+class StoreWatch:
+    """Asks the store about itself every `every_s` seconds, as a user who may."""
+
+    def __init__(self, url: str, user: str | None, password: str | None, every_s: float) -> None:
+        self._client = connect(url, user=user, password=password, max_connections=4)
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Go on until cancelled, or until the store refuses."""
+        try:
+            while True:
+                try:
+                    await self._look()
+                    UP.set(1)
+                except NoPermissionError:
+                    _log.warning(
+                        "no metrics of the store: its user may not INFO",
+                        hint="name one who may by TRADEWIND_METRICS_STORE_USER and TRADEWIND_METRICS_STORE_PASSWORD",
+                    )
+                    return
+                except (RedisError, RedisClusterException, OSError) as error:
+                    UP.set(0)
+                    _log.debug("the store was not asked", error=str(error))
+                await asyncio.sleep(self._every_s)
+        finally:
+            await self._client.end()
+
+    async def _look(self) -> None:
+        client: Any = self._client
+        if isinstance(client, aioredis.RedisCluster):
+            _ = await client.initialize()
+            for node in client.get_primaries():
+                _tell(node.name, await _info(client, target_nodes=node))
+        else:
+            _tell("store", await _info(client))
+
+
+async def _info(client: Any, **options: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for section in _SECTIONS:
+        facts |= await client.info(section, **options)
+    return facts
+
+
+def _tell(node: str, facts: Mapping[str, Any]) -> None:
+    MEMORY_USED.labels(node).set(facts["used_memory"])
+    MEMORY_MAX.labels(node).set(facts["maxmemory"] or facts["total_system_memory"])
+    CONNECTIONS.labels(node).set(facts["connected_clients"])
+    CONNECTIONS_MAX.labels(node).set(facts["maxclients"])
+    KEYSPACE_HITS.labels(node).set(facts["keyspace_hits"])
+    KEYSPACE_MISSES.labels(node).set(facts["keyspace_misses"])

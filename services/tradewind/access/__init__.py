@@ -1,0 +1,1 @@
+"""Access: who may. Users and their roles, sessions and tokens."""

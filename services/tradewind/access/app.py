@@ -1,0 +1,93 @@
+"""The access service put together: the only place that names concrete classes."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import grpc
+
+from tradewind.access.ports import Stores
+from tradewind.access.rpc.handlers import AccessHandlers
+from tradewind.access.settings import AccessSettings
+from tradewind.access.stores.keys import Keys
+from tradewind.access.stores.redis import RedisAccess
+from tradewind.access.use_cases import Lifetimes, Listeners, LocalAuthority, OpenSessions
+from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
+from tradewind.server.access.authority import Authority
+from tradewind.server.access.roles import Role
+from tradewind.server.clock import ScriptTime
+from tradewind.server.ending import end_tasks
+from tradewind.server.errors import ErrorTable
+from tradewind.server.redis.link import RedisLink
+from tradewind.server.settings import variable_of
+from tradewind.server.store_link import NoLink, StoreLink
+from tradewind.server.streams import OpenStreams
+
+
+class Access:
+    """The service, to be bound to a server behind a gate that asks its `authority`.
+
+    Raises ValueError, naming the variable, for settings that do not fit.
+    """
+
+    names: Sequence[str] = ("tradewind.api.access.v1.AccessService",)
+
+    errors = ErrorTable()
+
+    def __init__(self, settings: AccessSettings, *, stores: Stores | None = None) -> None:
+        """Take `stores` to use in place of those in Redis that the settings name."""
+        if settings.service_token is None:
+            raise ValueError(f"{variable_of('service_token')} is required: a secret that all servers share")
+        self._link: StoreLink = NoLink()
+        if stores is None:
+            self._link = link = RedisLink(settings)
+            stores = RedisAccess(link.client, Keys(settings.key_prefix), ScriptTime(), link.subscriber)
+        self._stores = stores
+        self._listeners = Listeners(stores.changes)
+        self._streams = OpenStreams()
+        self._open = OpenSessions(stores.sessions, lifetimes_of(settings))
+        authority = LocalAuthority(stores, self._listeners)
+        self.authority: Authority = authority
+        """What gates in this process ask."""
+        self._handlers = AccessHandlers(stores, self._open, authority, self._listeners, self._streams)
+        self._listening: asyncio.Task[None] | None = None
+
+    def bind(self, server: grpc.aio.Server) -> None:
+        """Serve on this server."""
+        pb2_grpc.add_AccessServiceServicer_to_server(self._handlers, server)
+
+    async def start(self) -> None:
+        """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
+        await self._link.open()
+        self._listening = asyncio.get_running_loop().create_task(self._listeners.start())
+
+    async def drain(self) -> None:
+        """End the streams of changes."""
+        self._streams.drain()
+
+    async def stop(self) -> None:
+        """End; what is on record stays."""
+        async with AsyncExitStack() as last_to_first:
+            last_to_first.push_async_callback(self._link.close)
+            if self._listening is not None:
+                last_to_first.push_async_callback(end_tasks, [self._listening])
+            last_to_first.callback(self._listeners.stop)
+
+    async def not_ready(self) -> str | None:
+        """Return why calls would fail now, None when they would not."""
+        return await self._link.not_ready()
+
+    async def first_admin(self, user_id: str = "admin") -> str:
+        """Put an admin on record if there is none of the name, and return a new token of theirs."""
+        await self._stores.users.set(user_id, Role.ADMIN)
+        token, _ = await self._open.token(user_id, "made when the stack came up", 0, Role.ADMIN)
+        return token
+
+
+def lifetimes_of(settings: AccessSettings) -> Lifetimes:
+    """Return how long sessions and tokens live."""
+    return Lifetimes(
+        session=int(settings.access_session_seconds * 1000),
+        idle=int(settings.access_idle_seconds * 1000),
+        token=int(settings.access_token_days * 86_400_000),
+    )

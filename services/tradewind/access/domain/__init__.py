@@ -1,0 +1,1 @@
+"""What the access service knows of users and sessions, without any I/O."""

@@ -1,0 +1,104 @@
+"""What the access service needs of the outside: a place for users and sessions, and word of their changes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from tradewind.access.domain.session import Draft, Session, User
+from tradewind.server.access.roles import Role
+
+
+class Refusal(StrEnum):
+    """Why a store did not do it."""
+
+    UNKNOWN_USER = "unknown_user"
+    OTHER_ROLE = "other_role"
+    """The user is on record with a role that is not the one named."""
+    TOO_MANY = "too_many"
+    """The user has as many sessions as one may have."""
+    UNKNOWN = "unknown"
+    """There is no such session."""
+    EXPIRED = "expired"
+    """There was one, and its time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorized:
+    """Whose a token is, and the role that the user has now."""
+
+    user_id: str
+    role: Role
+    session_id: str
+
+
+class SessionStore(Protocol):
+    """Sessions on record, by the digests of their tokens. Every change is atomic and is told to who listens."""
+
+    async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
+        """Put a session on record; with `role` the user as well, where there is none.
+
+        Refused when there is no such user, when the user has another role, and beyond MOST_SESSIONS that have not
+        ended.
+        """
+        ...
+
+    async def replace(self, old: str, new: str) -> Session | Refusal:
+        """Put a session under a new digest in the place of an old one that has not ended, its times anew."""
+        ...
+
+    async def authorize(self, digest: str) -> Authorized | Refusal:
+        """Return whose a token is, with the role the user has now, and note the time of use.
+
+        A session that has ended stays on record as EXPIRED for REMEMBERED_MS; one that was closed is UNKNOWN.
+        """
+        ...
+
+    async def close(self, user_id: str, session_id: str) -> bool:
+        """End a session of a user; say whether there was one."""
+        ...
+
+    async def close_all(self, user_id: str, keep: str = "") -> int:
+        """End every session of a user but the one of the name `keep`; say how many."""
+        ...
+
+    async def list(self, user_id: str) -> Sequence[Session]:
+        """Return the sessions of a user that have not ended, the newest first, then by digest."""
+        ...
+
+
+class UserStore(Protocol):
+    """Users on record."""
+
+    async def set(self, user_id: str, role: Role) -> User:
+        """Put a user on record, or change the role; it holds for open sessions as well."""
+        ...
+
+    async def find(self, user_id: str) -> User | None:
+        """Return a user, None when not on record."""
+        ...
+
+    async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
+        """Return at most `limit` users of a partition by id that come after `after`."""
+        ...
+
+
+class Changes(Protocol):
+    """Word of users of whom a session was closed or the role was changed."""
+
+    async def subscribe(self, heard: Callable[[str], None], missed: Callable[[], None]) -> Callable[[], None]:
+        """Have `heard` called with each such user, `missed` when some may have been lost; return what ends it."""
+        ...
+
+
+class Stores(Protocol):
+    """What the access service keeps its data in."""
+
+    @property
+    def sessions(self) -> SessionStore: ...
+
+    @property
+    def users(self) -> UserStore: ...
+
+    @property
+    def changes(self) -> Changes: ...

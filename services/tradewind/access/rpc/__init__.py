@@ -1,0 +1,1 @@
+"""The access service's gRPC face."""

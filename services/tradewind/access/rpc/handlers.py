@@ -1,0 +1,144 @@
+"""AccessService: parse, call the use case, answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from tradewind.access import use_cases
+from tradewind.access.ports import Refusal, Stores
+from tradewind.access.rpc import mapping
+from tradewind.access.use_cases import Listeners, LocalAuthority, OpenSessions
+from tradewind.api.access.v1 import access_service_pb2 as pb2
+from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
+from tradewind.server.access.identity import Identity, current_identity, not_owner
+from tradewind.server.access.role_messages import ROLE_MESSAGES, role_of
+from tradewind.server.access.roles import Role
+from tradewind.server.faults import InvalidInput, NotFound, Violation
+from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.streams import OpenStreams
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class AccessHandlers(pb2_grpc.AccessServiceServicer):
+    """The gRPC face of the access service, behind a gate; faults become statuses further out."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        open_sessions: OpenSessions,
+        authority: LocalAuthority,
+        listeners: Listeners,
+        streams: OpenStreams,
+    ) -> None:
+        self._stores = stores
+        self._open = open_sessions
+        self._authority = authority
+        self._listeners = listeners
+        self._streams = streams
+
+    async def CreateSession(self, request: pb2.CreateSessionRequest, context: Context) -> pb2.CreateSessionResponse:
+        token, session = await self._open.login(_of_admin(request.user_id), request.label)
+        return pb2.CreateSessionResponse(token=token, session=mapping.session(session))
+
+    async def CreateToken(self, request: pb2.CreateTokenRequest, context: Context) -> pb2.CreateTokenResponse:
+        user_id, role = _of_admin(request.user_id), _role("role", request.role)
+        caller = _caller()
+        if role is not None and caller.role.rank < Role.ADMIN.rank and role is not caller.role:
+            raise not_owner(caller, [])
+        token, session = await self._open.token(user_id, request.label, request.lifetime.ToMilliseconds(), role)
+        return pb2.CreateTokenResponse(token=token, session=mapping.session(session))
+
+    async def RefreshSession(self, request: pb2.RefreshSessionRequest, context: Context) -> pb2.RefreshSessionResponse:
+        caller = _caller()
+        if not caller.digest:
+            raise NotFound("session", caller.user_id)
+        token, session = await self._open.refresh(caller.digest, caller.user_id)
+        return pb2.RefreshSessionResponse(token=token, session=mapping.session(session))
+
+    async def ListSessions(self, request: pb2.ListSessionsRequest, context: Context) -> pb2.ListSessionsResponse:
+        user_id = request.user_id or _caller().user_id
+        use_cases.check(user_id=user_id)
+        sessions = await self._stores.sessions.list(user_id)
+        return pb2.ListSessionsResponse(sessions=[mapping.session(each) for each in sessions])
+
+    async def RevokeSession(self, request: pb2.RevokeSessionRequest, context: Context) -> pb2.RevokeSessionResponse:
+        await use_cases.revoke(self._stores.sessions, _of_admin(request.user_id), request.session_id)
+        return pb2.RevokeSessionResponse()
+
+    async def RevokeSessions(self, request: pb2.RevokeSessionsRequest, context: Context) -> pb2.RevokeSessionsResponse:
+        user_id = _of_admin(request.user_id)
+        use_cases.check(user_id=user_id)
+        keep = _caller().session_id if request.keep_current else ""
+        return pb2.RevokeSessionsResponse(count=await self._stores.sessions.close_all(user_id, keep))
+
+    async def WhoAmI(self, request: pb2.WhoAmIRequest, context: Context) -> pb2.WhoAmIResponse:
+        caller = _caller()
+        return pb2.WhoAmIResponse(user_id=caller.user_id, role=ROLE_MESSAGES[caller.role], session_id=caller.session_id)
+
+    async def SetUser(self, request: pb2.SetUserRequest, context: Context) -> pb2.SetUserResponse:
+        role = _role("user.role", request.user.role)
+        user = await use_cases.set_user(self._stores.users, request.user.user_id, role)
+        return pb2.SetUserResponse(user=mapping.user(user))
+
+    async def GetUser(self, request: pb2.GetUserRequest, context: Context) -> pb2.GetUserResponse:
+        user = await use_cases.get_user(self._stores.users, request.user_id or _caller().user_id)
+        return pb2.GetUserResponse(user=mapping.user(user))
+
+    async def ListUsers(self, request: pb2.ListUsersRequest, context: Context) -> pb2.ListUsersResponse:
+        after = page_position(request.page_token, tuple[int, str])
+        users, following = await use_cases.list_users(self._stores.users, after, page_size_of(request.page_size))
+        return pb2.ListUsersResponse(
+            users=[mapping.user(user) for user in users], next_page_token=page_token(following)
+        )
+
+    async def Authorize(self, request: pb2.AuthorizeRequest, context: Context) -> pb2.AuthorizeResponse:
+        found = await self._authority.find(request.digest)
+        if isinstance(found, Refusal):
+            return pb2.AuthorizeResponse(refusal=use_cases.REFUSED[found])
+        return pb2.AuthorizeResponse(user_id=found.user_id, role=ROLE_MESSAGES[found.role], session_id=found.session_id)
+
+    async def WatchChanges(
+        self, request: pb2.WatchChangesRequest, context: Context
+    ) -> AsyncIterator[pb2.WatchChangesResponse]:
+        waiting: list[str | None] = []
+        some = asyncio.Event()
+
+        def changed(user_id: str | None) -> None:
+            waiting.append(user_id)
+            some.set()
+
+        with self._streams.opened(), self._listeners.hearing(changed):
+            while True:
+                await some.wait()
+                some.clear()
+                users, waiting[:] = dict.fromkeys(waiting), []
+                yield pb2.WatchChangesResponse(user_ids=[each for each in users if each], all=None in users)
+
+
+def _caller() -> Identity:
+    caller = current_identity()
+    assert caller is not None, "the access service is served behind a gate"
+    return caller
+
+
+def _of_admin(user_id: str) -> str:
+    """Return whose sessions are meant, the caller's for "". Raises PermissionDenied when only an admin may."""
+    caller = _caller()
+    if user_id not in ("", caller.user_id) and caller.role.rank < Role.ADMIN.rank:
+        raise not_owner(caller, [user_id])
+    return user_id or caller.user_id
+
+
+def _role(path: str, number: int) -> Role | None:
+    if not number:
+        return None
+    try:
+        role = role_of(number)
+    except KeyError:
+        raise InvalidInput([Violation(path, f"{number} is no known role")]) from None
+    if role is Role.SERVICE:
+        raise InvalidInput([Violation(path, "servers have no tokens on record: give all of them one service token")])
+    return role

@@ -1,0 +1,1 @@
+"""Where users and sessions are kept."""

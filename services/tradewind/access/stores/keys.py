@@ -1,0 +1,45 @@
+"""Every key of the access service.
+
+All keys of a user share the tag `{a<p>}`, the partition of the user's id, so that a script may touch them all.
+
+| key | kind | holds | until |
+| --- | --- | --- | --- |
+| `user:<user>` | hash | role, and when it was changed | for ever, one per user |
+| `users` | zset | users, all with score 0: in the order of their ids | for ever, one entry per user |
+| `session:<digest>` | hash | whose, kind, label, times; the digest is that of the token | 1 h after its end |
+| `sessions:<user>` | zset | digests of the user's sessions, by when they were made | the latest end of them |
+| `changes` | channel | users of whom something has changed | nothing is kept |
+"""
+
+from tradewind.server.partitions import partition_of
+from tradewind.server.redis.acl import AclUser
+
+DEFAULT_PREFIX = "trading_flow"
+
+ACL = AclUser("access", (f"{DEFAULT_PREFIX}:{{a*",), (f"{DEFAULT_PREFIX}:{{a*",))
+"""The store user of this service."""
+
+
+class Keys:
+    """Formats the keys of a prefix."""
+
+    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
+        self._prefix = prefix
+
+    def base(self, partition: int) -> str:
+        return f"{self._prefix}:{{a{partition}}}:"
+
+    def user(self, user_id: str) -> str:
+        return f"{self.base(partition_of(user_id))}user:{user_id}"
+
+    def users(self, partition: int) -> str:
+        return f"{self.base(partition)}users"
+
+    def sessions(self, user_id: str) -> str:
+        return f"{self.base(partition_of(user_id))}sessions:{user_id}"
+
+    def session(self, partition: int, digest: str) -> str:
+        return f"{self.base(partition)}session:{digest}"
+
+    def changes(self) -> str:
+        return f"{self.base(0)}changes"

@@ -1,0 +1,11 @@
+--!include sessions
+-- Says whose a token is and notes its use. KEYS: the session. args: as sessions.lua, and digest.
+-- Returns {refusal or "", user_id, role}.
+local row = session(args.digest)
+local role = row and role_of(row[2])
+if not role then return cmsgpack.pack({'unknown', '', ''}) end
+if expires_at(row) <= time then return cmsgpack.pack({'expired', '', ''}) end
+row[8] = math.max(row[8], time)
+redis.call('HSET', KEYS[1], 'last_activity', text(row[8]))
+redis.call('PEXPIRE', KEYS[1], text(expires_at(row) + args.remembered_ms - time))
+return cmsgpack.pack({'', row[2], role})

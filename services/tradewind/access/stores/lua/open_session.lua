@@ -1,0 +1,12 @@
+--!include sessions
+-- Puts a session on record. KEYS: the user's hash. args: as sessions.lua, and row (its last two are ignored), role ("" for
+-- a user who is on record), most. Returns {refusal or "", row}.
+local row = args.row
+local role = role_of(row[2])
+if not role and args.role == '' then return cmsgpack.pack({'unknown_user', row}) end
+if role and args.role ~= '' and role ~= args.role then return cmsgpack.pack({'other_role', row}) end
+if #open_sessions(row[2]) >= args.most then return cmsgpack.pack({'too_many', row}) end
+if not role then set_role(row[2], args.role) end
+row[7], row[8] = time, time
+save(row)
+return cmsgpack.pack({'', row})

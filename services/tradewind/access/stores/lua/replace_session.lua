@@ -1,0 +1,11 @@
+--!include sessions
+-- Puts a session under a new digest in the place of an old one. KEYS: both sessions. args: as sessions.lua, and old, new.
+-- Returns {refusal or "", row}.
+local row = session(args.old)
+if not row then return cmsgpack.pack({'unknown', {'', '', 'login', 0, 0, '', 0, 0}}) end
+if expires_at(row) <= time then return cmsgpack.pack({'expired', row}) end
+remove(row[2], args.old)
+row[1], row[7], row[8] = args.new, time, time
+save(row)
+tell(row[2])
+return cmsgpack.pack({'', row})

@@ -1,0 +1,76 @@
+-- What the scripts of sessions share. args: now_ms, base (the beginning of every key of the partition), channel,
+-- remembered_ms. A row is {digest, user_id, kind, lifetime, idle, label, created_at, last_activity}.
+local FIELDS = {'digest', 'user_id', 'kind', 'lifetime', 'idle', 'label', 'created_at', 'last_activity'}
+local time = now(args.now_ms)
+
+-- Times as text: Lua would write large numbers with an exponent.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function session_key(digest)
+  return args.base .. 'session:' .. digest
+end
+
+local function sessions_key(user_id)
+  return args.base .. 'sessions:' .. user_id
+end
+
+local function role_of(user_id)
+  return redis.call('HGET', args.base .. 'user:' .. user_id, 'role')
+end
+
+local function expires_at(row)
+  local ends = row[7] + row[4]
+  if row[5] > 0 then ends = math.min(ends, row[8] + row[5]) end
+  return ends
+end
+
+local function session(digest)
+  local row = redis.call('HMGET', session_key(digest), unpack(FIELDS))
+  if not row[1] then return nil end
+  for place = 4, 8 do
+    if place ~= 6 then row[place] = tonumber(row[place]) end
+  end
+  if expires_at(row) + args.remembered_ms <= time then return nil end
+  return row
+end
+
+local function save(row)
+  local key, index = session_key(row[1]), sessions_key(row[2])
+  redis.call('HSET', key, 'digest', row[1], 'user_id', row[2], 'kind', row[3], 'lifetime', text(row[4]),
+    'idle', text(row[5]), 'label', row[6], 'created_at', text(row[7]), 'last_activity', text(row[8]))
+  redis.call('PEXPIRE', key, text(expires_at(row) + args.remembered_ms - time))
+  redis.call('ZADD', index, text(row[7]), row[1])
+  if redis.call('PTTL', index) < row[4] + args.remembered_ms then
+    redis.call('PEXPIRE', index, text(row[4] + args.remembered_ms))
+  end
+end
+
+local function remove(user_id, digest)
+  redis.call('ZREM', sessions_key(user_id), digest)
+  return redis.call('DEL', session_key(digest))
+end
+
+-- The sessions of a user that have not ended, in the order in which they were made; index entries of others are taken out.
+local function open_sessions(user_id)
+  local rows = {}
+  for _, digest in ipairs(redis.call('ZRANGE', sessions_key(user_id), 0, -1)) do
+    local row = session(digest)
+    if row and expires_at(row) > time then
+      rows[#rows + 1] = row
+    elseif not row then
+      redis.call('ZREM', sessions_key(user_id), digest)
+    end
+  end
+  return rows
+end
+
+local function set_role(user_id, role)
+  redis.call('HSET', args.base .. 'user:' .. user_id, 'role', role, 'updated_at', text(time))
+  redis.call('ZADD', args.base .. 'users', 0, user_id)
+end
+
+local function tell(user_id)
+  redis.call('PUBLISH', args.channel, user_id)
+end

@@ -1,0 +1,139 @@
+"""Users and sessions in memory: the executable specification of the stores, obvious rather than fast."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, User
+from tradewind.access.ports import Authorized, Refusal
+from tradewind.server.access.roles import Role
+from tradewind.server.access.tokens import session_id_of
+from tradewind.server.partitions import partition_of
+
+
+@dataclass(slots=True)
+class MemoryAccess:
+    """All records; `clock` returns epoch ms. Records are immutable, so handing them out is handing out copies."""
+
+    clock: Callable[[], int]
+    kept_users: dict[str, User] = field(default_factory=dict)
+    kept: dict[str, Session] = field(default_factory=dict)
+    listeners: list[Callable[[str], None]] = field(default_factory=list)
+
+    @property
+    def sessions(self) -> "MemorySessions":
+        """The port for sessions."""
+        return MemorySessions(self)
+
+    @property
+    def users(self) -> "MemoryUsers":
+        """The port for users."""
+        return MemoryUsers(self)
+
+    @property
+    def changes(self) -> "MemoryChanges":
+        """The port for word of changes."""
+        return MemoryChanges(self)
+
+    def session(self, digest: str) -> Session | Refusal:
+        """Return a session that has not ended."""
+        session = self.kept.get(digest)
+        if session is None or session.expires_at + REMEMBERED_MS <= self.clock():
+            return Refusal.UNKNOWN
+        return session if session.expires_at > self.clock() else Refusal.EXPIRED
+
+    def open_sessions(self, user_id: str) -> list[Session]:
+        """Return the sessions of a user that have not ended, in the order in which they were made."""
+        found = [self.session(digest) for digest, each in self.kept.items() if each.draft.user_id == user_id]
+        return sorted(
+            (each for each in found if isinstance(each, Session)), key=lambda each: (each.created_at, each.digest)
+        )
+
+    def tell(self, user_id: str) -> None:
+        """Tell everybody who listens."""
+        for listener in list(self.listeners):
+            listener(user_id)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySessions:
+    """See `SessionStore`."""
+
+    access: MemoryAccess
+
+    async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
+        access, now = self.access, self.access.clock()
+        user = access.kept_users.get(draft.user_id)
+        if user is None and role is None:
+            return Refusal.UNKNOWN_USER
+        if user is not None and role not in (None, user.role):
+            return Refusal.OTHER_ROLE
+        if len(access.open_sessions(draft.user_id)) >= MOST_SESSIONS:
+            return Refusal.TOO_MANY
+        if user is None and role is not None:
+            access.kept_users[draft.user_id] = User(draft.user_id, role, now)
+        session = access.kept[digest] = Session(digest, draft, now, now)
+        return session
+
+    async def replace(self, old: str, new: str) -> Session | Refusal:
+        session, now = self.access.session(old), self.access.clock()
+        if isinstance(session, Refusal):
+            return session
+        del self.access.kept[old]
+        made = self.access.kept[new] = Session(new, session.draft, now, now)
+        self.access.tell(session.draft.user_id)
+        return made
+
+    async def authorize(self, digest: str) -> Authorized | Refusal:
+        session, now = self.access.session(digest), self.access.clock()
+        if isinstance(session, Refusal):
+            return session
+        self.access.kept[digest] = replace(session, last_activity=max(session.last_activity, now))
+        user_id = session.draft.user_id
+        return Authorized(user_id, self.access.kept_users[user_id].role, session_id_of(digest))
+
+    async def close(self, user_id: str, session_id: str) -> bool:
+        return self._close(user_id, lambda name: name == session_id) > 0
+
+    async def close_all(self, user_id: str, keep: str = "") -> int:
+        return self._close(user_id, lambda name: name != keep)
+
+    def _close(self, user_id: str, meant: Callable[[str], bool]) -> int:
+        closed = [each for each in self.access.open_sessions(user_id) if meant(session_id_of(each.digest))]
+        for each in closed:
+            del self.access.kept[each.digest]
+        if closed:
+            self.access.tell(user_id)
+        return len(closed)
+
+    async def list(self, user_id: str) -> Sequence[Session]:
+        return self.access.open_sessions(user_id)[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUsers:
+    """See `UserStore`."""
+
+    access: MemoryAccess
+
+    async def set(self, user_id: str, role: Role) -> User:
+        user = self.access.kept_users[user_id] = User(user_id, role, self.access.clock())
+        self.access.tell(user_id)
+        return user
+
+    async def find(self, user_id: str) -> User | None:
+        return self.access.kept_users.get(user_id)
+
+    async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
+        users = sorted(self.access.kept_users.values(), key=lambda user: user.user_id)
+        return [user for user in users if partition_of(user.user_id) == partition and user.user_id > after][:limit]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChanges:
+    """See `Changes`; nothing is ever lost."""
+
+    access: MemoryAccess
+
+    async def subscribe(self, heard: Callable[[str], None], missed: Callable[[], None]) -> Callable[[], None]:
+        self.access.listeners.append(heard)
+        return lambda: self.access.listeners.remove(heard)

@@ -1,0 +1,143 @@
+"""Users and sessions in Redis: one script for each change, and for each read that needs the server's time."""
+
+from collections.abc import Callable, Sequence
+
+from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, SessionKind, User
+from tradewind.access.ports import Authorized, Refusal
+from tradewind.access.stores.keys import Keys
+from tradewind.server.access.roles import Role
+from tradewind.server.access.tokens import partition_in, session_id_of
+from tradewind.server.partitions import partition_of
+from tradewind.server.redis.client import Client
+from tradewind.server.redis.script import Reply, Script
+from tradewind.server.redis.subscriber import Subscriber
+
+_Row = tuple[str, str, str, int, int, str, int, int]
+
+_OPEN = Script(__name__, "open_session", tuple[str, _Row])
+_REPLACE = Script(__name__, "replace_session", tuple[str, _Row])
+_AUTHORIZE = Script(__name__, "authorize", tuple[str, str, str])
+_CLOSE = Script(__name__, "close_sessions", int)
+_LIST = Script(__name__, "list_sessions", list[_Row])
+_SET_USER = Script(__name__, "set_user", int)
+_LIST_USERS = Script(__name__, "list_users", list[tuple[str, str, int]])
+
+
+class RedisAccess:
+    """The stores of the access service; `clock` returns epoch ms, or 0 for the server's time."""
+
+    def __init__(
+        self, client: Client, keys: Keys, clock: Callable[[], int], subscriber: Subscriber | None = None
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+        self.sessions = RedisSessions(self)
+        self.users = RedisUsers(self)
+        self.changes = RedisChanges(keys, subscriber)
+
+    @property
+    def keys(self) -> Keys:
+        """The table of keys."""
+        return self._keys
+
+    async def run(self, script: Script[Reply], partition: int, keys: Sequence[str], **args: object) -> Reply:
+        """Run a script with what all of them take."""
+        shared = {
+            "now_ms": self._clock(),
+            "base": self._keys.base(partition),
+            "channel": self._keys.changes(),
+            "remembered_ms": REMEMBERED_MS,
+        }
+        return await script(self._client, keys, shared | args)
+
+    async def read(self, key: str) -> list[bytes | None]:
+        """Read role and time of change of a user."""
+        return await self._client.hmget(key, ["role", "updated_at"])
+
+
+class RedisSessions:
+    """See `SessionStore`."""
+
+    def __init__(self, access: RedisAccess) -> None:
+        self._access = access
+
+    async def open(self, digest: str, draft: Draft, role: Role | None = None) -> Session | Refusal:
+        row = (digest, draft.user_id, draft.kind, draft.lifetime_ms, draft.idle_ms, draft.label, 0, 0)
+        refusal, made = await self._access.run(
+            _OPEN,
+            partition_in(digest),
+            [self._access.keys.user(draft.user_id)],
+            row=row,
+            role=role or "",
+            most=MOST_SESSIONS,
+        )
+        return Refusal(refusal) if refusal else _session(made)
+
+    async def replace(self, old: str, new: str) -> Session | Refusal:
+        partition = partition_in(old)
+        keys = [self._access.keys.session(partition, digest) for digest in (old, new)]
+        refusal, made = await self._access.run(_REPLACE, partition, keys, old=old, new=new)
+        return Refusal(refusal) if refusal else _session(made)
+
+    async def authorize(self, digest: str) -> Authorized | Refusal:
+        partition = partition_in(digest)
+        key = self._access.keys.session(partition, digest)
+        refusal, user_id, role = await self._access.run(_AUTHORIZE, partition, [key], digest=digest)
+        return Refusal(refusal) if refusal else Authorized(user_id, Role(role), session_id_of(digest))
+
+    async def close(self, user_id: str, session_id: str) -> bool:
+        return await self._close(user_id, session_id, "") > 0
+
+    async def close_all(self, user_id: str, keep: str = "") -> int:
+        return await self._close(user_id, "", keep)
+
+    async def _close(self, user_id: str, name: str, keep: str) -> int:
+        keys = [self._access.keys.sessions(user_id)]
+        return await self._access.run(_CLOSE, partition_of(user_id), keys, user_id=user_id, name=name, keep=keep)
+
+    async def list(self, user_id: str) -> Sequence[Session]:
+        keys = [self._access.keys.sessions(user_id)]
+        rows = await self._access.run(_LIST, partition_of(user_id), keys, user_id=user_id)
+        return [_session(row) for row in reversed(rows)]
+
+
+class RedisUsers:
+    """See `UserStore`."""
+
+    def __init__(self, access: RedisAccess) -> None:
+        self._access = access
+
+    async def set(self, user_id: str, role: Role) -> User:
+        partition = partition_of(user_id)
+        keys = [self._access.keys.user(user_id), self._access.keys.users(partition)]
+        time = await self._access.run(_SET_USER, partition, keys, user_id=user_id, role=role)
+        return User(user_id, role, time)
+
+    async def find(self, user_id: str) -> User | None:
+        role, updated_at = await self._access.read(self._access.keys.user(user_id))
+        return User(user_id, Role(role.decode()), int(updated_at or 0)) if role else None
+
+    async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
+        keys = [self._access.keys.users(partition)]
+        rows = await self._access.run(_LIST_USERS, partition, keys, after=after, limit=limit)
+        return [User(user_id, Role(role), updated_at) for user_id, role, updated_at in rows]
+
+
+class RedisChanges:
+    """See `Changes`: pub/sub, one connection for all."""
+
+    def __init__(self, keys: Keys, subscriber: Subscriber | None) -> None:
+        self._keys = keys
+        self._subscriber = subscriber
+
+    async def subscribe(self, heard: Callable[[str], None], missed: Callable[[], None]) -> Callable[[], None]:
+        assert self._subscriber is not None
+        return await self._subscriber.subscribe(
+            self._keys.changes(), lambda _, message: heard(message.decode()), missed
+        )
+
+
+def _session(row: _Row) -> Session:
+    digest, user_id, kind, lifetime_ms, idle_ms, label, created_at, last_activity = row
+    return Session(digest, Draft(user_id, SessionKind(kind), lifetime_ms, idle_ms, label), created_at, last_activity)

@@ -1,0 +1,224 @@
+"""What the access service does, one function a verb."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tradewind.access.domain.session import MOST_SESSIONS, Draft, Session, SessionKind, User
+from tradewind.access.ports import Authorized, Changes, Refusal, SessionStore, Stores, UserStore
+from tradewind.server.access.authority import Changed
+from tradewind.server.access.identity import Identity
+from tradewind.server.access.refusals import refused
+from tradewind.server.access.roles import Role
+from tradewind.server.access.tokens import digest_of, is_digest, new_token
+from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound, Violation
+from tradewind.server.identifiers import check_identifier
+from tradewind.server.partitions import PARTITIONS
+
+MOST_LABEL = 128
+RESERVED = ("default", "service")
+"""Names that stand for nobody: what clients send who name no user, and the servers."""
+REFUSED = {Refusal.UNKNOWN: "TOKEN_INVALID", Refusal.EXPIRED: "TOKEN_EXPIRED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """In milliseconds: how long sessions live, how long when idle, and how long a token may live."""
+
+    session: int = 86_400_000
+    idle: int = 7_200_000
+    token: int = 90 * 86_400_000
+
+
+class OpenSessions:
+    """Gives out tokens."""
+
+    def __init__(self, sessions: SessionStore, lifetimes: Lifetimes) -> None:
+        self._sessions = sessions
+        self._lifetimes = lifetimes
+
+    async def login(self, user_id: str, label: str) -> tuple[str, Session]:
+        """Begin a session and return its token as well. Raises InvalidInput, NotFound, Exhausted."""
+        lifetimes = self._lifetimes
+        draft = Draft(user_id, SessionKind.LOGIN, lifetimes.session, lifetimes.idle, label)
+        return await self._open(draft, None, [])
+
+    async def token(self, user_id: str, label: str, lifetime_ms: int, role: Role | None) -> tuple[str, Session]:
+        """Make a token for a program, good for `lifetime_ms`, 0 for as long as it may.
+
+        With `role` the user is put on record if there is none. Raises InvalidInput, NotFound, Exhausted, and
+        FailedPrecondition when the user has another role.
+        """
+        most = self._lifetimes.token
+        faults = []
+        if not 0 <= lifetime_ms <= most:
+            faults.append(Violation("lifetime", f"must be 0 to {most // 1000} s, is {lifetime_ms / 1000:g} s"))
+        if role is not None and user_id in RESERVED:
+            faults.append(_reserved("user_id", user_id))
+        return await self._open(Draft(user_id, SessionKind.TOKEN, lifetime_ms or most, 0, label), role, faults)
+
+    async def refresh(self, digest: str, user_id: str) -> tuple[str, Session]:
+        """Put a new token in the place of one. Raises NotFound."""
+        token = new_token(user_id)
+        made = await self._sessions.replace(digest, _digest(token))
+        if isinstance(made, Refusal):
+            raise NotFound("session", digest[:20])
+        return token, made
+
+    async def _open(self, draft: Draft, role: Role | None, faults: list[Violation]) -> tuple[str, Session]:
+        fault = check_identifier("user_id", draft.user_id)
+        if fault is not None:
+            faults.append(fault)
+        if len(draft.label) > MOST_LABEL:
+            faults.append(Violation("label", f"must have at most {MOST_LABEL} characters, has {len(draft.label)}"))
+        if faults:
+            raise InvalidInput(faults)
+        token = new_token(draft.user_id)
+        made = await self._sessions.open(_digest(token), draft, role)
+        if isinstance(made, Session):
+            return token, made
+        if made is Refusal.UNKNOWN_USER:
+            raise NotFound("user", draft.user_id)
+        if made is Refusal.OTHER_ROLE:
+            message = f'user "{draft.user_id}" is on record with another role than {role}: change that first (SetUser)'
+            raise FailedPrecondition("WRONG_STATUS", message, f"users/{draft.user_id}")
+        message = f'user "{draft.user_id}" has {MOST_SESSIONS} sessions and tokens, the most: revoke some'
+        raise Exhausted("QUEUE_FULL", message, 60.0)
+
+
+async def revoke(sessions: SessionStore, user_id: str, session_id: str) -> None:
+    """End a session. Raises InvalidInput, NotFound."""
+    check(user_id=user_id, session_id=session_id)
+    if not await sessions.close(user_id, session_id):
+        raise NotFound("session", session_id)
+
+
+async def set_user(users: UserStore, user_id: str, role: Role | None) -> User:
+    """Put a user on record, or change the role. Raises InvalidInput."""
+    faults = [] if (fault := check_identifier("user.user_id", user_id)) is None else [fault]
+    if user_id in RESERVED:
+        faults.append(_reserved("user.user_id", user_id))
+    if role is None or role is Role.SERVICE:
+        faults.append(Violation("user.role", "is required; take ROLE_ADMIN, ROLE_OPERATOR, ROLE_USER or ROLE_WORKER"))
+    if faults or role is None:
+        raise InvalidInput(faults)
+    return await users.set(user_id, role)
+
+
+async def get_user(users: UserStore, user_id: str) -> User:
+    """Return a user. Raises InvalidInput, NotFound."""
+    check(user_id=user_id)
+    user = await users.find(user_id)
+    if user is None:
+        raise NotFound("user", user_id)
+    return user
+
+
+async def list_users(
+    users: UserStore, after: tuple[int, str] | None, limit: int
+) -> tuple[Sequence[User], tuple[int, str] | None]:
+    """Return users, and after which (partition and id) the next page begins, None at the end."""
+    partition, last = after or (0, "")
+    found: list[User] = []
+    while partition < PARTITIONS:
+        some = await users.list(partition, last, limit - len(found))
+        found += some
+        if len(found) == limit:
+            return found, (partition, found[-1].user_id)
+        partition, last = partition + 1, ""
+    return found, None
+
+
+def check(**named: str) -> None:
+    """Check identifiers. Raises InvalidInput with every fault."""
+    faults = [fault for name, value in named.items() if (fault := check_identifier(name, value)) is not None]
+    if faults:
+        raise InvalidInput(faults)
+
+
+class LocalAuthority:
+    """Implements Authority for the access service itself, and for what shares its process."""
+
+    def __init__(self, stores: Stores, listeners: "Listeners") -> None:
+        self._stores = stores
+        self._listeners = listeners
+
+    async def authorize(self, digest: str) -> Identity:
+        found = await self.find(digest)
+        if isinstance(found, Refusal):
+            raise refused(REFUSED[found])
+        return Identity(found.user_id, found.role, found.session_id, digest)
+
+    async def find(self, digest: str) -> Authorized | Refusal:
+        """Return whose a token is, or why it is not good."""
+        if not is_digest(digest):
+            raise InvalidInput([Violation("digest", "must be 66 hexadecimal digits, the first two a partition's")])
+        return await self._stores.sessions.authorize(digest)
+
+    async def watch(self, changed: Changed) -> None:
+        with self._listeners.hearing(changed):
+            await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Nothing to do: the stores are the service's."""
+
+
+class Listeners:
+    """Everybody in this process who wants to hear of changes; one subscription for all of them."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._heard: set[Changed] = set()
+        self._end: Callable[[], None] | None = None
+        self._open = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to listen; waits for as long as the store is away."""
+        self._end = await self._changes.subscribe(self._tell, lambda: self._tell(None))
+        self._open.set()
+        self._tell(None)
+
+    def stop(self) -> None:
+        """Listen no more."""
+        if self._end is not None:
+            self._end()
+
+    def hearing(self, changed: Changed) -> "_Hearing":
+        """Have `changed` told, with None at once when nothing is missed from now on, for as long as one is in it."""
+        return _Hearing(self, changed)
+
+    def add(self, changed: Changed) -> None:
+        """Tell `changed` from now on."""
+        self._heard.add(changed)
+        if self._open.is_set():
+            changed(None)
+
+    def remove(self, changed: Changed) -> None:
+        """Tell it no more."""
+        self._heard.discard(changed)
+
+    def _tell(self, user_id: str | None) -> None:
+        for changed in list(self._heard):
+            changed(user_id)
+
+
+class _Hearing:
+    def __init__(self, listeners: Listeners, changed: Changed) -> None:
+        self._listeners = listeners
+        self._changed = changed
+
+    def __enter__(self) -> None:
+        self._listeners.add(self._changed)
+
+    def __exit__(self, *_raised: object) -> None:
+        self._listeners.remove(self._changed)
+
+
+def _digest(token: str) -> str:
+    digest = digest_of(token)
+    assert digest is not None
+    return digest
+
+
+def _reserved(path: str, user_id: str) -> Violation:
+    return Violation(path, f'"{user_id}" is nobody\'s name here; take another one')

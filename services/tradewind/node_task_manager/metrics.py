@@ -1,0 +1,66 @@
+"""What the node task manager counts."""
+
+from collections.abc import Iterable
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from tradewind.node_task_manager.domain.work import Assignment, Outcome
+from tradewind.server.metrics import FAST, REGISTRY, SLOW, SWITCH, BoundedNames
+
+READY_TO_START_SECONDS = Histogram(
+    "tradewind_ready_to_start_seconds",
+    "Time from when a node task became ready until it was given to a worker.",
+    buckets=(*FAST, 10.0, 60.0, 300.0),
+    registry=REGISTRY,
+)
+NODE_SECONDS = Histogram(
+    "tradewind_node_seconds", "Time spent in nodes, as their workers tell it.", buckets=SLOW, registry=REGISTRY
+)
+ENDED = Counter(
+    "tradewind_node_attempts_ended_total", "Attempts of node tasks ended, by outcome.", ["outcome"], registry=REGISTRY
+)
+LEASES_LOST = Counter(
+    "tradewind_leases_lost_total", "Reports and renewals refused because the lease was lost.", registry=REGISTRY
+)
+REAPED = Counter("tradewind_leases_reaped_total", "Leases taken back because nobody renewed them.", registry=REGISTRY)
+QUEUE_DEPTH = Gauge(
+    "tradewind_queue_depth",
+    "Node tasks that are ready and wait for a worker or for a limit, by node type.",
+    ["node_type"],
+    registry=REGISTRY,
+)
+QUEUE_OLDEST_SECONDS = Gauge(
+    "tradewind_queue_oldest_seconds",
+    "How long the one that is next has waited, the longest of all users, by node type.",
+    ["node_type"],
+    registry=REGISTRY,
+)
+SLOTS_HELD = Gauge("tradewind_slots_held", "Node tasks that hold a lease, and so a slot.", registry=REGISTRY)
+WORKERS_CONNECTED = Gauge(
+    "tradewind_workers_connected", "Workers connected to, or called by, this replica.", registry=REGISTRY
+)
+CACHE_EVENTS = Counter(
+    "tradewind_cache_events_total",
+    "What became of look-ups in caches of results, and of what was to be kept, over all caches.",
+    ["event"],
+    registry=REGISTRY,
+)
+
+node_type_label = BoundedNames()
+
+
+def count_assigned(assignments: Iterable[Assignment]) -> None:
+    """Observe how long node tasks have waited that were just given to workers."""
+    if SWITCH.on:
+        for each in assignments:
+            READY_TO_START_SECONDS.observe(each.waited_ms / 1000)
+
+
+def count_ended(outcomes: Iterable[Outcome], refusals: Iterable[str]) -> None:
+    """Count ends of attempts, and those that were refused for a reason that is not empty."""
+    if SWITCH.on:
+        for outcome, refused in zip(outcomes, refusals, strict=True):
+            if refused:
+                LEASES_LOST.inc()
+            else:
+                ENDED.labels(outcome.kind.value).inc()

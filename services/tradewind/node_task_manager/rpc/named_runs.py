@@ -1,0 +1,22 @@
+"""Which runs a request names by the ids of node tasks or of a cycle."""
+
+from typing import Any
+
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+
+
+def runs_in(request: Any) -> list[RunName]:
+    """Return the runs of `node_task_id` and `node_task_ids`, if they are ids, and of `flow_id`, `cycle` and `run`."""
+    fields = request.DESCRIPTOR.fields_by_name
+    ids = [request.node_task_id] if "node_task_id" in fields else []
+    ids += getattr(request, "node_task_ids", [])
+    found = []
+    for task_id in ids:
+        try:
+            found.append(TaskName.parse(task_id).run)
+        except ValueError:
+            # The handler says what is wrong with it.
+            continue
+    if {"flow_id", "cycle", "run"} <= fields.keys():
+        found.append(RunName(request.flow_id, request.cycle, request.run))
+    return list(dict.fromkeys(found))

@@ -1,0 +1,49 @@
+"""Looking through the caches of a shard in Redis for broken invariants."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from tradewind.node_task_manager.stores.keys import Keys
+from tradewind.server.doctor import Examined, Finding
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.script import Script
+
+_GENERATION_MS = 400 * 24 * 3600 * 1000
+
+
+class _Looked(msgspec.Struct, array_like=True):
+    records: int
+    findings: list[tuple[str, str, str, bool]]
+    at: str
+
+
+_EXAMINE = Script(__name__, "examine_cache", _Looked)
+
+
+class RedisCacheDoctor:
+    """A CacheDoctor; `clock` returns 0 for the store's own time."""
+
+    def __init__(self, client: Redis, keys: Keys, clock: Callable[[], int]) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+
+    async def examine(
+        self, name: str, at: str, records: int, again: Collection[str] | None, mend: bool, cleaner: str = ""
+    ) -> Examined:
+        keys = [self._keys.cache_index(name), self._keys.cache_generation(name), self._keys.cleaner()]
+        args: dict[str, Any] = {
+            "now": self._clock(),
+            "name": name,
+            "at": at,
+            "records": records,
+            "mend": mend,
+            "cleaner": cleaner,
+            "generation_ms": _GENERATION_MS,
+        }
+        if again is not None:
+            args["again"] = list(again)
+        looked = await _EXAMINE(self._client, keys, args)
+        return Examined(looked.records, tuple(Finding(*each) for each in looked.findings), looked.at)

@@ -1,0 +1,47 @@
+"""Looking at queues and leases for their metrics."""
+
+import time
+from collections.abc import Mapping
+
+from tradewind.node_task_manager.metrics import (
+    QUEUE_DEPTH,
+    QUEUE_OLDEST_SECONDS,
+    SLOTS_HELD,
+    WORKERS_CONNECTED,
+    node_type_label,
+)
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.workers import WorkerPool
+
+
+class MeasureQueues:
+    """Sets the gauges to what is so now, over all shards."""
+
+    def __init__(self, shards: Mapping[int, Shard], pool: WorkerPool) -> None:
+        self._shards = shards
+        self._pool = pool
+        self._told: set[str] = set()
+
+    async def __call__(self) -> None:
+        """Look once; what was told before and is empty now becomes 0."""
+        depths, oldest = dict.fromkeys(self._told, 0), dict.fromkeys(self._told, 0.0)
+        held, now = 0, time.time()
+        for shard in self._shards.values():
+            count, _ = await shard.queues.running(0)
+            held += count
+            queues = await shard.queues.queues()
+            waiting = [queue for queue in queues if queue.first]
+            firsts = await shard.reader.tasks([queue.first for queue in waiting]) if waiting else []
+            for queue in queues:
+                label = node_type_label(queue.node_type)
+                depths[label] = depths.get(label, 0) + queue.count + queue.held_back
+            for queue, task in zip(waiting, firsts, strict=True):
+                if task is not None:
+                    label = node_type_label(queue.node_type)
+                    oldest[label] = max(oldest.get(label, 0.0), now - task.ready_at / 1000)
+        for label, depth in depths.items():
+            QUEUE_DEPTH.labels(label).set(depth)
+            QUEUE_OLDEST_SECONDS.labels(label).set(oldest.get(label, 0.0))
+        self._told = set(depths)
+        SLOTS_HELD.set(held)
+        WORKERS_CONNECTED.set(len(self._pool))

@@ -1,0 +1,61 @@
+"""The table of who may call what is complete, and says of each method what its descriptor says."""
+
+from collections.abc import Iterator
+
+from google.protobuf.descriptor import MethodDescriptor
+from grpc_channelz.v1 import channelz_pb2
+
+from tests.house.project import ROOT
+from tradewind.api.access.v1 import access_service_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2
+from tradewind.api.registry.v1 import registry_service_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2
+from tradewind.server.access.methods import methods, rule
+from tradewind.server.access.roles import Role
+
+FILES = (
+    access_service_pb2,
+    node_task_manager_service_pb2,
+    registry_service_pb2,
+    scheduler_service_pb2,
+    trigger_service_pb2,
+    channelz_pb2,
+)
+CALLED_BY_NAME = "worker_service.proto"
+"""Workers serve it, and have no gate: who calls them is told by the network or by TLS."""
+
+
+def served() -> Iterator[MethodDescriptor]:
+    """Return every method of every service that a gate stands before."""
+    for module in FILES:
+        for service in module.DESCRIPTOR.services_by_name.values():
+            yield from service.methods
+
+
+def name_of(method: MethodDescriptor) -> str:
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+def test_every_service_is_known_here() -> None:
+    protos = {path.name for path in (ROOT / "protos").rglob("*_service.proto")} - {CALLED_BY_NAME}
+    assert {module.DESCRIPTOR.name.rpartition("/")[2] for module in FILES[:-1]} == protos
+
+
+def test_every_method_has_a_rule_and_every_rule_a_method() -> None:
+    """A method that nobody thought of is closed, and a rule without a method is a misspelt one."""
+    assert methods() == {name_of(method) for method in served()}
+
+
+def test_streams_are_looked_at_again_and_other_calls_are_not() -> None:
+    lasting = {name for name in methods() if (found := rule(name)) and found.lasts}
+    assert lasting == {name_of(each) for each in served() if each.client_streaming or each.server_streaming}
+
+
+def test_a_request_that_names_a_user_is_one_of_the_callers_own() -> None:
+    """What names a user is a user's own, or for those who see all."""
+    for method in served():
+        found = rule(name_of(method))
+        assert found is not None
+        if "user_id" in method.input_type.fields_by_name and found.admits(Role.USER):
+            assert found.owned or "access" in method.full_name or method.name == "ListFlows", method.full_name

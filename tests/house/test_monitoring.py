@@ -1,0 +1,153 @@
+"""Dashboard and alerts read metrics that exist, with labels that they have, at the thresholds of the specification."""
+
+import importlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client import Counter, Histogram
+from typer.testing import CliRunner
+
+from tests.house.project import ROOT
+from tradewind.cli.app import app
+from tradewind.server.metrics import REGISTRY
+
+for module in ("scheduler", "node_task_manager", "trigger", "worker", "server.redis.watch"):
+    importlib.import_module(f"tradewind.{module}" if "." in module else f"tradewind.{module}.metrics")
+
+FOLDER = ROOT / "k8s" / "components" / "monitoring"
+PAGE = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+RULES = [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
+ALERTS = {rule["alert"]: rule for rule in RULES}
+TESTS = yaml.safe_load((FOLDER / "alerts.test.yaml").read_text())["tests"]
+DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = {f"{panel['title']}: {target['expr']}": target["expr"] for panel in PANELS for target in panel["targets"]}
+QUERIES |= {name: rule["expr"] for name, rule in ALERTS.items()}
+
+ADDED = {"instance", "le"}
+"""Labels that Prometheus adds, and those of buckets."""
+FOREIGN = {"process_resident_memory_bytes"}
+THRESHOLDS = {
+    "TradewindStoreMemoryHigh": 0.85,
+    "TradewindStoreConnectionsHigh": 0.9,
+    "TradewindQueueLong": 1000,
+    "TradewindStoreSlow": 0.1,
+    "TradewindAnswersSlow": 0.1,
+}
+"""What the specification names."""
+
+
+def declared() -> dict[str, set[str]]:
+    """Return the labels of each series that the code makes, by name."""
+    series: dict[str, set[str]] = {}
+    for metric in {*REGISTRY._names_to_collectors.values()}:
+        name, labels = getattr(metric, "_name", ""), set(getattr(metric, "_labelnames", ()))
+        if not name.startswith("tradewind_"):
+            continue
+        if isinstance(metric, Histogram):
+            series |= {f"{name}_bucket": labels | {"le"}, f"{name}_sum": labels, f"{name}_count": labels}
+        else:
+            series[f"{name}_total" if isinstance(metric, Counter) else name] = labels
+    return series
+
+
+SERIES = declared()
+
+
+def parts(expression: Any) -> Iterator[Any]:
+    """Yield an expression and all within it."""
+    yield expression
+    for name in ("expr", "lhs", "rhs", "args", "vs", "vector_selector", "param"):
+        inner = getattr(expression, name, None)
+        for each in inner if isinstance(inner, list) else [inner]:
+            if each is not None and not isinstance(each, str | int | float):
+                yield from parts(each)
+
+
+def read_by(query: str) -> list[tuple[str, set[str]]]:
+    """Return the series that a query reads, with the labels that it chooses by; raises ValueError when it is none."""
+    parsed = promql_parser.parse(query.replace("$__rate_interval", "5m"))
+    return [
+        (str(part.name), {matcher.name for matcher in part.matchers.matchers})
+        for part in parts(parsed)
+        if isinstance(part, promql_parser.VectorSelector)
+    ]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_reads_what_there_is(name: str) -> None:
+    query = QUERIES[name]
+    read = [(series, labels) for series, labels in read_by(query) if series not in FOREIGN]
+    assert read or any(foreign in query for foreign in FOREIGN)
+    assert [series for series, _ in read if series not in SERIES] == []
+    known = {label for series, _ in read for label in SERIES[series]} | ADDED
+    grouped = {label.strip() for group in re.findall(r"\bby \(([^)]*)\)", query) for label in group.split(",")}
+    assert grouped <= known
+    for series, labels in read:
+        assert labels <= SERIES[series] | ADDED
+
+
+def test_every_metric_is_on_the_dashboard_and_on_the_page() -> None:
+    shown = {series for query in QUERIES.values() for series, _ in read_by(query)}
+    bases = {re.sub(r"_(bucket|sum|count)$", "", name) for name in SERIES if not name.endswith("_max_bytes")}
+    bases |= {name for name in SERIES if name.endswith("_max_bytes")}
+    assert {base for base in bases if not any(name.startswith(base) for name in shown)} == set()
+    assert {base for base in bases if f"`{base}`" not in PAGE} == set()
+    named = set(re.findall(r"`(tradewind_\w+)`", PAGE))
+    assert {name for name in named if name not in bases} == set()
+
+
+def test_thresholds_are_those_of_the_specification() -> None:
+    for alert, threshold in THRESHOLDS.items():
+        (found,) = re.findall(r"> ([\d.]+)$", ALERTS[alert]["expr"])
+        assert float(found) == threshold, alert
+        assert ALERTS[alert]["keep_firing_for"], "it would flap"
+
+
+def test_every_alert_tells_a_person_what_to_do() -> None:
+    assert len(ALERTS) == len(RULES)
+    for rule in RULES:
+        assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+    assert THRESHOLDS.keys() - {"TradewindAnswersSlow"} <= {
+        check["alertname"] for test in TESTS for check in test["alert_rule_test"] if check["exp_alerts"]
+    }
+
+
+COMMANDS = sorted(set(re.findall(r"`tradewind ([a-z -]+)`", (FOLDER / "alerts.yaml").read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_that_an_alert_names_exists(command: str) -> None:
+    ran = CliRunner().invoke(app, [*command.split(), "--help"])
+    assert ran.exit_code == 0, ran.output
+
+
+def test_panels_have_names_of_their_own_and_do_not_overlap() -> None:
+    assert len({panel["title"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not taken & cells, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed; the queries are parsed above")
+@pytest.mark.parametrize("arguments", [("check", "rules", "alerts.yaml"), ("test", "rules", "alerts.test.yaml")])
+def test_promtool_finds_nothing_wrong(arguments: tuple[str, ...]) -> None:
+    ran = subprocess.run(["promtool", *arguments], cwd=FOLDER, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,0 +1,86 @@
+"""An access service behind a real channel, over the embedded store."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer, RedisServers
+from tradewind.access.app import Access
+from tradewind.access.settings import AccessSettings
+from tradewind.api.access.v1 import access_service_pb2 as pb2
+from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
+from tradewind.api.access.v1.session_pb2 import Role, User
+from tradewind.grpc_engine.bearer import with_token
+from tradewind.server.access.opening import gate_of
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import open_channel
+
+SECRET = "a secret of all the servers"
+
+
+@dataclass
+class Calls:
+    """Opens stubs for holders of tokens."""
+
+    address: str
+    channels: list[grpc.aio.Channel]
+
+    def of(self, token: str | None) -> AccessServiceStub:
+        """Return what calls with a token."""
+        channel = with_token(open_channel(self.address), token)
+        self.channels.append(channel)
+        return AccessServiceStub(channel)
+
+    @property
+    def root(self) -> AccessServiceStub:
+        """Calls as a server does."""
+        return self.of(SECRET)
+
+    async def token(self, user_id: str, role: Role.ValueType, **fields: Any) -> str:
+        """Make a token of a user who has or gets this role."""
+        return (await self.root.CreateToken(pb2.CreateTokenRequest(user_id=user_id, role=role, **fields))).token
+
+    async def set_role(self, user_id: str, role: Role.ValueType) -> None:
+        """Change the role of a user."""
+        await self.root.SetUser(pb2.SetUserRequest(user=User(user_id=user_id, role=role)))
+
+
+Start = Callable[..., Awaitable[Calls]]
+
+
+@pytest.fixture(scope="session")
+def embedded(redis_servers: RedisServers) -> RedisServer:
+    """The embedded store."""
+    return redis_servers.get("embedded")
+
+
+@pytest_asyncio.fixture
+async def start(embedded: RedisServer) -> AsyncIterator[Start]:
+    """Starts access services over one fresh store."""
+    await embedded.flush()
+    running: list[tuple[Server, Calls]] = []
+
+    async def begin(**options: Any) -> Calls:
+        settings = AccessSettings(store_url=embedded.url("access"), service_token=SECRET, **options)
+        service = Access(settings)
+        server = Server([service], drain_s=2, gate=gate_of(settings, [service]))
+        await server.start()
+        calls = Calls(server.address, [])
+        running.append((server, calls))
+        return calls
+
+    yield begin
+    for server, calls in running:
+        for channel in calls.channels:
+            await channel.close()
+        await server.stop()
+
+
+@pytest_asyncio.fixture
+async def calls(start: Start) -> Calls:
+    """One access service."""
+    return await start()

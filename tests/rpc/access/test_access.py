@@ -1,0 +1,203 @@
+"""AccessService over a real channel: who is let in, sessions and tokens, and what servers hear."""
+
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from tests.rpc.access.conftest import SECRET, Calls, Start
+from tests.waiting import until
+from tradewind.api.access.v1 import access_service_pb2 as pb2
+from tradewind.api.access.v1.session_pb2 import (
+    ROLE_ADMIN,
+    ROLE_OPERATOR,
+    ROLE_SERVICE,
+    ROLE_USER,
+    ROLE_WORKER,
+    SESSION_KIND_LOGIN,
+    SESSION_KIND_TOKEN,
+    User,
+)
+from tradewind.client.refusals import error_from
+from tradewind.grpc_engine.bearer import with_token
+from tradewind.server.access.gate import Gate
+from tradewind.server.access.identity import Identity, current_identity
+from tradewind.server.access.remote import RemoteAuthority
+from tradewind.server.access.roles import Role
+from tradewind.server.access.tokens import digest_of
+from tradewind.server.channels import open_channel
+from tradewind.server.faults import Unauthenticated, Unavailable
+
+UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
+
+
+async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
+    """Return code and reason with which a call is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call
+    return refused.value.code(), error_from(refused.value, "", "").reason
+
+
+async def test_a_call_without_a_good_token_is_refused(calls: Calls) -> None:
+    who = pb2.WhoAmIRequest()
+    assert await refusal(calls.of(None).WhoAmI(who)) == (UNAUTHENTICATED, "TOKEN_MISSING")
+    assert await refusal(calls.of("guessed").WhoAmI(who)) == (UNAUTHENTICATED, "TOKEN_INVALID")
+    assert await refusal(calls.of("tw_00_" + "A" * 43).WhoAmI(who)) == (UNAUTHENTICATED, "TOKEN_INVALID")
+    assert (await calls.root.WhoAmI(who)).role == ROLE_SERVICE
+
+
+async def test_a_token_logs_in_and_the_session_is_listed_refreshed_and_revoked(calls: Calls) -> None:
+    ann = calls.of(await calls.token("ann", ROLE_USER, label="laptop", lifetime=Duration(seconds=600)))
+    session = await ann.CreateSession(pb2.CreateSessionRequest(label="shell"))
+    assert session.session.kind == SESSION_KIND_LOGIN
+    mine = calls.of(session.token)
+    who = await mine.WhoAmI(pb2.WhoAmIRequest())
+    assert (who.user_id, who.role, who.session_id) == ("ann", ROLE_USER, session.session.session_id)
+
+    listed = (await mine.ListSessions(pb2.ListSessionsRequest())).sessions
+    known = {each.label: each for each in listed}
+    assert {name: each.kind for name, each in known.items()} == {
+        "shell": SESSION_KIND_LOGIN,
+        "laptop": SESSION_KIND_TOKEN,
+    }
+    assert known["laptop"].expires_at.seconds - known["laptop"].created_at.seconds == 600
+
+    refreshed = calls.of((await mine.RefreshSession(pb2.RefreshSessionRequest())).token)
+    await until(lambda: _gone(mine), "the old token is good no more")
+    assert (await refreshed.WhoAmI(pb2.WhoAmIRequest())).user_id == "ann"
+    assert (await refreshed.RevokeSessions(pb2.RevokeSessionsRequest(keep_current=True))).count == 1
+    await until(lambda: _gone(ann), "the first token is good no more")
+    (left,) = (await refreshed.ListSessions(pb2.ListSessionsRequest())).sessions
+    await refreshed.RevokeSession(pb2.RevokeSessionRequest(session_id=left.session_id))
+    await until(lambda: _gone(refreshed), "the last one is good no more")
+
+
+async def _gone(stub: Any) -> bool:
+    try:
+        await stub.WhoAmI(pb2.WhoAmIRequest())
+    except grpc.aio.AioRpcError as error:
+        return error.code() is UNAUTHENTICATED
+    return False
+
+
+async def test_an_idle_session_has_expired(start: Start) -> None:
+    calls = await start(access_idle_seconds=1, access_cache_seconds=0)
+    token = await calls.token("ann", ROLE_USER)
+    session = (await calls.of(token).CreateSession(pb2.CreateSessionRequest())).token
+    authorize = pb2.AuthorizeRequest(digest=digest_of(session) or "")
+    # Nobody uses it, and a list is no use.
+
+    async def one_left() -> bool:
+        return len((await calls.root.ListSessions(pb2.ListSessionsRequest(user_id="ann"))).sessions) == 1
+
+    await until(one_left, "the session has ended")
+    assert (await calls.root.Authorize(authorize)).refusal == "TOKEN_EXPIRED"
+    assert await refusal(calls.of(session).WhoAmI(pb2.WhoAmIRequest())) == (UNAUTHENTICATED, "TOKEN_EXPIRED")
+
+
+async def test_what_only_an_admin_may(calls: Calls) -> None:
+    ann = calls.of(await calls.token("ann", ROLE_USER))
+    olga = calls.of(await calls.token("olga", ROLE_OPERATOR))
+    boss = calls.of(await calls.token("boss", ROLE_ADMIN))
+    pool = calls.of(await calls.token("pool", ROLE_WORKER))
+    user = pb2.SetUserRequest(user=User(user_id="ann", role=ROLE_ADMIN))
+    for stub in (ann, olga, pool):
+        assert await refusal(stub.SetUser(user)) == (DENIED, "ROLE_TOO_SMALL")
+        assert await refusal(stub.Authorize(pb2.AuthorizeRequest())) == (DENIED, "ROLE_TOO_SMALL")
+    assert await refusal(boss.Authorize(pb2.AuthorizeRequest())) == (DENIED, "ROLE_TOO_SMALL")
+    assert await refusal(ann.ListSessions(pb2.ListSessionsRequest(user_id="boss"))) == (DENIED, "NOT_OWNER")
+    for stub in (ann, olga):
+        assert await refusal(stub.CreateToken(pb2.CreateTokenRequest(user_id="boss"))) == (DENIED, "NOT_OWNER")
+        assert await refusal(stub.CreateToken(pb2.CreateTokenRequest(role=ROLE_ADMIN))) == (DENIED, "NOT_OWNER")
+        assert await refusal(stub.RevokeSessions(pb2.RevokeSessionsRequest(user_id="boss"))) == (DENIED, "NOT_OWNER")
+    assert len((await olga.ListSessions(pb2.ListSessionsRequest(user_id="boss"))).sessions) == 1
+    names = sorted(each.user_id for each in (await olga.ListUsers(pb2.ListUsersRequest())).users)
+    assert names == ["ann", "boss", "olga", "pool"]
+    assert (await boss.SetUser(user)).user.role == ROLE_ADMIN
+    await until(lambda: _may_list(ann), "the role has changed")
+
+
+async def _may_list(stub: Any) -> bool:
+    try:
+        await stub.ListUsers(pb2.ListUsersRequest())
+    except grpc.aio.AioRpcError:
+        return False
+    return True
+
+
+async def test_what_is_wrong_with_a_request(calls: Calls) -> None:
+    invalid = (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    root = calls.root
+    assert await refusal(root.CreateToken(pb2.CreateTokenRequest(user_id="a b", role=ROLE_USER))) == invalid
+    assert await refusal(root.CreateToken(pb2.CreateTokenRequest(user_id="default", role=ROLE_USER))) == invalid
+    assert await refusal(root.CreateToken(pb2.CreateTokenRequest(user_id="ann", role=ROLE_SERVICE))) == invalid
+    forever = pb2.CreateTokenRequest(user_id="ann", role=ROLE_USER, lifetime=Duration(seconds=10**9))
+    assert await refusal(root.CreateToken(forever)) == invalid
+    assert await refusal(root.SetUser(pb2.SetUserRequest())) == invalid
+    assert await refusal(root.Authorize(pb2.AuthorizeRequest(digest="x"))) == invalid
+    missing = await refusal(root.CreateToken(pb2.CreateTokenRequest(user_id="ann")))
+    assert missing == (grpc.StatusCode.NOT_FOUND, "USER_NOT_FOUND")
+    await calls.token("ann", ROLE_USER)
+    other = await refusal(root.CreateToken(pb2.CreateTokenRequest(user_id="ann", role=ROLE_ADMIN)))
+    assert other == (grpc.StatusCode.FAILED_PRECONDITION, "WRONG_STATUS")
+
+
+async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:
+    """Two replicas of access, and a gate elsewhere that would remember for a minute."""
+    first, second = await start(), await start()
+    token = await first.token("ann", ROLE_ADMIN)
+    digest = digest_of(token)
+    assert digest is not None
+    channel = with_token(open_channel(second.address, traced=False), SECRET)
+    gate = Gate(RemoteAuthority(channel), cache_s=60)
+    gate.start()
+    try:
+        await until(lambda: _knows(gate, token), "it has asked")
+        await first.set_role("ann", ROLE_WORKER)
+        await until(lambda: _role(gate, token, Role.WORKER), "it has heard of the role")
+        await first.root.RevokeSessions(pb2.RevokeSessionsRequest(user_id="ann"))
+        await until(lambda: _revoked(gate, token), "it has heard of the end")
+    finally:
+        await gate.stop()
+
+
+class _Context:
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def invocation_metadata(self) -> Any:
+        return (("authorization", f"Bearer {self._token}"),)
+
+
+async def _caller(gate: Gate, token: str) -> Identity | None:
+    found: list[Identity] = []
+
+    async def handler(request: Any, context: Any) -> None:
+        identity = current_identity()
+        assert identity is not None
+        found.append(identity)
+
+    context: Any = _Context(token)
+    await gate.around("/tradewind.api.access.v1.AccessService/WhoAmI", handler)(object(), context)
+    return found[0]
+
+
+async def _knows(gate: Gate, token: str) -> bool:
+    try:
+        return await _caller(gate, token) is not None
+    except Unavailable:
+        return False
+
+
+async def _role(gate: Gate, token: str, role: Role) -> bool:
+    identity = await _caller(gate, token)
+    return identity is not None and identity.role is role
+
+
+async def _revoked(gate: Gate, token: str) -> bool:
+    try:
+        await _caller(gate, token)
+    except Unauthenticated:
+        return True
+    return False

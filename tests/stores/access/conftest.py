@@ -1,0 +1,32 @@
+"""The stores under test: in memory and in every kind of Redis."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer, RedisServers, no_leaked_keys, redis_kinds
+from tests.stores.access.bench import LASTING_KEYS, Bench, memory_bench, redis_bench
+from tradewind.server.clock import ManualClock
+from tradewind.server.redis.subscriber import Subscriber
+
+
+@pytest.fixture(params=["memory", *redis_kinds()])
+def server(request: pytest.FixtureRequest, redis_servers: RedisServers) -> RedisServer | None:
+    """The Redis under test, None for memory."""
+    return None if request.param == "memory" else redis_servers.get(request.param)
+
+
+@pytest_asyncio.fixture
+async def bench(server: RedisServer | None) -> AsyncIterator[Bench]:
+    """Nobody is on record; afterwards every key has a TTL or is a user's."""
+    if server is None:
+        yield memory_bench(ManualClock())
+        return
+    await server.flush()
+    subscriber = Subscriber(server.nodes[0].url_for("access"))
+    subscriber.start()
+    yield redis_bench(server, ManualClock(), subscriber)
+    await subscriber.stop()
+    await server.close_clients()
+    await no_leaked_keys(server, LASTING_KEYS)

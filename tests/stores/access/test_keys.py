@@ -1,0 +1,46 @@
+"""What stands in Redis: which keys, with which TTL, under the service's own ACL user."""
+
+import pytest
+from redis.exceptions import NoPermissionError
+
+from tests.servers import RedisServer
+from tests.stores.access.bench import DAY, HOUR, PREFIX, digest, redis_bench
+from tradewind.access.domain.session import REMEMBERED_MS
+from tradewind.access.stores.keys import ACL, Keys
+from tradewind.server.access.tokens import digest_of, new_token
+from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import partition_of
+
+KEYS = Keys(PREFIX)
+
+
+async def test_what_a_session_leaves_in_the_store(redis_server: RedisServer) -> None:
+    bench = redis_bench(redis_server, ManualClock())
+    await bench.open("a", idle=HOUR)
+    at = partition_of("ann")
+    session = KEYS.session(at, digest("a"))
+    lasting = sorted([KEYS.user("ann"), KEYS.users(at)])
+    assert await redis_server.keys() == sorted([session, KEYS.sessions("ann"), *lasting])
+    assert await redis_server.lasting_keys() == lasting
+    admin = redis_server.connect()
+    assert HOUR < await admin.pttl(session) <= HOUR + REMEMBERED_MS
+    assert DAY < await admin.pttl(KEYS.sessions("ann")) <= DAY + REMEMBERED_MS
+
+
+async def test_no_token_stands_in_the_store(redis_server: RedisServer) -> None:
+    """Whoever reads the store cannot call with what they find."""
+    token = new_token("ann")
+    found = digest_of(token)
+    assert found is not None
+    assert token not in found
+    assert len({new_token("ann") for _ in range(50)}) == 50
+    assert digest_of(token + "x") is digest_of("") is digest_of("tw_zz_" + "a" * 43) is None
+
+
+@pytest.mark.parametrize("foreign", ["trading_flow:{registry}:workers:w", "trading_flow:{s0}:users", "else:{a1}:users"])
+async def test_the_store_user_is_refused_elsewhere(redis_server: RedisServer, foreign: str) -> None:
+    client = redis_server.connect(ACL.name)
+    with pytest.raises(NoPermissionError):
+        await client.get(foreign)
+    with pytest.raises(NoPermissionError):
+        await client.eval("return redis.call('GET', KEYS[1])", 1, foreign)

@@ -1,0 +1,114 @@
+"""The same random operations drive memory and Redis, which must answer alike all the time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from tests.servers import RedisServer, no_leaked_keys
+from tests.stores.access.bench import HOUR, LASTING_KEYS, MINUTE, Bench, digest, memory_bench, redis_bench
+from tradewind.access.domain.session import REMEMBERED_MS, Draft, SessionKind
+from tradewind.server.access.roles import Role
+from tradewind.server.access.tokens import session_id_of
+from tradewind.server.clock import ManualClock
+from tradewind.server.partitions import partition_of
+
+# Few names, so that the same ones are met again and again.
+users = st.sampled_from(["ann", "bob"])
+names = st.sampled_from(["a", "b", "c", "d"])
+roles = st.sampled_from([None, Role.USER, Role.WORKER, Role.ADMIN])
+spans = st.sampled_from([1, MINUTE, 30 * MINUTE, HOUR - 1, HOUR, REMEMBERED_MS, 3 * HOUR])
+drafts = st.tuples(st.sampled_from(list(SessionKind)), st.sampled_from([HOUR, 2 * HOUR]), st.sampled_from([0, MINUTE]))
+
+
+class Twins(RuleBasedStateMachine):
+    """Memory and one Redis under one clock."""
+
+    server: RedisServer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.clock = ManualClock()
+        self.used: set[str] = set()
+        self.run(self.server.flush())
+        self.memory, self.redis = memory_bench(self.clock), redis_bench(self.server, self.clock)
+
+    def run(self, awaitable: Awaitable[Any]) -> Any:
+        async def waiting() -> Any:
+            return await awaitable
+
+        return self.runner.run(waiting())
+
+    def teardown(self) -> None:
+        self.run(self.server.close_clients())
+        self.run(no_leaked_keys(self.server, LASTING_KEYS))
+        self.runner.close()
+
+    def both(self, call: Callable[[Bench], Awaitable[Any]]) -> None:
+        assert self.run(call(self.redis)) == self.run(call(self.memory))
+
+    def fresh(self, user_id: str) -> str:
+        """Return a digest that was never used: tokens are random, so none comes twice."""
+        made = digest(f"fresh {len(self.used)}", user_id)
+        self.used.add(made)
+        return made
+
+    @rule(user_id=users, draft=drafts, role=roles, name=names)
+    def open(self, user_id: str, draft: tuple[SessionKind, int, int], role: Role | None, name: str) -> None:
+        made = digest(name, user_id)
+        if made in self.used:
+            made = self.fresh(user_id)
+        self.used.add(made)
+        self.both(lambda bench: bench.sessions.open(made, Draft(user_id, *draft, name), role))
+
+    @rule(user_id=users, name=names)
+    def replace(self, user_id: str, name: str) -> None:
+        made = self.fresh(user_id)
+        self.both(lambda bench: bench.sessions.replace(digest(name, user_id), made))
+
+    @rule(user_id=users, name=names)
+    def authorize(self, user_id: str, name: str) -> None:
+        self.both(lambda bench: bench.sessions.authorize(digest(name, user_id)))
+
+    @rule(user_id=users, name=names, everything=st.booleans())
+    def close(self, user_id: str, name: str, everything: bool) -> None:
+        begins = session_id_of(digest(name, user_id))
+        if everything:
+            self.both(lambda bench: bench.sessions.close_all(user_id, begins))
+        else:
+            self.both(lambda bench: bench.sessions.close(user_id, begins))
+
+    @rule(user_id=users, role=st.sampled_from([Role.USER, Role.ADMIN]))
+    def set_user(self, user_id: str, role: Role) -> None:
+        self.both(lambda bench: bench.users.set(user_id, role))
+
+    @rule(span=spans)
+    def advance(self, span: int) -> None:
+        self.clock.advance(span)
+
+    @invariant()
+    def they_hold_the_same(self) -> None:
+        for user_id in ("ann", "bob"):
+            self.both(partial(_all_of, user_id))
+
+
+async def _all_of(user_id: str, bench: Bench) -> Any:
+    listed = await bench.users.list(partition_of(user_id), "", 5)
+    return await bench.sessions.list(user_id), await bench.users.find(user_id), listed
+
+
+def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
+    class TwinsHere(Twins):
+        server = running_redis
+
+    run_state_machine_as_test(
+        TwinsHere,
+        settings=settings(
+            max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

@@ -1,0 +1,12 @@
+"""What a tick costs does not depend on how many schedules are registered; `benchmarks.schedules` measures its time."""
+
+from benchmarks.schedules import compare
+
+FEW, MANY, TICKS = 20, 2000, 3
+
+
+async def test_a_tick_issues_as_many_commands_with_many_schedules_as_with_few() -> None:
+    done = await compare((FEW, MANY), TICKS)
+    few, many = ([tick.commands for tick in done[count]] for count in (FEW, MANY))
+    assert few == many
+    assert all(tick[f"{step}: evalsha"] == 1 for tick in many for step in ("claim", "begin", "answer"))

@@ -1,0 +1,72 @@
+"""Each service's store user, against the keys and channels of each other service."""
+
+from itertools import permutations
+
+import pytest
+from redis.exceptions import NoPermissionError, ResponseError
+
+from tests.servers import ACL_USERS, RedisServer
+from tradewind.node_task_manager.stores import keys as node_task_manager
+from tradewind.registry.stores import keys as registry
+from tradewind.scheduler.stores import keys as scheduler
+from tradewind.trigger.stores import keys as trigger
+
+PREFIX = "trading_flow"
+OWN = {
+    "scheduler": (scheduler.Keys(PREFIX).flow("momentum"), f"{PREFIX}:{{f7}}:changes"),
+    "node_task_manager": (node_task_manager.Keys(PREFIX, 3).run("momentum:1:0"), f"{PREFIX}:{{s3}}:wake"),
+    "registry": (registry.Keys(PREFIX).worker("w"), f"{PREFIX}:{{registry}}:changes"),
+    "trigger": (trigger.Keys(PREFIX).trigger(3, "momentum"), f"{PREFIX}:{{t3}}:triggers:wake"),
+}
+PAIRS = list(permutations(OWN, 2))
+ATTEMPTS = (
+    ("GET",),
+    ("SET", "x"),
+    ("DEL",),
+    ("HGETALL",),
+    ("XADD", "*", "a", "1"),
+    ("EXPIRE", "1"),
+)
+
+
+def test_every_user_is_tried() -> None:
+    assert sorted(OWN) == sorted(user.name for user in ACL_USERS)
+
+
+@pytest.mark.parametrize(("service", "other"), PAIRS)
+async def test_a_service_is_refused_at_the_keys_of_another(redis_server: RedisServer, service: str, other: str) -> None:
+    client = redis_server.connect(service)
+    own, foreign = OWN[service][0], OWN[other][0]
+    assert await client.set(own, "1")
+    for name, *rest in ATTEMPTS:
+        with pytest.raises(NoPermissionError):
+            await client.execute_command(name, foreign, *rest)
+    with pytest.raises(NoPermissionError):
+        await client.eval("return redis.call('GET', KEYS[1])", 1, foreign)
+    assert await redis_server.connect(service).get(own) == b"1"
+
+
+@pytest.mark.parametrize(("service", "other"), PAIRS)
+@pytest.mark.parametrize("call", ["call", "pcall"])
+async def test_a_script_is_refused_there_as_well(
+    redis_server: RedisServer, service: str, other: str, call: str
+) -> None:
+    """A script that names a key of its own, and then reaches for another's."""
+    client = redis_server.connect(service)
+    own, foreign = OWN[service][0], OWN[other][0]
+    script = f"return redis.{call}('SET', ARGV[1], 'x')"
+    refusal = "(?i)permission|can't access"
+    if redis_server.kind == "cluster":
+        # A node may say first that the key is not one of its own.
+        refusal += "|local|slot"
+    with pytest.raises(ResponseError, match=refusal):
+        await client.eval(script, 1, own, foreign)
+    assert foreign not in await redis_server.keys()
+
+
+@pytest.mark.parametrize(("service", "other"), PAIRS)
+async def test_a_service_is_refused_at_the_channels_of_another(
+    redis_server: RedisServer, service: str, other: str
+) -> None:
+    with pytest.raises(NoPermissionError):
+        await redis_server.connect(service).publish(OWN[other][1], "x")

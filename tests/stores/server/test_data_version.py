@@ -1,0 +1,46 @@
+"""The version of the data: noted once, checked at each start."""
+
+import json
+
+import pytest
+
+from tests.servers import RedisServer
+from tradewind.server.redis.client import Client
+from tradewind.server.redis.data_version import VERSION, DataVersion, OtherData, require_data_version
+
+KEY = "trading_flow:{s0}:data_version"
+DATA = DataVersion(KEY, {"shards": 2}, {"shards": " by SHARDS"})
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Client:
+    return redis_server.connect("node_task_manager")
+
+
+async def test_the_first_start_notes_it_and_later_ones_leave_it(client: Client) -> None:
+    await require_data_version(client, DATA)
+    noted = await client.get(KEY)
+    assert noted is not None
+    assert json.loads(noted) == {"version": VERSION, "shards": 2}
+    await require_data_version(client, DATA)
+    assert await client.get(KEY) == noted
+    assert await client.pttl(KEY) == -1
+
+
+async def test_a_later_version_is_refused(client: Client) -> None:
+    await client.set(KEY, json.dumps({"version": VERSION + 1, "shards": 2}))
+    with pytest.raises(OtherData, match=f"have version {VERSION + 1}, written by a later release; this one knows"):
+        await require_data_version(client, DATA)
+
+
+async def test_data_that_are_divided_otherwise_are_refused(client: Client) -> None:
+    await require_data_version(client, DataVersion(KEY, {"shards": 4}))
+    with pytest.raises(OtherData, match="have 4 shards, this server is set to 2 by SHARDS"):
+        await require_data_version(client, DATA)
+
+
+@pytest.mark.parametrize("noted", ["", "[]", "{}", "soon", '{"version": null}'])
+async def test_what_is_no_version_is_refused(client: Client, noted: str) -> None:
+    await client.set(KEY, noted or " ")
+    with pytest.raises(OtherData, match="holds no version of the data"):
+        await require_data_version(client, DATA)

@@ -1,0 +1,68 @@
+"""Every service refuses data that a later release has written, with a sentence that says what to do."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.servers import RedisServer, RedisServers
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.node_task_manager.stores.keys import Keys as NodeTaskManagerKeys
+from tradewind.registry.app import Registry
+from tradewind.registry.settings import RegistrySettings
+from tradewind.registry.stores.keys import Keys as RegistryKeys
+from tradewind.scheduler.app import Scheduler
+from tradewind.scheduler.settings import SchedulerSettings
+from tradewind.scheduler.stores.keys import Keys as SchedulerKeys
+from tradewind.server.bootstrap import Server, Service, StartError
+from tradewind.server.settings import CommonSettings
+from tradewind.trigger.app import TriggerService
+from tradewind.trigger.settings import TriggerSettings
+from tradewind.trigger.stores.keys import Keys as TriggerKeys
+
+PREFIX = "trading_flow"
+SERVICES: dict[str, tuple[type[CommonSettings], Callable[[Any], Service], str]] = {
+    "registry": (RegistrySettings, Registry, RegistryKeys(PREFIX).data_version),
+    "trigger": (TriggerSettings, TriggerService, TriggerKeys(PREFIX).data_version()),
+    "node_task_manager": (NodeTaskManagerSettings, NodeTaskManager, NodeTaskManagerKeys(PREFIX, 0).data_version()),
+    "scheduler": (SchedulerSettings, Scheduler, SchedulerKeys(PREFIX).data_version()),
+}
+
+
+@pytest.fixture
+def store(redis_servers: RedisServers) -> RedisServer:
+    return redis_servers.get("embedded")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+async def test_a_service_notes_the_version_and_refuses_a_later_one(store: RedisServer, name: str) -> None:
+    settings, build, key = SERVICES[name]
+    await store.flush()
+    server = Server([build(settings(store_url=store.url(name)))], drain_s=0)
+    await server.start()
+    await server.stop()
+    admin = store.connect()
+    try:
+        noted = json.loads(await admin.get(key) or b"{}")
+        assert noted["version"] == 1
+        await admin.set(key, json.dumps({**noted, "version": 2}))
+        later = Server([build(settings(store_url=store.url(name)))], drain_s=0)
+        with pytest.raises(StartError, match="version 2, written by a later release; this one knows version 1"):
+            await later.start()
+    finally:
+        await store.close_clients()
+
+
+async def test_shards_are_fixed_once_there_are_data(store: RedisServer) -> None:
+    await store.flush()
+    url = store.url("node_task_manager")
+    first = Server([NodeTaskManager(NodeTaskManagerSettings(store_url=url, node_task_manager_shards=2))], drain_s=0)
+    await first.start()
+    await first.stop()
+    other = Server([NodeTaskManager(NodeTaskManagerSettings(store_url=url))], drain_s=0)
+    with pytest.raises(
+        StartError, match="have 2 shards, this server is set to 1 by TRADEWIND_NODE_TASK_MANAGER_SHARDS"
+    ):
+        await other.start()

@@ -1,0 +1,168 @@
+"""A scheduler is killed after each of its writes and each answer that it hears, another goes on, and all happens once.
+
+So in the middle of what takes several steps: between the phases of a cycle with handlers, and of bulk jobs.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.system.mortal import World, run_in_world
+from tradewind.client import BulkJobStatus, CycleStatus, NotFound
+from tradewind.flow import Flow
+from tradewind.worker import Context, Node, node
+
+MOST_STEPS = 200
+
+
+class Ledger:
+    """What ran, how often, and nodes that write into it."""
+
+    def __init__(self, *failing: str) -> None:
+        self.ran: Counter[str] = Counter()
+        self.outcomes: list[str] = []
+        self.failing = set(failing)
+
+    @property
+    def nodes(self) -> list[Node[..., Any]]:
+        @node("work")
+        async def work(ctx: Context, after: int | str | None = None) -> int:
+            name = f"{ctx.flow_id}:{ctx.cycle}:{ctx.node_id}"
+            self.ran[name] += 1
+            if ctx.node_id in self.failing:
+                raise ValueError("it is down")
+            return 1
+
+        @node("told")
+        async def told(ctx: Context, outcome: dict[str, Any]) -> str:
+            self.ran[ctx.node_id] += 1
+            self.outcomes.append(outcome["status"])
+            return str(outcome["status"])
+
+        @node("long")
+        async def long(ctx: Context) -> int:
+            self.ran[f"{ctx.flow_id}:{ctx.cycle}:{ctx.node_id}"] += 1
+            await asyncio.sleep(3600)
+            return 1
+
+        return [work, told, long]
+
+
+def guarded(main: str = "work") -> Flow:
+    """main; page on failure; close -> last at the end."""
+    flow = Flow("f", "1h")
+    flow.node("main", main)
+    flow.on_failure(flow.node("page", "told"))
+    close, last = flow.node("close", "told"), flow.node("last", "work")
+    close["output"] >> last["after"]
+    flow.finally_(close, last)
+    return flow
+
+
+def killed_at_each_step(begin: Callable[[], tuple[Ledger, Callable[[World], Awaitable[None]]]], least: int) -> None:
+    """Repeat a scenario, the scheduler dying one step later each time, until it lives to the end."""
+    for step in range(1, MOST_STEPS):
+        ledger, scenario = begin()
+        if not run_in_world(scenario, ledger.nodes, step):
+            assert step > least, "it was killed too seldom to show anything"
+            return
+    raise AssertionError("it does not come to an end")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_handlers_run_once(fails: bool) -> None:
+    def begin() -> tuple[Ledger, Callable[[World], Awaitable[None]]]:
+        ledger = Ledger(*(["main"] if fails else []))
+
+        async def scenario(world: World) -> None:
+            await world.client.register_flow("f", guarded())
+            world.life.counting = True
+            ended = await (await world.client.run_flow("f")).wait()
+            assert ended.status is (CycleStatus.FAILED if fails else CycleStatus.COMPLETED)
+            assert (ended.cycle, ended.run, ended.phase) == (0, 0, "over")
+            assert ledger.ran == Counter(["f:0:main", "close", "f:0:last", *(["page"] if fails else [])])
+            assert set(ledger.outcomes) == {"failed" if fails else "completed"}
+            assert [cycle.cycle async for cycle in world.client.list_cycles("f")] == [0]
+
+        return ledger, scenario
+
+    killed_at_each_step(begin, 10)
+
+
+def test_a_stop_is_carried_out_and_what_runs_last_runs_once() -> None:
+    def begin() -> tuple[Ledger, Callable[[World], Awaitable[None]]]:
+        ledger = Ledger()
+
+        async def scenario(world: World) -> None:
+            await world.client.register_flow("f", guarded("long"))
+            handle = await world.client.run_flow("f")
+            await asyncio.sleep(60)
+            world.life.counting = True
+            await world.client.stop_cycle("f", reason="enough")
+            ended = await handle.wait()
+            assert ended.status is CycleStatus.CANCELLED
+            assert ledger.ran == Counter(["f:0:main", "close", "f:0:last"])
+            assert ledger.outcomes == ["cancelled"]
+
+        return ledger, scenario
+
+    killed_at_each_step(begin, 8)
+
+
+def test_each_cycle_of_a_job_is_run_again_once() -> None:
+    def begin() -> tuple[Ledger, Callable[[World], Awaitable[None]]]:
+        ledger = Ledger("b")
+
+        async def scenario(world: World) -> None:
+            for flow_id in ("f1", "f2"):
+                flow = Flow(flow_id, "1h")
+                flow.node("a", "work")["output"] >> flow.node("b", "work")["after"]
+                await world.client.register_flow(flow_id, flow)
+                for _ in range(2):
+                    assert (await (await world.client.run_flow(flow_id)).wait()).status is CycleStatus.FAILED
+            ledger.failing.clear()
+            world.life.counting = True
+            job = await world.client.start_bulk_job("rerun", ["f*"], reason="mended", request_id="once")
+            ended = await world.client.wait_bulk_job(job.job_id, 600)
+            assert ended.status is BulkJobStatus.COMPLETED
+            assert (ended.matched, ended.done, ended.failed, ended.items) == (4, 4, 0, ())
+            for flow_id in ("f1", "f2"):
+                for cycle in range(2):
+                    again = await world.client.cycle(flow_id, cycle, 1).wait()
+                    assert again.status is CycleStatus.COMPLETED
+                    assert (ledger.ran[f"{flow_id}:{cycle}:a"], ledger.ran[f"{flow_id}:{cycle}:b"]) == (1, 2)
+                    with pytest.raises(NotFound):
+                        await world.client.get_cycle(flow_id, cycle, 2)
+
+        return ledger, scenario
+
+    killed_at_each_step(begin, 20)
+
+
+def test_each_cycle_of_a_job_is_stopped() -> None:
+    def begin() -> tuple[Ledger, Callable[[World], Awaitable[None]]]:
+        ledger = Ledger()
+
+        async def scenario(world: World) -> None:
+            flow = Flow("f", "1h", overlap="allow")
+            flow.node("a", "long")
+            await world.client.register_flow("f", flow)
+            handles = [await world.client.run_flow("f") for _ in range(3)]
+            await asyncio.sleep(60)
+            world.life.counting = True
+            job = await world.client.start_bulk_job("stop", ["f"], reason="enough", request_id="once")
+            ended = await world.client.wait_bulk_job(job.job_id, 600)
+            assert (ended.status, ended.matched, ended.done, ended.failed) == (BulkJobStatus.COMPLETED, 3, 3, 0)
+            for handle in handles:
+                cycle = await handle.wait()
+                assert cycle.status is CycleStatus.CANCELLED
+                assert cycle.stop is not None
+                assert (cycle.stop.by, cycle.stop.reason) == (f"default ({job.job_id})", "enough")
+            assert ledger.ran == Counter(f"f:{cycle}:a" for cycle in range(3))
+
+        return ledger, scenario
+
+    killed_at_each_step(begin, 10)

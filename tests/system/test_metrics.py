@@ -1,0 +1,118 @@
+"""Metrics that a real cycle leaves behind, as Prometheus scrapes and parses them."""
+
+import urllib.error
+from pathlib import Path
+
+import pytest
+
+from tests.metrics import Scraped, scrape
+from tests.ports import free_port
+from tests.system import flows
+from tests.system.processes import Processes
+from tests.waiting import until
+from tradewind.client import Client, CycleStatus
+from tradewind.server.metrics import SWITCH
+from tradewind.standalone import Standalone, StandaloneError
+
+LABELS = {"method", "code", "service", "script", "node", "origin", "status", "outcome", "node_type", "event", "le"}
+"""All labels that there are. None of them holds an id."""
+ONCE = {
+    "tradewind_cycles_begun_total": {"origin": "schedule"},
+    "tradewind_cycles_ended_total": {"status": "completed"},
+    "tradewind_schedule_lateness_seconds_count": {},
+    "tradewind_cycle_seconds_count": {},
+    "tradewind_triggers_delivered_total": {},
+    "tradewind_trigger_lateness_seconds_count": {},
+}
+
+
+async def test_a_cycle_is_in_the_metrics_of_services_store_and_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Processes
+) -> None:
+    port, workers_port = free_port(), free_port()
+    monkeypatch.setenv("TRADEWIND_METRICS_SECONDS", "0.05")
+    monkeypatch.setenv("TRADEWIND_METRICS_PORT", str(workers_port))
+    gate = tmp_path / "gate"
+    with monkeypatch.context() as services:
+        services.setenv("TRADEWIND_METRICS_PORT", str(port))
+        stack = Standalone(data=tmp_path / "data", port=0)
+        await stack.start()
+    try:
+        before = await scrape(port)
+        worker = await started.worker(stack.address)
+        async with Client(stack.address) as client:
+            await client.register_flow("sums", flows.sums())
+            await client.flow("sums").start()
+            await client.submit_task("nobody.offers.this", {})
+
+            async def ended() -> bool:
+                return (await client.get_flow("sums")).flow.last_cycle == 0 and (
+                    await client.get_cycle("sums", 0)
+                ).status is CycleStatus.COMPLETED
+
+            await until(ended, "the first cycle has ended")
+            await client.register_flow("gated", flows.gated(gate))
+            run = await client.run_flow("gated")
+            await until(Path(f"{gate}.begun").exists, "the gate is reached")
+
+            async def looked() -> bool:
+                now = await scrape(port)
+                return bool(now.sum("tradewind_slots_held") and now.sum("tradewind_queue_depth"))
+
+            await until(looked, "queues and leases were looked at")
+            after, of_worker = await scrape(port), await scrape(workers_port)
+            gate.touch()
+            await run.wait(30)
+        grown(before, after)
+        of_the_store(after)
+        assert after.labels("tradewind_") <= LABELS
+        assert after.sum("tradewind_worker_node_seconds_count") == before.sum("tradewind_worker_node_seconds_count")
+        assert of_worker.sum("tradewind_worker_node_seconds_count", node_type="total", outcome="completed") >= 2
+        assert (of_worker.sum("tradewind_worker_held"), of_worker.sum("tradewind_worker_capacity")) == (1, 100)
+        assert of_worker.labels("tradewind_") <= LABELS
+        assert await worker.interrupt() == 0
+    finally:
+        await stack.stop()
+    assert not SWITCH.on
+    with pytest.raises(urllib.error.URLError):
+        await scrape(port)
+
+
+def grown(before: Scraped, after: Scraped) -> None:
+    """Assert what one scheduled cycle of four nodes, and one that holds at its third, have added."""
+
+    def more(name: str, **labels: str) -> float:
+        return after.sum(name, **labels) - before.sum(name, **labels)
+
+    # At least: on a busy machine something may be said twice.
+    for name, labels in ONCE.items():
+        assert more(name, **labels) >= 1, name
+    assert more("tradewind_node_attempts_ended_total", outcome="completed") >= 6
+    assert more("tradewind_node_seconds_count") >= 6
+    assert more("tradewind_ready_to_start_seconds_count") >= 7
+    assert after.sum("tradewind_slots_held") == 1
+    assert after.sum("tradewind_workers_connected") == 1
+    assert after.sum("tradewind_queue_depth", node_type="nobody.offers.this") == 1
+    assert after.sum("tradewind_queue_oldest_seconds", node_type="nobody.offers.this") >= 0
+    assert after.sum("tradewind_partitions_owned") == 16
+    assert after.sum("tradewind_ready") == 4
+    assert more("tradewind_rpc_seconds_count", method="SchedulerService/RegisterFlow", code="OK") >= 2
+    assert after.sum("tradewind_streams_open", method="NodeTaskManagerService/Work") == 1
+    assert more("tradewind_store_script_seconds_count", script="complete_tasks") > 0
+    assert more("tradewind_event_loop_lag_seconds_count") > 0
+
+
+def of_the_store(after: Scraped) -> None:
+    """Assert what the store says of itself."""
+    assert after.sum("tradewind_store_up") == 1
+    assert 0 < after.sum("tradewind_store_memory_used_bytes") < after.sum("tradewind_store_memory_max_bytes")
+    assert 0 < after.sum("tradewind_store_connections") < after.sum("tradewind_store_connections_max")
+    assert after.sum("tradewind_store_keyspace_hits") > 0
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setenv("TRADEWIND_METRICS_PORT", str(port))
+    async with Standalone(data=tmp_path / "one", port=0):
+        with pytest.raises(StandaloneError, match=f"cannot serve metrics on 127.0.0.1:{port}: .*METRICS_PORT"):
+            await Standalone(data=tmp_path / "two", port=0).start()

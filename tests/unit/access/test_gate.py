@@ -1,0 +1,205 @@
+"""Who gets through the gate, what is asked for that, and how soon a change shows."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.unit.access.gate_calls import Authority, Context, Owners, call
+from tests.waiting import until
+from tradewind.api.scheduler.v1.job_pb2 import StartBulkJobRequest
+from tradewind.api.scheduler.v1.scheduler_service_pb2 import (
+    GetFlowRequest,
+    RegisterFlowRequest,
+    RunFlowRequest,
+)
+from tradewind.server.access.gate import Gate
+from tradewind.server.access.identity import Identity
+from tradewind.server.access.roles import Role
+from tradewind.server.faults import PermissionDenied, Unauthenticated, Unavailable
+
+SECRET = "a secret of all the servers"
+OWNING = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}
+
+
+@pytest.fixture
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest_asyncio.fixture
+async def gate(authority: Authority) -> AsyncIterator[Gate]:
+    """One that remembers for a minute."""
+    gate = Gate(
+        authority,
+        service_token=SECRET,
+        cache_s=60,
+        owning=OWNING,
+    )
+    gate.start()
+    await until(lambda: authority.changed is not None, "the gate hears of changes")
+    yield gate
+    await gate.stop()
+
+
+@pytest.mark.parametrize("token", [None, "", "mistyped", "tw_00_" + "x" * 43])
+async def test_without_a_good_token_nothing_is_done(gate: Gate, authority: Authority, token: str | None) -> None:
+    with pytest.raises(Unauthenticated) as refusal:
+        await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)
+    assert refusal.value.reason == ("TOKEN_INVALID" if token else "TOKEN_MISSING")
+    assert authority.asked == (1 if token and token.startswith("tw_00") else 0)
+
+
+async def test_one_look_up_serves_many_calls(gate: Gate, authority: Authority) -> None:
+    """And those that come while it is under way wait for the same answer."""
+    token = authority.token("ann")
+    answers = await asyncio.gather(*(call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token) for _ in range(20)))
+    assert {identity.user_id for identity, _ in answers if identity} == {"ann"}
+    for _ in range(20):
+        await call(gate, "RunFlow", RunFlowRequest(flow_id="ann-1"), token)
+    assert authority.asked == 1
+    with pytest.raises(Unauthenticated):
+        await call(gate, "GetFlow", GetFlowRequest(), "tw_00_" + "x" * 43)
+    with pytest.raises(Unauthenticated):
+        await call(gate, "GetFlow", GetFlowRequest(), "tw_00_" + "x" * 43)
+    assert authority.asked == 2
+
+
+async def test_servers_know_each_other_without_asking(gate: Gate, authority: Authority) -> None:
+    identity, _ = await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), SECRET)
+    assert identity == Identity("service", Role.SERVICE)
+    assert authority.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "allowed"),
+    [
+        (Role.USER, "GetFlow", True),
+        (Role.USER, "StartBulkJob", False),
+        (Role.OPERATOR, "StartBulkJob", True),
+        (Role.WORKER, "GetFlow", False),
+        (Role.WORKER, "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/Work", True),
+        (Role.USER, "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/Work", False),
+        (Role.ADMIN, "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/SubmitComponents", False),
+        (Role.OPERATOR, "/tradewind.api.access.v1.AccessService/SetUser", False),
+        (Role.ADMIN, "/tradewind.api.access.v1.AccessService/SetUser", True),
+    ],
+)
+async def test_each_method_has_its_least_role(
+    gate: Gate, authority: Authority, role: Role, method: str, allowed: bool
+) -> None:
+    token = authority.token("ann", role)
+    if allowed:
+        identity, _ = await call(gate, method, StartBulkJobRequest(), token)
+        assert identity is not None
+        assert identity.role is role
+        return
+    with pytest.raises(PermissionDenied) as refusal:
+        await call(gate, method, StartBulkJobRequest(), token)
+    assert refusal.value.reason == "ROLE_TOO_SMALL"
+
+
+async def test_a_method_without_a_rule_is_closed_to_all(gate: Gate, authority: Authority) -> None:
+    with pytest.raises(PermissionDenied) as refusal:
+        await call(gate, "InventedYesterday", GetFlowRequest(), authority.token("ann", Role.ADMIN))
+    assert refusal.value.reason == "METHOD_CLOSED"
+    with pytest.raises(Unauthenticated):
+        await call(gate, "InventedYesterday", GetFlowRequest(), None)
+
+
+async def test_health_is_open_to_everybody(gate: Gate) -> None:
+    identity, _ = await call(gate, "/grpc.health.v1.Health/Check", GetFlowRequest(), None)
+    assert identity is None
+
+
+async def test_a_user_touches_their_own_only(gate: Gate, authority: Authority) -> None:
+    ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)
+    await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), ann)
+    await call(gate, "GetFlow", GetFlowRequest(flow_id="bob-1"), operator)
+    with pytest.raises(PermissionDenied) as refusal:
+        await call(gate, "GetFlow", GetFlowRequest(flow_id="bob-1"), ann)
+    assert refusal.value.reason == "NOT_OWNER"
+    assert "bob" not in str(refusal.value)
+
+
+async def test_the_caller_is_written_into_what_they_send(gate: Gate, authority: Authority) -> None:
+    ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)
+    for named in ("", "default", "ann"):
+        _, request = await call(gate, "RegisterFlow", RegisterFlowRequest(user_id=named), ann)
+        assert request.user_id == "ann"
+    with pytest.raises(PermissionDenied):
+        await call(gate, "RegisterFlow", RegisterFlowRequest(user_id="bob"), ann)
+    _, request = await call(gate, "RegisterFlow", RegisterFlowRequest(user_id="bob"), operator)
+    assert request.user_id == "bob"
+
+
+async def test_a_change_of_role_and_a_revocation_hold_at_once(gate: Gate, authority: Authority) -> None:
+    """Though the gate remembers for a minute: it is told."""
+    token = authority.token("ann", Role.ADMIN)
+    await call(gate, "StartBulkJob", StartBulkJobRequest(), token)
+    authority.set(token, Role.USER)
+    with pytest.raises(PermissionDenied):
+        await call(gate, "StartBulkJob", StartBulkJobRequest(), token)
+    authority.set(token, None)
+    with pytest.raises(Unauthenticated):
+        await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)
+
+
+async def test_nobody_is_remembered_longer_than_told(authority: Authority) -> None:
+    """Where no change is heard of, each answer is good for its time only."""
+    gate = Gate(authority, cache_s=0, owning=OWNING)
+    token = authority.token("ann")
+    for times in range(1, 4):
+        await call(gate, "GetFlow", GetFlowRequest(), token)
+        assert authority.asked == times
+
+
+@pytest.mark.parametrize(
+    ("on_outage", "goes_on"), [("refuse", []), ("reads", ["GetFlow"]), ("all", ["GetFlow", "RunFlow"])]
+)
+async def test_while_access_is_away(authority: Authority, on_outage: Any, goes_on: list[str]) -> None:
+    """What was known of a token serves reads, or as the setting says; unknown tokens are refused."""
+    gate = Gate(authority, cache_s=0, on_outage=on_outage, owning=OWNING)
+    token = authority.token("ann")
+    await call(gate, "GetFlow", GetFlowRequest(), token)
+    authority.away = True
+    for method, request in (("GetFlow", GetFlowRequest()), ("RunFlow", RunFlowRequest())):
+        if method in goes_on:
+            await call(gate, method, request, token)
+            continue
+        with pytest.raises(Unavailable):
+            await call(gate, method, request, token)
+    with pytest.raises(Unavailable):
+        await call(gate, "GetFlow", GetFlowRequest(), authority.token("new"))
+
+
+async def test_a_stream_costs_one_look_up_however_long_it_lasts_and_ends_with_its_token(
+    gate: Gate, authority: Authority
+) -> None:
+    token = authority.token("pool", Role.WORKER)
+    messages = 0
+    go = asyncio.Semaphore(0)
+
+    async def work(request: Any, context: Any) -> None:
+        nonlocal messages
+        while True:
+            await go.acquire()
+            messages += 1
+
+    context: Any = Context(token)
+    method = "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/Work"
+    stream = asyncio.ensure_future(gate.around(method, work)(object(), context))
+    for _ in range(1000):
+        go.release()
+    await until(lambda: messages == 1000, "all messages have come")
+    assert authority.asked == 1
+    assert authority.changed is not None
+    authority.changed("pool")
+    await until(lambda: authority.asked == 2, "it was looked at again")
+    assert not stream.done()
+    authority.set(token, None)
+    with pytest.raises(Unauthenticated) as refusal:
+        await asyncio.wait_for(stream, 10)
+    assert refusal.value.reason == "TOKEN_INVALID"
