@@ -203,10 +203,11 @@ class Bench:
         return replace(made, **changes)  # type: ignore[arg-type]
 
     async def scheduled(self, due_ms: int, flow_id: str = "f", now_ms: int = 0, **changes: object) -> BeginRequest:
-        """A request of the flow's own schedule, judged at `now_ms`, or now."""
+        """A request of the flow's own schedule, judged now, or ahead of it at `now_ms`."""
         flow = await self.flow(flow_id)
         changes.setdefault("schedule_epoch", flow.schedule_epoch)
         changes.setdefault("shape", shape(flow_id, flow.revision, schedule=flow.schedule))
+        changes.setdefault("ahead", now_ms > self.now)
         return self.request(flow_id, **judged(flow.schedule, due_ms, now_ms or self.now), **changes)
 
     def waiting(self, flow_id: str = "f") -> BeginRequest:

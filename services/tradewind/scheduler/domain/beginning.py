@@ -36,11 +36,12 @@ class BeginRequest:
     """A wish for a cycle now.
 
     A scheduled one answers a trigger's `due_ms` under its schedule epoch, and begins only in a running flow: at the
-    planned time `planned_ms`, 0 when none is to begin, with `next_ms` due after it (0: none) and `missed` passed over.
-    With `queued` it is the planned time that waits longest in the flow's queue; by RunFlow there is none of these. One
-    of a backfill is planned at the position of that, whatever else is open. `check_in_ms` is when to look after it if
-    nothing is heard of it. `replaces` is the number that the same run (`run_id`) had before somebody else's run was
-    found to stand under it (-1 for none), and `at_least` the lowest number it may get.
+    planned time `planned_ms`, 0 when none is to begin (`ahead`: which is still to come), with `next_ms` due after it
+    (0: none) and `missed` passed over. With `queued` it is the planned time that waits longest in the flow's queue;
+    by RunFlow there is none of these. One of a backfill is planned at the position of that, whatever else is open.
+    `check_in_ms` is when to look after it if nothing is heard of it. `replaces` is the number that the same run
+    (`run_id`) had before somebody else's run was found to stand under it (-1 for none), and `at_least` the lowest
+    number it may get.
     """
 
     shape: CycleShape
@@ -49,6 +50,7 @@ class BeginRequest:
     check_in_ms: int
     planned_ms: int = 0
     due_ms: int = 0
+    ahead: bool = False
     next_ms: int = 0
     missed: Span | None = None
     queued: bool = False

@@ -48,6 +48,7 @@ class BeginDue:
                 CycleOrigin.SCHEDULE,
                 due_ms=flow.planned_ms,
                 now_ms=max(flow.now_ms, flow.planned_ms),
+                ahead=flow.planned_ms > flow.now_ms,
                 schedule_epoch=flow.schedule_epoch,
                 traceparent=flow.traceparent,
             )

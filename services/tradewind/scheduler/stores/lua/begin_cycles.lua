@@ -6,7 +6,7 @@
 --   false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, request ("" for none), payload (its hash),
 --   check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none), at_least
 --   (lowest number), nodes (ids), facts, memory ("" for none), backfill ({id, following planned time, 0 for none} of the backfill
---   whose position `planned` is, or false)}.
+--   whose position `planned` is, or false), ahead (whether it is due in a moment, not yet)}.
 -- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
 -- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
 -- stopping}, none when somebody else owns the partition by now.
@@ -89,7 +89,7 @@ local function give_way(key, flow_id, overlap, planned, open)
 end
 
 local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
-                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill)
+                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill, ahead)
   local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'next_execution', 'schedule_epoch',
     'fired')
   if not flow[1] then return answer('not_found') end
@@ -119,7 +119,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     end
     local open = flow[4] ~= 'allow' and not backfill and in_the_way(key)
     -- What is due soon is judged by what runs when it is due.
-    if open and scheduled and not queued and due > time then return answer('early', current) end
+    if open and ahead then return answer('early', current) end
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
     if open and (queued or not scheduled or once and flow[4] == 'skip') then
       return answer('overlap', current, {cycle = tonumber(string.match(open, '^%d+'))})
@@ -149,7 +149,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
   end
   local run = key .. ':cycle:' .. name
   -- One that was put on record ahead of its time starts at its time.
-  local start = math.max(time, planned)
+  local start = ahead and math.max(time, planned) or time
   local fields = {'flow_id', flow_id, 'cycle', cycle, 'run_id', run_id, 'status', 'running', 'version', 1,
     'start_time', start, 'facts', facts}
   local size = #fields

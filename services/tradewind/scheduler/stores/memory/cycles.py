@@ -129,7 +129,7 @@ class MemoryCycles:
             outcome = move(flow, request.backfill, self._data.now())
             return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
         if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW:
-            if request.scheduled and not request.queued and request.due_ms > self._data.now():
+            if request.ahead:
                 return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
             # The one firing of a flow that runs once is not given up: it comes again until it can begin.
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
@@ -154,7 +154,7 @@ class MemoryCycles:
         while RunName(flow.flow_id, cycle) in flow.runs:
             cycle += 1
         name = RunName(flow.flow_id, cycle)
-        state = begun_state(request, name, max(now, planned_ms), planned_ms)
+        state = begun_state(request, name, max(now, planned_ms) if request.ahead else now, planned_ms)
         flow.runs[name] = Run(state, frozenset(request.shape.node_ids), remembered)
         flow.open[name] = False
         self._data.announce(state)

@@ -214,6 +214,7 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         facts_text(request),
         request.inputs_json,
         (backfill.backfill_id, backfill.following_ms) if backfill else False,
+        request.ahead,
     )
 
 
