@@ -20,9 +20,11 @@ from tradewind.scheduler.stores import keys as scheduler_keys
 from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.redis.watch import METRICS
 from tradewind.trigger.stores import keys as trigger_keys
 
-ACL_USERS = (scheduler_keys.ACL, node_task_manager_keys.ACL, registry_keys.ACL, trigger_keys.ACL, access_keys.ACL)
+SERVICES = (scheduler_keys.ACL, node_task_manager_keys.ACL, registry_keys.ACL, trigger_keys.ACL, access_keys.ACL)
+ACL_USERS = (*SERVICES, METRICS)
 
 SYSTEM_REDIS = shutil.which("redis-server")
 REDIS_REQUIRED = os.environ.get("TRADEWIND_REQUIRE_REDIS") == "1"

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from tests.servers import RedisServer, RedisServers
+from tradewind.access.app import Access
+from tradewind.access.settings import AccessSettings
+from tradewind.access.stores.keys import Keys as AccessKeys
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import Keys as NodeTaskManagerKeys
@@ -24,6 +27,7 @@ from tradewind.trigger.stores.keys import Keys as TriggerKeys
 
 PREFIX = "trading_flow"
 SERVICES: dict[str, tuple[type[CommonSettings], Callable[[Any], Service], str]] = {
+    "access": (AccessSettings, Access, AccessKeys(PREFIX).data_version()),
     "registry": (RegistrySettings, Registry, RegistryKeys(PREFIX).data_version),
     "trigger": (TriggerSettings, TriggerService, TriggerKeys(PREFIX).data_version()),
     "node_task_manager": (NodeTaskManagerSettings, NodeTaskManager, NodeTaskManagerKeys(PREFIX, 0).data_version()),
@@ -40,7 +44,7 @@ def store(redis_servers: RedisServers) -> RedisServer:
 async def test_a_service_notes_the_version_and_refuses_a_later_one(store: RedisServer, name: str) -> None:
     settings, build, key = SERVICES[name]
     await store.flush()
-    server = Server([build(settings(store_url=store.url(name)))], drain_s=0)
+    server = Server([build(settings(store_url=store.url(name), service_token="a-token-of-the-services"))], drain_s=0)
     await server.start()
     await server.stop()
     admin = store.connect()
@@ -48,7 +52,7 @@ async def test_a_service_notes_the_version_and_refuses_a_later_one(store: RedisS
         noted = json.loads(await admin.get(key) or b"{}")
         assert noted["version"] == 1
         await admin.set(key, json.dumps({**noted, "version": 2}))
-        later = Server([build(settings(store_url=store.url(name)))], drain_s=0)
+        later = Server([build(settings(store_url=store.url(name), service_token="a-token-of-the-services"))], drain_s=0)
         with pytest.raises(StartError, match="version 2, written by a later release; this one knows version 1"):
             await later.start()
     finally:

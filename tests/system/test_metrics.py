@@ -16,6 +16,12 @@ from tradewind.standalone import Standalone, StandaloneError
 
 LABELS = {"method", "code", "service", "script", "node", "origin", "status", "outcome", "node_type", "event", "le"}
 """All labels that there are. None of them holds an id."""
+SERVICES = (
+    "tradewind.api.node_task_manager.v1.NodeTaskManagerService",
+    "tradewind.api.registry.v1.RegistryService",
+    "tradewind.api.scheduler.v1.SchedulerService",
+    "tradewind.api.trigger.v1.TriggerService",
+)
 ONCE = {
     "tradewind_cycles_begun_total": {"origin": "schedule"},
     "tradewind_cycles_ended_total": {"status": "completed"},
@@ -95,9 +101,10 @@ def grown(before: Scraped, after: Scraped) -> None:
     assert after.sum("tradewind_queue_depth", node_type="nobody.offers.this") == 1
     assert after.sum("tradewind_queue_oldest_seconds", node_type="nobody.offers.this") >= 0
     assert after.sum("tradewind_partitions_owned") == 16
-    assert after.sum("tradewind_ready") == 4
+    for service in SERVICES:
+        assert after.sum("tradewind_ready", service=service) == 1
     assert more("tradewind_rpc_seconds_count", method="SchedulerService/RegisterFlow", code="OK") >= 2
-    assert after.sum("tradewind_streams_open", method="NodeTaskManagerService/Work") == 1
+    assert more("tradewind_streams_open", method="NodeTaskManagerService/Work") == 1
     assert more("tradewind_store_script_seconds_count", script="complete_tasks") > 0
     assert more("tradewind_event_loop_lag_seconds_count") > 0
 

@@ -91,7 +91,7 @@ async def test_a_cycle_with_a_branch_and_a_retry_is_one_tree(
         def spans() -> list[Seen]:
             return collector.trace_of("begin_cycle", flow_id="branching", cycle=0)
 
-        await until(lambda: len(spans()) >= len(TREE), "every span of the cycle has arrived")
+        await until(lambda: len(spans()) >= len(TREE), "every span of the cycle has arrived", timeout=60)
         cycle = await client.get_cycle("branching", 0)
     assert tree(spans()) == sorted(TREE)
     assert {each.trace.hex() for each in spans()} == {cycle.trace_id}

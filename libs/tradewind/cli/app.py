@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tradewind.cli import (
+    access,
     backfill,
+    backup,
     batch,
     cache,
     config,
@@ -82,15 +84,24 @@ def root(
     tls_server_name: Annotated[
         str | None, typer.Option(help="The name in servers' certificates (TRADEWIND_TLS_SERVER_NAME).", metavar="NAME")
     ] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(help="What encodes and decodes payloads (TRADEWIND_CODEC).", metavar="MODULE:ATTRIBUTE"),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Take what holds for every command."""
-    context.obj = Session(address, tls=_tls(tls_ca, tls_cert, tls_key, tls_server_name))
+    context.obj = Session(address, tls=_tls(tls_ca, tls_cert, tls_key, tls_server_name), codec=codec)
 
 
 app.command("up")(up.up)
+app.command("login")(access.login)
+app.command("logout")(access.logout)
+app.command("whoami")(access.whoami)
+app.add_typer(access.tokens, name="token")
+app.add_typer(access.users, name="user")
 app.add_typer(worker.app, name="worker")
 flow.app.add_typer(schedule.app)
 flow.app.add_typer(backfill.app)
@@ -107,6 +118,7 @@ app.add_typer(trigger.app, name="trigger")
 app.add_typer(event.app, name="event")
 app.add_typer(config.app, name="config")
 app.add_typer(cache.app, name="cache")
+app.add_typer(backup.app, name="backup")
 app.command("queue")(queue.queue)
 app.command("explain")(explain.explain)
 app.command("doctor")(doctor.doctor)

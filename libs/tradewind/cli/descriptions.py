@@ -89,6 +89,9 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
     screen.line(f"{cycle.flow_id} cycle {cycle_words(cycle, described.statistics)}")
     if cycle.start_time is not None:
         screen.line(f"started {screen.when(cycle.start_time)} by {cycle.origin}, revision {cycle.revision}", "dim")
+    if cycle.parent is not None:
+        parent = cycle.parent
+        screen.line(f"runs for node {parent.node_id} of {parent.flow_id} cycle {parent.cycle} run {parent.run}", "dim")
     if cycle.rerun is not None:
         screen.line(_rerun_words(cycle, cycle.rerun), "dim")
     if cycle.phase and not cycle.ended:
@@ -150,6 +153,8 @@ def note(node: NodeTaskRecord) -> str:
         return items_words(node.items)
     if node.cached_in:
         return f"cached in {node.cached_in}"
+    if node.sub_flow is not None:
+        return f"ran cycle {node.sub_flow.cycle} of flow {node.sub_flow.flow_id}"
     if node.kept_from:
         return f"kept from run {node.kept_from.split(':')[2]}"
     if not node.status.ended and (node.progress or node.message or node.current_step):
@@ -189,6 +194,7 @@ def show_node_task(screen: Screen, node: NodeTaskRecord) -> None:
         ("waits for", f'signal "{node.wait.signal}"' if node.wait is not None and node.wait.signal else ""),
         ("waits until", screen.when(node.wait.until) if node.wait is not None else ""),
         ("resumed", _resumed(screen, node)),
+        ("runs", f"cycle {node.sub_flow.cycle} of flow {node.sub_flow.flow_id}" if node.sub_flow else ""),
         ("items", items_words(node.items) if node.items is not None else ""),
         ("cached", f"in {node.cached_in}" if node.cached_in else ""),
         ("progress", _progress(node) if node.progress or node.message or node.current_step else ""),

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import os
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -13,6 +14,7 @@ from tradewind.cli.screen import Screen
 
 if TYPE_CHECKING:
     from tradewind.client import Addresses, Client
+    from tradewind.codec import Codec
     from tradewind.tls import TlsFiles
 
 Parameters = ParamSpec("Parameters")
@@ -24,11 +26,12 @@ class Session:
     patience = 60.0
     """Seconds for which a command that goes on, such as a watch, waits for a server that was there to come back."""
 
-    def __init__(self, address: str | None = None, tls: "TlsFiles | None" = None) -> None:
-        """Take which certificates hold, None for plain text."""
+    def __init__(self, address: str | None = None, tls: "TlsFiles | None" = None, codec: str | None = None) -> None:
+        """Take which certificates hold, None for plain text, and the name of a codec."""
         self.address = address
         self.screen = Screen()
         self.tls = tls
+        self._codec = codec
 
     @property
     def addresses(self) -> "Addresses":
@@ -37,11 +40,27 @@ class Session:
 
         return Addresses.find(self.address)
 
+    @property
+    def codec(self) -> "Codec | None":
+        """What encodes and decodes payloads, None for what the environment says."""
+        if self._codec is None:
+            return None
+        from tradewind.codec import load_codec
+
+        return load_codec(self._codec)
+
+    @property
+    def token(self) -> str | None:
+        """What says who calls: TRADEWIND_TOKEN, or else what `tradewind login` has kept for the address."""
+        from tradewind.cli.kept_tokens import kept_token
+
+        return os.environ.get("TRADEWIND_TOKEN") or kept_token(self.addresses.access)
+
     def client(self) -> "Client":
         """Return a client that says at once when nobody answers; a person may look why."""
         from tradewind.client import Client
 
-        return Client(addresses=self.addresses, patience=0, credentials=self.tls)
+        return Client(addresses=self.addresses, patience=0, credentials=self.tls, codec=self.codec, token=self.token)
 
 
 def asynchronous(

@@ -22,6 +22,9 @@ def up(
     shards: Annotated[
         int | None, typer.Option("--node-task-manager-shards", min=1, help="Shards of node tasks; fixed once set.")
     ] = None,
+    auth: Annotated[
+        bool | None, typer.Option("--auth/--no-auth", help="Calls need a token; prints the first admin's once. [no]")
+    ] = None,
 ) -> None:
     """Run the whole stack, until Ctrl-C.
 
@@ -29,6 +32,6 @@ def up(
     """
     from tradewind.standalone.process import run
 
-    code = run(data, host=host, port=port, store_url=store, node_task_manager_shards=shards)
+    code = run(data, host=host, port=port, store_url=store, node_task_manager_shards=shards, auth=auth)
     if code:
         raise typer.Exit(code)

@@ -72,6 +72,8 @@ def run(
             listen=listen,
             api_url=api_url,
             credentials=session.tls,
+            codec=session.codec,
+            token=session.token,
         )
         session.screen.line(f"worker {worker.worker_id} offers {', '.join(sorted(node.type for node in worker.nodes))}")
         worker.run()

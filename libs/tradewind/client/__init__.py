@@ -4,6 +4,7 @@
 """
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc
+from tradewind.client.access import NewToken, Role, SessionKind, SessionRecord, UserRecord
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
 from tradewind.client.backfills import BackfillRecord, BackfillStatus
@@ -31,10 +32,12 @@ from tradewind.client.errors import (
     Exhausted,
     InvalidInput,
     NotFound,
+    PermissionDenied,
     ServerFault,
     TaskFailed,
     TimedOut,
     TradewindError,
+    Unauthenticated,
     Unavailable,
     Unreachable,
     Violation,
@@ -73,6 +76,7 @@ from tradewind.client.revisions import (
     RevisionDiff,
     RevisionRecord,
 )
+from tradewind.client.sub_flows import ParentNode, SubFlowCycle
 from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.task_events import TaskEventKind, WatchedTask
 from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
@@ -132,6 +136,7 @@ __all__ = [
     "LogLine",
     "LogSource",
     "MemoryRecord",
+    "NewToken",
     "NodeChange",
     "NodeError",
     "NodeFailure",
@@ -143,8 +148,10 @@ __all__ = [
     "Notification",
     "NotificationKind",
     "OutputHandle",
+    "ParentNode",
     "PastAttempt",
     "Pause",
+    "PermissionDenied",
     "Placement",
     "PublishedEvent",
     "QueueDepth",
@@ -157,13 +164,17 @@ __all__ = [
     "RevisionDefinition",
     "RevisionDiff",
     "RevisionRecord",
+    "Role",
     "RunRequest",
     "ServerFault",
+    "SessionKind",
+    "SessionRecord",
     "Severity",
     "Signal",
     "SignalStatus",
     "StatusCounts",
     "StopRecord",
+    "SubFlowCycle",
     "SyncBatchHandle",
     "SyncClient",
     "SyncCycleHandle",
@@ -179,8 +190,10 @@ __all__ = [
     "TriggerFiring",
     "TriggerRecord",
     "TriggerStatus",
+    "Unauthenticated",
     "Unavailable",
     "Unreachable",
+    "UserRecord",
     "Violation",
     "WatchedTask",
     "Wave",

@@ -15,17 +15,18 @@ class Addresses:
     registry: str
     node_task_manager: str
     trigger: str = DEFAULT_ADDRESS
+    access: str = DEFAULT_ADDRESS
 
     @classmethod
     def find(cls, address: str | None = None, environment: Mapping[str, str] | None = None) -> "Addresses":
         """Return `address` for all, or else what the environment says, or else localhost:7700.
 
         The environment's TRADEWIND_SCHEDULER_ADDRESS, TRADEWIND_REGISTRY_ADDRESS,
-        TRADEWIND_NODE_TASK_MANAGER_ADDRESS and TRADEWIND_TRIGGER_ADDRESS name single servers, TRADEWIND_ADDRESS all
-        that are not named.
+        TRADEWIND_NODE_TASK_MANAGER_ADDRESS, TRADEWIND_TRIGGER_ADDRESS and TRADEWIND_ACCESS_ADDRESS name single
+        servers, TRADEWIND_ADDRESS all that are not named.
         """
         if address:
-            return cls(address, address, address, address)
+            return cls(address, address, address, address, address)
         known = os.environ if environment is None else environment
         every = known.get("TRADEWIND_ADDRESS") or DEFAULT_ADDRESS
         return cls(
@@ -33,4 +34,5 @@ class Addresses:
             known.get("TRADEWIND_REGISTRY_ADDRESS") or every,
             known.get("TRADEWIND_NODE_TASK_MANAGER_ADDRESS") or every,
             known.get("TRADEWIND_TRIGGER_ADDRESS") or every,
+            known.get("TRADEWIND_ACCESS_ADDRESS") or every,
         )

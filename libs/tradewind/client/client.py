@@ -1,9 +1,11 @@
 """The asynchronous client."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from tradewind.client.access_calls import AccessCalls
 from tradewind.client.ad_hoc_calls import AdHocCalls, Parameters
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import Addresses
@@ -32,8 +34,11 @@ from tradewind.client.signal_calls import SignalCalls
 from tradewind.client.task_options import options_of
 from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
+from tradewind.codec import Codec, codec_of
 from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.tls import Security, security_of
+
+TOKEN_VARIABLE = "TRADEWIND_TOKEN"
 
 
 class Client(
@@ -56,6 +61,7 @@ class Client(
     TriggerCalls,
     DoctorCalls,
     ExplainCalls,
+    AccessCalls,
 ):
     """Speaks to a running stack: `async with Client() as client: await client.run_flow("momentum")`.
 
@@ -65,7 +71,9 @@ class Client(
     `user_id` is whose flows are registered. Runs go over one stream, which costs a third of a call each; without
     `run_stream` each is a call of its own, as for a proxy that spreads calls. `credentials` are certificates as
     TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA, _CERT and _KEY say which, else it speaks plain
-    text. A client belongs to one event loop.
+    text. `codec`, or else that which TRADEWIND_CODEC names, encodes inputs, parameters and variables that are sent, and
+    decodes what is shown. `token` says who calls, where that is asked; without it TRADEWIND_TOKEN does. A client
+    belongs to one event loop.
     """
 
     def __init__(
@@ -77,6 +85,8 @@ class Client(
         patience: float = 10.0,
         user_id: str = "default",
         credentials: Security = None,
+        codec: Codec | None = None,
+        token: str | None = None,
         run_stream: bool = True,
     ) -> None:
         self._connection = Connection(
@@ -84,6 +94,8 @@ class Client(
             timeout=timeout,
             patience=patience,
             credentials=security_of(credentials),
+            codec=codec_of(codec),
+            token=token or os.environ.get(TOKEN_VARIABLE),
         )
         self._user_id = user_id
         self._run_stream = run_stream

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import grpc
 from grpc_health.v1 import health_pb2
 
+from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
@@ -15,6 +16,9 @@ from tradewind.client.addresses import Addresses
 from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
+from tradewind.codec import Codec
+from tradewind.codec.channel import CodedChannel
+from tradewind.grpc_engine.bearer import with_token
 from tradewind.tls import Security
 
 OpenChannel = Callable[[str, Security], grpc.aio.Channel]
@@ -30,6 +34,8 @@ class Connection:
         timeout: float,
         patience: float,
         credentials: Security,
+        codec: Codec | None = None,
+        token: str | None = None,
         open_channel: OpenChannel = open_channel,
     ) -> None:
         self.addresses = addresses
@@ -37,13 +43,17 @@ class Connection:
         self.to_registry = Calls(addresses.registry, timeout, patience)
         self.to_node_task_manager = Calls(addresses.node_task_manager, timeout, patience)
         self.to_trigger = Calls(addresses.trigger, timeout, patience)
+        self.to_access = Calls(addresses.access, timeout, patience)
+        self._token = token
         self._credentials = credentials
+        self._codec = codec
         self._open_channel = open_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._scheduler: SchedulerServiceStub | None = None
         self._registry: RegistryServiceStub | None = None
         self._node_task_manager: NodeTaskManagerServiceStub | None = None
         self._trigger: TriggerServiceStub | None = None
+        self._access: AccessServiceStub | None = None
         self.runs = RunStream(lambda: self.scheduler.StreamRuns, addresses.scheduler)
 
     @property
@@ -74,9 +84,16 @@ class Connection:
             self._trigger = TriggerServiceStub(self._channel(self.addresses.trigger))
         return self._trigger
 
+    @property
+    def access(self) -> AccessServiceStub:
+        """The access service's methods."""
+        if self._access is None:
+            self._access = AccessServiceStub(self._channel(self.addresses.access))
+        return self._access
+
     def set_patience(self, seconds: float) -> None:
         """Change for how long calls are repeated while a server is away."""
-        for calls in (self.to_scheduler, self.to_registry, self.to_node_task_manager, self.to_trigger):
+        for calls in (self.to_scheduler, self.to_registry, self.to_node_task_manager, self.to_trigger, self.to_access):
             calls.patience = seconds
 
     async def wait_ready(self, timeout: float) -> None:
@@ -111,11 +128,12 @@ class Connection:
         await self.runs.close()
         channels = list(self._channels.values())
         self._channels.clear()
-        self._scheduler = self._registry = self._node_task_manager = self._trigger = None
+        self._scheduler = self._registry = self._node_task_manager = self._trigger = self._access = None
         for channel in channels:
             await channel.close()
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
-            self._channels[address] = self._open_channel(address, self._credentials)
+            channel = with_token(self._open_channel(address, self._credentials), self._token)
+            self._channels[address] = channel if self._codec is None else CodedChannel(channel, self._codec)
         return self._channels[address]

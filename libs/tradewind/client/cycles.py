@@ -13,6 +13,7 @@ from tradewind.client.flows import FlowStatus
 from tradewind.client.logs import LogLine
 from tradewind.client.node_tasks import NodeError, NodeTaskRecord, NodeTaskStatus, StatusCounts, counts_from
 from tradewind.client.reruns import Rerun, StopRecord, rerun_from, stop_from
+from tradewind.client.sub_flows import ParentNode, parent_from
 from tradewind.client.wire import moment, words
 
 
@@ -34,6 +35,7 @@ class CycleOrigin(StrEnum):
     SCHEDULE = "schedule"
     RUN_FLOW = "run_flow"
     BACKFILL = "backfill"
+    SUB_FLOW = "sub_flow"
     UNKNOWN = "unknown"
 
 
@@ -66,6 +68,8 @@ class CycleRecord:
     error_code: str = ""
     result_json: str = ""
     backfill_id: int = 0
+    parent: ParentNode | None = None
+    """The node of type `flow` that it runs for, None for any other."""
 
     @property
     def ended(self) -> bool:
@@ -207,6 +211,7 @@ def cycle_from(message: cycle_pb2.Cycle) -> CycleRecord:
         error_code=message.error_code,
         result_json=message.result_json,
         backfill_id=message.backfill_id,
+        parent=parent_from(message),
     )
 
 

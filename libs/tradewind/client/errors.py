@@ -6,6 +6,8 @@ TradewindError            every error of the client: `reason` (a name of ErrorRe
 +-- Conflict              it is there already, and is another one
 +-- WrongStatus           its present status forbids this: `subject`
 +-- Aborted               it stepped aside: a cycle still runs, or somebody else changed it first
++-- Unauthenticated       the token is missing, unknown or over
++-- PermissionDenied      the caller's role is too small, or it belongs to another user
 +-- Exhausted             a limit is reached: come back after `retry_after` seconds
 +-- Unavailable           a server is away for now: come back after `retry_after` seconds
 |   +-- Unreachable       nobody answers at `address`
@@ -85,6 +87,14 @@ class WrongStatus(TradewindError):
 
 class Aborted(TradewindError):
     """A policy stepped aside or somebody else was first; asking again later may work."""
+
+
+class Unauthenticated(TradewindError):
+    """The server does not know who calls: no token, one that was revoked, or one whose time is over."""
+
+
+class PermissionDenied(TradewindError):
+    """The server knows who calls: their role is too small for this, or it belongs to another user."""
 
 
 class Exhausted(TradewindError):

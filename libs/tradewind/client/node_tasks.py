@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.client import json_text
+from tradewind.client.sub_flows import SubFlowCycle, sub_flow_from
 from tradewind.client.wire import moment, words
 
 
@@ -89,7 +90,7 @@ class NodeTaskWait:
     """What a suspended node task waits for: the signal `signal` or the time `until`, whichever comes first.
 
     `form` is what a person is asked, None for nothing. By `completes` the signal's payload is emitted; where that is
-    empty the node runs again, unless it is an approval.
+    empty the node runs again, unless it is an approval. A node of type `flow` waits for a cycle of `flow_id`.
     """
 
     signal: str
@@ -97,6 +98,7 @@ class NodeTaskWait:
     form: Any
     completes: str
     since: datetime | None
+    flow_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,8 @@ class NodeTaskRecord:
     """The node task of an earlier run whose result this one of a rerun took over, empty when it ran."""
     stopped_at: datetime | None = None
     """When it was asked to stop, None when nobody did."""
+    sub_flow: SubFlowCycle | None = None
+    """Of a node of type `flow` the cycle that its latest attempt runs or ran."""
 
     @property
     def config(self) -> Any:
@@ -242,12 +246,14 @@ def node_task_from(message: node_task_pb2.NodeTask) -> NodeTaskRecord:
         resumed=_resumption(message.resumed) if message.HasField("resumed") else None,
         kept_from=message.kept_from,
         stopped_at=moment(message.stop, "at") if message.HasField("stop") else None,
+        sub_flow=sub_flow_from(message),
     )
 
 
 def _wait(message: node_task_pb2.Wait) -> NodeTaskWait:
     form = json_text.decode(message.form_json)
-    return NodeTaskWait(message.signal, moment(message, "until"), form, message.completes, moment(message, "since"))
+    until, since = moment(message, "until"), moment(message, "since")
+    return NodeTaskWait(message.signal, until, form, message.completes, since, message.flow_id)
 
 
 def _resumption(message: node_task_pb2.Resumption) -> Resumption:

@@ -13,9 +13,11 @@ from tradewind.client.errors import (
     Exhausted,
     InvalidInput,
     NotFound,
+    PermissionDenied,
     ServerFault,
     TimedOut,
     TradewindError,
+    Unauthenticated,
     Unavailable,
     Unreachable,
     Violation,
@@ -130,6 +132,14 @@ def _wrong_status(message: str, details: _Details) -> TradewindError:
     return WrongStatus(message, subject=details.subject, reason=details.reason, metadata=details.metadata)
 
 
+def _unauthenticated(message: str, details: _Details) -> TradewindError:
+    return Unauthenticated(message, reason=details.reason, metadata=details.metadata)
+
+
+def _permission_denied(message: str, details: _Details) -> TradewindError:
+    return PermissionDenied(message, reason=details.reason, metadata=details.metadata)
+
+
 def _exhausted(message: str, details: _Details) -> TradewindError:
     return Exhausted(
         message, retry_after=details.retry_after, reason=details.reason or "TOO_LARGE", metadata=details.metadata
@@ -157,6 +167,8 @@ _ERRORS: dict[grpc.StatusCode, _Make] = {
     grpc.StatusCode.ALREADY_EXISTS: _conflict,
     grpc.StatusCode.ABORTED: _aborted,
     grpc.StatusCode.FAILED_PRECONDITION: _wrong_status,
+    grpc.StatusCode.UNAUTHENTICATED: _unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: _permission_denied,
     grpc.StatusCode.RESOURCE_EXHAUSTED: _exhausted,
     grpc.StatusCode.UNAVAILABLE: _unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: _timed_out,
@@ -184,4 +196,5 @@ _REASONS: dict[str, _Make] = {
     "PEER_UNAVAILABLE": _unavailable,
     "DRAINING": _unavailable,
     "CALL_ENDED": _timed_out,
+    "NOT_OWNER": _permission_denied,
 }

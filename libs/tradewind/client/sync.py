@@ -17,6 +17,7 @@ from tradewind.client.flow_calls import Inputs, RunRequest
 from tradewind.client.handles import CycleHandle, FlowHandle
 from tradewind.client.node_tasks import NodeTaskRecord
 from tradewind.client.wire import Seconds
+from tradewind.codec import Codec
 from tradewind.flow import Cache, Retry, Timeouts
 from tradewind.tls import Security
 
@@ -187,6 +188,8 @@ class SyncClient(_Sync[Client]):
         patience: float = 10.0,
         user_id: str = "default",
         credentials: Security = None,
+        codec: Codec | None = None,
+        token: str | None = None,
     ) -> None:
         client = Client(
             address,
@@ -195,6 +198,8 @@ class SyncClient(_Sync[Client]):
             patience=patience,
             user_id=user_id,
             credentials=credentials,
+            codec=codec,
+            token=token,
         )
         super().__init__(client, BackgroundLoop())
 
@@ -311,6 +316,15 @@ class SyncClient(_Sync[Client]):
     redrive_trigger = _waits(Client.redrive_trigger)
     count_triggers = _waits(Client.count_triggers)
     publish_event = _waits(Client.publish_event)
+    who_am_i = _waits(Client.who_am_i)
+    log_in = _waits(Client.log_in)
+    log_out = _waits(Client.log_out)
+    create_token = _waits(Client.create_token)
+    list_sessions = _waits(Client.list_sessions)
+    revoke_session = _waits(Client.revoke_session)
+    revoke_sessions = _waits(Client.revoke_sessions)
+    set_user = _waits(Client.set_user)
+    list_users = _iterates(Client.list_users)
 
     def flow(self, flow_id: str) -> SyncFlowHandle:
         """Return the handle of a flow, without asking whether there is one."""

@@ -165,6 +165,41 @@ class Flow:
         self._by_id[node_id] = node = self._node_of(weather)
         return node
 
+    def sub_flow(
+        self,
+        node_id: str,
+        flow: "str | Flow",
+        input: Mapping[str, Any] | None = None,
+        *,
+        run_if: RunIf | None = None,
+        timeouts: Timeouts | None = None,
+        retry: Retry | None = None,
+        map: str | None = None,
+        max_parallel: int | None = None,
+        min_success: int | float | None = None,
+    ) -> Node:
+        """Add a node that runs a cycle of another flow and waits for its end; return it, to be joined to others.
+
+        `flow` is that flow, or its id. `input` are inputs of the cycle by name; what arrives at an input handle of the
+        node, which may have any name, goes before. Its output is what the cycle's last nodes emit:
+        {"node": {"handle": value}}. `timeouts` limits all of it by its `total`; with `retry` each further attempt runs
+        a new cycle; the rest is as for `node`.
+        """
+        config: dict[str, Any] = {"flow_id": flow if isinstance(flow, str) else flow.flow_id}
+        if input is not None:
+            config["input"] = input
+        return self.node(
+            node_id,
+            "flow",
+            config,
+            run_if=run_if,
+            timeouts=timeouts,
+            retry=retry,
+            map=map,
+            max_parallel=max_parallel,
+            min_success=min_success,
+        )
+
     def edge(self, source: str, target: str) -> Self:
         """Add an edge between handles of nodes, as in `flow.edge("feed.prices", "fast.prices")`; return the flow.
 

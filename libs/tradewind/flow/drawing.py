@@ -33,7 +33,8 @@ def text(nodes: Sequence[Item], edges: Sequence[Item], *, unicode: bool = True) 
         node_id = _id(node)
         indent = "  " * min(depths.get(node_id, 0), _DEEPEST_INDENT)
         closed = "" if node_id in depths else "  on a closed path, never runs"
-        lines.append(f"{indent}{node_id} ({_text(node, 'type')}){_mapped(node, '  ')}{closed}")
+        more = f"{_flow_run_by(node, '  ')}{_mapped(node, '  ')}{closed}"
+        lines.append(f"{indent}{node_id} ({_text(node, 'type')}){more}")
         leaving = out.pop(node_id, [])
         for place, edge in enumerate(leaving, 1):
             target = _text(edge, "target")
@@ -86,8 +87,16 @@ def dot(nodes: Sequence[Item], edges: Sequence[Item]) -> str:
 
 
 def _words(nodes: Iterable[Item]) -> dict[str, list[str]]:
-    """Return what stands below the id of each node: its type, and what it runs over."""
-    return {_id(node): [_text(node, "type"), *filter(None, [_mapped(node)])] for node in nodes}
+    """Return what stands below the id of each node: its type, the flow it runs, and what it runs over."""
+    return {_id(node): [_text(node, "type"), *filter(None, [_flow_run_by(node), _mapped(node)])] for node in nodes}
+
+
+def _flow_run_by(node: Item, before: str = "") -> str:
+    """Return `runs flow prices` of a node that runs another flow, "" of any other."""
+    config = node.get("config")
+    if node.get("type") != "flow" or not isinstance(config, Mapping) or "flow_id" not in config:
+        return ""
+    return f"{before}runs flow {config['flow_id']}"
 
 
 def _mapped(node: Item, before: str = "") -> str:

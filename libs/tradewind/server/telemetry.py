@@ -78,17 +78,22 @@ class Tracing:
         begun_ns: int | None = None,
         span_id: int = 0,
         follows: int = 0,
+        linked: str = "",
     ) -> Span:
         """Begin a span below the `traceparent` `parent`, or at the root of a new trace; the caller ends it.
 
         `begun_ns` is since the epoch, now when None. `span_id` is its id where others are to know it beforehand, and
-        `follows` the id of a span of the same trace that it is linked to. The loop's thread only.
+        `follows` the id of a span of the same trace that it is linked to; `linked` is the `traceparent` of one of
+        another trace. The loop's thread only.
         """
         context = context_from(parent)
         links = []
         if follows:
             trace_id = trace.get_current_span(context).get_span_context().trace_id
             links.append(Link(SpanContext(trace_id, follows, is_remote=True, trace_flags=TraceFlags(1))))
+        if linked:
+            other = trace.get_current_span(context_from(linked)).get_span_context()
+            links += [Link(other)] if other.is_valid else []
         self._chosen = span_id
         try:
             return self.tracer.start_span(name, context, kind, attributes, links, start_time=begun_ns)

@@ -8,8 +8,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.codec import Codec
 from tradewind.worker import failures
 from tradewind.worker.attempt import Attempt, Reports
+from tradewind.worker.coding import CodedRunner
 from tradewind.worker.deadlines import Deadlines
 from tradewind.worker.errors import NodeFault
 from tradewind.worker.memory import Memories
@@ -17,7 +19,7 @@ from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Ending
 from tradewind.worker.processes.pool import DEATH_PATIENCE, ProcessPool
 from tradewind.worker.running import NodeRunner
-from tradewind.worker.secrets import SecretResolver
+from tradewind.worker.secrets import SecretResolver, refuse_shown
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.tracing import NodeTracer
@@ -50,12 +52,17 @@ class Executor:
         processes: ProcessPool | None = None,
         memories: Memories | None = None,
         tracer: NodeTracer | None = None,
+        codec: Codec | None = None,
         metrics: "WorkerMetrics | None" = None,
         grace: float = 10.0,
     ) -> None:
         self._nodes = nodes
         self._reports = reports
-        self._runner = NodeRunner(secrets, threads, processes)
+        self._runner = (
+            NodeRunner(secrets, threads, processes)
+            if codec is None
+            else CodedRunner(codec, secrets, threads, processes)
+        )
         self._memories = memories
         self._tracer = tracer
         self._metrics = metrics
@@ -164,6 +171,8 @@ class Executor:
         attempt.begun_ns = time.perf_counter_ns()
         try:
             outputs = await self._runner.run(attempt, node)
+            if attempt.redact is not None:
+                refuse_shown(attempt.redact, outputs)
         except GeneratorExit:
             raise
         except BaseException as error:

@@ -79,9 +79,14 @@ def encode_outputs(result: Any, handles: Sequence[str]) -> Ending:
             raise NodeFault("INVALID_OUTPUT", f'the node has no output handle "{handle}"{suggestion(handle, handles)}')
         texts[handle] = _encode_value(handle, value)
     sizes = {handle: len(text) for handle, text in texts.items()}
+    require_size(sizes)
+    return [(handle, text.decode()) for handle, text in texts.items()]
+
+
+def require_size(sizes: dict[str, int]) -> None:
+    """Raise NodeFault OUTPUT_TOO_LARGE when outputs of these bytes are more than 1 MiB together."""
     if sum(sizes.values()) > MAX_OUTPUT_BYTES:
         raise _too_large(sizes)
-    return [(handle, text.decode()) for handle, text in texts.items()]
 
 
 def _encode_value(handle: str, value: Any) -> bytes:

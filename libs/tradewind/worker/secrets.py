@@ -6,13 +6,19 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
 from tradewind.worker.errors import NodeFault, invalid_input
+from tradewind.worker.outputs import Ending
 
 SECRET_KEY = "$secret"
 ENVIRONMENT_PREFIX = "TRADEWIND_SECRET_"
+DIRECTORY_VARIABLE = "TRADEWIND_SECRETS_DIR"
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
+_LEAST = 8
+"""Characters that a value has at least which is looked for in outputs: less is found by chance."""
 
 SecretSource = Callable[[str], str | Awaitable[str | None] | None]
 """Gives the value of a secret by name, None (or KeyError) for an unknown one. A plain function runs in a thread."""
@@ -53,8 +59,38 @@ class Redactor:
         return self._pattern.sub(lambda found: self._shown[found.group()], text)
 
 
+def refuse_shown(redact: Callable[[str], str], ending: Ending) -> None:
+    """Raise NodeFault when an output holds the value of one of the attempt's secrets: outputs are stored and shown."""
+    if not (isinstance(redact, Redactor) and isinstance(ending, list)):
+        return
+    for name, value in redact.secrets.items():
+        shows = Redactor({name: value})
+        for handle, text in ending if len(value) >= _LEAST else ():
+            if shows(text) != text:
+                raise NodeFault(
+                    "INVALID_OUTPUT",
+                    f"output {handle} holds the value of the secret {name}, and outputs are kept and shown: leave it "
+                    "out, and refer to the secret in the config of the node that needs it",
+                    non_retryable=True,
+                )
+
+
+def _from_file(name: str) -> str | None:
+    directory = os.environ.get(DIRECTORY_VARIABLE)
+    if not directory or not _FILE_NAME.fullmatch(name):
+        return None
+    try:
+        text = (Path(directory) / name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
 class SecretResolver:
-    """Resolves references, from `source` when there is one, else from the environment."""
+    """Resolves references, from `source` when there is one, else from the environment and a directory of files.
+
+    The file of a secret has its name, and is read whenever the secret is needed: it may be replaced at any time.
+    """
 
     def __init__(self, source: SecretSource | None = None) -> None:
         self._source = source
@@ -78,7 +114,8 @@ class SecretResolver:
 
     async def _value(self, name: str) -> str | None:
         if self._source is None:
-            return os.environ.get(environment_name(name))
+            held = os.environ.get(environment_name(name))
+            return held if held is not None else await asyncio.to_thread(_from_file, name)
         try:
             if inspect.iscoroutinefunction(self._source):
                 value = await self._source(name)
@@ -102,7 +139,12 @@ class SecretResolver:
     def _missing(self, names: list[str]) -> str:
         if self._source is not None:
             return f"the worker's secrets hook knows no value for {', '.join(names)}"
-        return "this worker has no value for " + ", ".join(f"{name} (set {environment_name(name)})" for name in names)
+        told = "this worker has no value for " + ", ".join(f"{name} (set {environment_name(name)})" for name in names)
+        return (
+            f"{told}, nor a file of that name in {directory}"
+            if (directory := os.environ.get(DIRECTORY_VARIABLE))
+            else told
+        )
 
 
 def _names(value: Any, path: str) -> set[str]:

@@ -15,10 +15,13 @@ import uvloop
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from tradewind.codec import Codec, codec_of
+from tradewind.grpc_engine.bearer import with_token
 from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_credentials
 from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
 from tradewind.worker.channel import open_channel
+from tradewind.worker.coding import CodedMemories
 from tradewind.worker.errors import NodeDefinitionError, WorkerError
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity, default_worker_id
@@ -43,6 +46,7 @@ logger = logging.getLogger("tradewind.worker")
 DEFAULT_ADDRESS = "localhost:7700"
 ADDRESS_VARIABLE = "TRADEWIND_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
+TOKEN_VARIABLE = "TRADEWIND_TOKEN"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
 REGISTRY_PATIENCE = 5.0
@@ -60,13 +64,15 @@ class Worker:
     the registry (else TRADEWIND_REGISTRY_ADDRESS, else the same), `scheduler_address` that of the scheduler, with which
     nodes keep variables (else TRADEWIND_SCHEDULER_ADDRESS, else the same). `worker_id` must differ between processes;
     by default it is made of host, process id and chance. `secrets` gives secrets by name in place of
-    TRADEWIND_SECRET_<NAME>.
+    TRADEWIND_SECRET_<NAME> and the files of TRADEWIND_SECRETS_DIR. `codec`, or else that which TRADEWIND_CODEC names,
+    encodes what nodes emit and keep, and decodes what they get.
 
     `capacity` is how many node tasks it holds at most, `thread_capacity` how many plain functions run at once, and
     `process_capacity` how many nodes with `process=True`: one for each processor of the machine unless given; 0 runs
     them in this process, for a debugger. `grace` is the seconds that running nodes have to finish when the worker
     leaves. `credentials` are certificates as TlsFiles, or gRPC's own; without them the variables TRADEWIND_TLS_CA,
-    _CERT and _KEY say which, else it speaks plain text.
+    _CERT and _KEY say which, else it speaks plain text. `token` says who it is, where that is asked (else
+    TRADEWIND_TOKEN).
 
     With `listen` (`host:port`, port 0 for a free one) it opens no stream but is called there: it serves WorkerService,
     and registers `api_url`, by default the address it listens on. It serves TLS with `server_credentials`, or when
@@ -93,8 +99,10 @@ class Worker:
         stuck_thread_limit: int = 16,
         grace: float = 10.0,
         secrets: SecretSource | None = None,
+        codec: Codec | None = None,
         labels: Mapping[str, str] | None = None,
         credentials: Security = None,
+        token: str | None = None,
         listen: str | None = None,
         api_url: str | None = None,
         server_credentials: grpc.ServerCredentials | None = None,
@@ -125,7 +133,9 @@ class Worker:
         self._stuck_thread_limit = stuck_thread_limit
         self._grace = grace
         self._secrets = SecretResolver(secrets)
+        self._codec = codec_of(codec)
         self._credentials = security_of(credentials)
+        self._token = token or os.environ.get(TOKEN_VARIABLE)
         self._served = False
         self._failure: WorkerError | None = None
         self._leaving = asyncio.Event()
@@ -207,7 +217,7 @@ class Worker:
         self._leaving.set()
 
     def _open_channel(self, address: str) -> grpc.aio.Channel:
-        return open_channel(address, self._credentials)
+        return with_token(open_channel(address, self._credentials), self._token)
 
     def _memories(self, channel: grpc.aio.Channel) -> SchedulerLink:
         return SchedulerLink(channel)
@@ -282,7 +292,8 @@ class Worker:
             secrets=self._secrets,
             threads=threads,
             processes=ProcessPool(self._process_capacity, self._targets) if self._targets else None,
-            memories=memories,
+            memories=memories if self._codec is None else CodedMemories(memories, self._codec),
+            codec=self._codec,
             tracer=self._tracer,
             metrics=self._metrics,
             grace=self._grace,

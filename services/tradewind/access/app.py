@@ -18,6 +18,8 @@ from tradewind.server.access.roles import Role
 from tradewind.server.clock import ScriptTime
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.redis.data_version import DataVersion
 from tradewind.server.redis.link import RedisLink
 from tradewind.server.settings import variable_of
 from tradewind.server.store_link import NoLink, StoreLink
@@ -40,8 +42,9 @@ class Access:
             raise ValueError(f"{variable_of('service_token')} is required: a secret that all servers share")
         self._link: StoreLink = NoLink()
         if stores is None:
-            self._link = link = RedisLink(settings)
-            stores = RedisAccess(link.client, Keys(settings.key_prefix), ScriptTime(), link.subscriber)
+            keys = Keys(settings.key_prefix)
+            self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
+            stores = RedisAccess(link.client, keys, ScriptTime(), link.subscriber)
         self._stores = stores
         self._listeners = Listeners(stores.changes)
         self._streams = OpenStreams()

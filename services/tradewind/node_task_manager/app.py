@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from tradewind.api.keda.v1.external_scaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.node_task_manager.domain.limits import Limits
@@ -17,6 +18,8 @@ from tradewind.node_task_manager.loops import Loops
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
 from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel
+from tradewind.node_task_manager.rpc.external_scaler import NAME as EXTERNAL_SCALER
+from tradewind.node_task_manager.rpc.external_scaler import ExternalScalerHandlers
 from tradewind.node_task_manager.rpc.handlers import NodeTaskManagerHandlers
 from tradewind.node_task_manager.rpc.named_runs import runs_in
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
@@ -29,6 +32,7 @@ from tradewind.node_task_manager.use_cases.called import CalledWorkers
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
+from tradewind.node_task_manager.use_cases.demand import Demand
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.doctor import ExamineShards
 from tradewind.node_task_manager.use_cases.events import EventFeed
@@ -41,6 +45,7 @@ from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
+from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
@@ -69,7 +74,7 @@ _CACHE_PATIENCE_S, _STORE_PATIENCE_S = 2.0, 10.0
 class NodeTaskManager:
     """The service, to be bound to a server."""
 
-    names: Sequence[str] = ("tradewind.api.node_task_manager.v1.NodeTaskManagerService",)
+    names: Sequence[str] = ("tradewind.api.node_task_manager.v1.NodeTaskManagerService", EXTERNAL_SCALER)
 
     errors = ErrorTable()
 
@@ -145,12 +150,15 @@ class NodeTaskManager:
         ad_hoc = AdHoc(self._dispatchers, look, node_types, limits)
         notifications = UserNotifications(shards, self._stream_watch)
         submit_ad_hoc = SubmitAdHoc(self._dispatchers, plans, node_types, limits)
+        count_queues = CountQueues(shards, plans)
+        self._scaler = ExternalScalerHandlers(Demand(count_queues), self._streams)
         self._handlers = NodeTaskManagerHandlers(
             submit=SubmitRuns(self._dispatchers, plans),
             stop=Stop(self._dispatchers, look, limits),
             signal_node=SignalNode(self._dispatchers, look),
+            sub_flows=SubFlows(self._dispatchers, look),
             look=look,
-            count_queues=CountQueues(shards, plans),
+            count_queues=count_queues,
             config=self._config,
             unary=UnaryWork(self._dispatchers, plans, caches, self._called.ended, traces),
             caches=caches,
@@ -187,6 +195,7 @@ class NodeTaskManager:
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""
         pb2_grpc.add_NodeTaskManagerServiceServicer_to_server(self._handlers, server)
+        add_ExternalScalerServicer_to_server(self._scaler, server)
 
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""

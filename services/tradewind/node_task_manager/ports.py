@@ -7,7 +7,7 @@ same step, users in turn and oldest first, and are found in the effects.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from tradewind.node_task_manager.domain.caching import Entry
 from tradewind.node_task_manager.domain.called import CalledWorker
@@ -17,6 +17,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, StopMark
 from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
+from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent, SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.domain.waiting import Signal
@@ -109,6 +110,10 @@ class ComponentEvent:
     stop: StopMark | None = None
     sink: str = ""
     outputs: tuple[tuple[str, str], ...] = ()
+
+
+Event: TypeAlias = ComponentEvent | SubFlowEvent
+"""What the scheduler hears of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +403,14 @@ class NodeTaskStore(Protocol):
         believed to, or the other way round; then nothing is changed."""
         ...
 
+    async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
+        """Take what became of cycles that node tasks wait for, each by itself.
+
+        The results are "" where the node task waits, or until now waited, for that cycle, else why it does not. An end
+        completes it, or fails its attempt.
+        """
+        ...
+
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
         """List a node task as dead letter no more; one that is not listed stays unlisted."""
         ...
@@ -445,6 +458,10 @@ class NodeTaskReader(Protocol):
 
     async def emitted(self, ids: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
         """Return what node tasks emitted, by handle, in the order of `ids`; nothing for one without a record."""
+        ...
+
+    async def run_inputs(self, run: RunName, component_id: str) -> str:
+        """Return the inputs (JSON text) that entry nodes of a component get from its run, "" for none."""
         ...
 
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
@@ -579,7 +596,7 @@ class EventLog(Protocol):
         """Raise the partition's epoch; False when a higher one is known."""
         ...
 
-    async def read(self, after: dict[int, str], limit: int) -> list[ComponentEvent]:
+    async def read(self, after: dict[int, str], limit: int) -> list[Event]:
         """Return events of each partition after its position ("0" for the first kept), in order."""
         ...
 

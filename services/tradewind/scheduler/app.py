@@ -13,11 +13,13 @@ from tradewind.grpc_engine.bearer import with_token
 from tradewind.scheduler.loops.bulk_jobs import BulkJobsLoop
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
+from tradewind.scheduler.loops.returning import ReturnEndsLoop
 from tradewind.scheduler.loops.schedule import OutboxLoop, QueuedLoop, due_loop
 from tradewind.scheduler.loops.telling import TellEndsLoop
 from tradewind.scheduler.loops.tidying import TidyLoop
 from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
+from tradewind.scheduler.peers.sub_flows import SubFlowNodesPeer
 from tradewind.scheduler.peers.trigger import TriggerPeer
 from tradewind.scheduler.ports import PeerRefused
 from tradewind.scheduler.ports.stores import Stores
@@ -57,11 +59,14 @@ from tradewind.scheduler.use_cases.read_revisions import ReadRevisions
 from tradewind.scheduler.use_cases.read_schedules import ReadSchedules
 from tradewind.scheduler.use_cases.register_flow import RegisterFlow
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle
+from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.revise_flow import ReviseFlow
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
+from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.scheduler.use_cases.tell_ends import TellEnds
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
@@ -124,10 +129,10 @@ class Scheduler:
         alarm, outbox_alarm, queued_alarm = Alarm(), Alarm(), Alarm()
 
         self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
-        ends_alarm = Alarm()
+        ends_alarm, returns_alarm = Alarm(), Alarm()
 
         def follow_up() -> None:
-            for each in (queued_alarm, outbox_alarm, ends_alarm):
+            for each in (queued_alarm, outbox_alarm, ends_alarm, returns_alarm):
                 each.ring_in(0)
 
         self._background = Background()
@@ -155,20 +160,7 @@ class Scheduler:
         logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
         put = PutOnRecord(stores.flows, definitions, change)
-        register = RegisterFlow(node_types, node_tasks, put, clock)
-        look_after = LookAfterRuns(
-            stores.open_runs,
-            stores.states,
-            node_tasks,
-            definitions,
-            self._hand_over,
-            fold,
-            open_states,
-            waiters,
-            clock,
-            int(settings.scheduler_compare_seconds * 1000),
-            follow_up,
-        )
+        register = RegisterFlow(node_types, node_tasks, SubFlowPaths(stores.flows), put, clock)
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
@@ -200,9 +192,27 @@ class Scheduler:
             self._await_ends,
             open_states,
             alarm,
+            traces,
             int(settings.scheduler_check_in_seconds * 1000),
         )
         stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, alarm, clock)
+        sub_flow_nodes = SubFlowNodesPeer(self._channels[0])
+        return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes)
+        sub_flows = SubFlows(sub_flow_nodes, stores.flows, stores.states, self._run, stop_cycle, return_ends)
+        look_after = LookAfterRuns(
+            stores.open_runs,
+            stores.states,
+            node_tasks,
+            definitions,
+            self._hand_over,
+            fold,
+            open_states,
+            waiters,
+            clock,
+            int(settings.scheduler_compare_seconds * 1000),
+            follow_up,
+            sub_flows,
+        )
         jobs_alarm = Alarm()
         self._handlers = SchedulerHandlers(
             register=register,
@@ -236,7 +246,8 @@ class Scheduler:
                 jobs_alarm,
             ),
             OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),
-            event_loop(node_tasks, fold, outputs, self._own, self._background),
+            event_loop(node_tasks, fold, outputs, self._own, self._background, sub_flows),
+            ReturnEndsLoop(return_ends, self._own, returns_alarm),
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
             OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
             QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm),

@@ -11,7 +11,7 @@ LATENESS_SECONDS = Histogram(
     buckets=SLOW,
     registry=REGISTRY,
 )
-CYCLES_BEGUN = Counter("tradewind_cycles_begun_total", "Cycles begun, by origin.", ["origin"], registry=REGISTRY)
+CYCLES_BEGUN = Counter("tradewind_cycles_begun_total", "Runs begun, by origin.", ["origin"], registry=REGISTRY)
 CYCLES_ENDED = Counter("tradewind_cycles_ended_total", "Runs ended, by status.", ["status"], registry=REGISTRY)
 CYCLE_SECONDS = Histogram(
     "tradewind_cycle_seconds", "Time from the beginning of a run to its end.", buckets=SLOW, registry=REGISTRY
@@ -23,6 +23,9 @@ CONFLICTS = Counter(
 )
 PARTITIONS_OWNED = Gauge("tradewind_partitions_owned", "Partitions that this replica owns.", registry=REGISTRY)
 
+RERUN = "rerun"
+"""The origin of a further run of a cycle."""
+
 
 def count_begun(state: ChainState) -> None:
     """Count a cycle that has begun."""
@@ -31,6 +34,11 @@ def count_begun(state: ChainState) -> None:
     CYCLES_BEGUN.labels(state.facts.origin.value).inc()
     if state.facts.origin is CycleOrigin.SCHEDULE:
         LATENESS_SECONDS.observe(max(0, state.facts.start_ms - state.facts.planned_ms) / 1000)
+
+
+def count_rerun() -> None:
+    """Count a further run of a cycle that has begun."""
+    CYCLES_BEGUN.labels(RERUN).inc()
 
 
 def count_ended(state: ChainState, end_ms: int) -> None:

@@ -21,6 +21,7 @@ def run(
     port: int | None = None,
     store_url: str | None = None,
     node_task_manager_shards: int | None = None,
+    auth: bool | None = None,
 ) -> int:
     """Run the stack until SIGINT or SIGTERM, a second one of which ends it at once, and return the exit code.
 
@@ -28,7 +29,12 @@ def run(
     """
     try:
         stack = Standalone(
-            data, host=host, port=port, store_url=store_url, node_task_manager_shards=node_task_manager_shards
+            data,
+            host=host,
+            port=port,
+            store_url=store_url,
+            node_task_manager_shards=node_task_manager_shards,
+            auth=auth,
         )
         configure_logging(stack.settings.log_level, stack.settings.log_format)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -82,6 +88,10 @@ def welcome(stack: Standalone) -> str:
     ]
     if port != 7700:
         lines.append(f"  export TRADEWIND_ADDRESS=localhost:{port}")
+    if settings.auth:
+        lines.append(f"  tradewind login --token-file {stack.admin_token_file}")
+        if stack.new_admin_token is not None:
+            lines.insert(1, f"The first admin's token, shown this once: {stack.new_admin_token}")
     lines += [
         "  tradewind worker examples.momentum.nodes",
         "  tradewind flow register momentum examples/momentum/flow.json",

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tradewind.access.app import Access
+from tradewind.access.settings import AccessSettings
+from tradewind.access.stores.keys import ACL as ACCESS
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import ACL as NODE_TASK_MANAGER
@@ -12,6 +15,8 @@ from tradewind.registry.stores.keys import ACL as REGISTRY
 from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import ACL as SCHEDULER
+from tradewind.server.access.gate import Gate
+from tradewind.server.access.opening import gate_of
 from tradewind.server.bootstrap import Service
 from tradewind.server.redis.watch import METRICS
 from tradewind.server.settings import load_settings
@@ -19,7 +24,7 @@ from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import ACL as TRIGGER
 
-ACL_USERS = (REGISTRY, TRIGGER, NODE_TASK_MANAGER, SCHEDULER, METRICS)
+ACL_USERS = (REGISTRY, TRIGGER, NODE_TASK_MANAGER, SCHEDULER, ACCESS, METRICS)
 """The store users of the services, and of who measures the store."""
 
 
@@ -31,8 +36,11 @@ class Login:
     user: str | None = None
     password: str | None = None
 
-    def settings(self) -> dict[str, object]:
-        """Return it as settings."""
+    def settings(self, **more: object) -> dict[str, object]:
+        """Return it as settings, with `more` that are not None."""
+        return self._settings() | {name: value for name, value in more.items() if value is not None}
+
+    def _settings(self) -> dict[str, object]:
         if self.user is None:
             return {"store_url": self.store_url}
         # The users of an embedded store may touch the keys of the default prefix only.
@@ -44,26 +52,49 @@ class Login:
         }
 
 
-def build_services(login: Callable[[str], Login], address: str, shards: int, *, sole: bool) -> Sequence[Service]:
-    """Return all services, in the order in which they start; each finds its peers at `address`.
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """All services, in the order in which they start; `gate` and `access` are None while calls need no token."""
 
-    `login` gives the login for the name of a store user; with `sole`, no other stack works on the store. Raises
-    SettingsError when the environment holds wrong settings, ValueError for a store URL that is none.
+    services: Sequence[Service]
+    gate: Gate | None = None
+    access: Access | None = None
+
+
+def build_services(
+    login: Callable[[str], Login], address: str, shards: int, *, sole: bool, service_token: str | None = None
+) -> Stack:
+    """Return all services; each finds its peers at `address`.
+
+    `login` gives the login for the name of a store user; with `sole`, no other stack works on the store. With a
+    `service_token`, which they show each other, calls need a token. Raises SettingsError when the environment holds
+    wrong settings, ValueError for a store URL that is none.
     """
     registry = load_settings(RegistrySettings, **login(REGISTRY.name).settings())
     trigger = load_settings(TriggerSettings, **login(TRIGGER.name).settings())
     node_task_manager = load_settings(
         NodeTaskManagerSettings,
-        **login(NODE_TASK_MANAGER.name).settings(),
+        **login(NODE_TASK_MANAGER.name).settings(service_token=service_token),
         registry_address=address,
         node_task_manager_shards=shards,
     )
     scheduler = load_settings(
         SchedulerSettings,
-        **login(SCHEDULER.name).settings(),
+        **login(SCHEDULER.name).settings(service_token=service_token),
         registry_address=address,
         trigger_address=address,
         node_task_manager_address=address,
         scheduler_sole=sole,
     )
-    return [Registry(registry), TriggerService(trigger), NodeTaskManager(node_task_manager), Scheduler(scheduler)]
+    services: list[Service] = [
+        Registry(registry),
+        TriggerService(trigger),
+        NodeTaskManager(node_task_manager),
+        Scheduler(scheduler),
+    ]
+    if service_token is None:
+        return Stack(services)
+    settings = load_settings(AccessSettings, **login(ACCESS.name).settings(service_token=service_token))
+    access = Access(settings)
+    services.insert(0, access)
+    return Stack(services, gate_of(settings, services), access)

@@ -14,6 +14,7 @@ class StandaloneSettings(TelemetrySettings, TlsSettings):
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(7700, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     data: Path = Field(Path(".tradewind"), description="Directory in which the embedded store keeps everything.")
+    auth: bool = Field(False, description="Whether calls need a token; the first admin's is in the data directory.")
     store_url: str | None = Field(None, description="A store to use in place of the embedded one.")
     node_task_manager_shards: int | None = Field(
         None, ge=1, le=1024, description="How many shards users are spread over, 1 at first; fixed once there is data."

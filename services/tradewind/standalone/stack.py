@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import secrets
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -9,6 +11,7 @@ from typing import Self
 import structlog
 from redis.exceptions import RedisError
 
+from tradewind.access.app import Access
 from tradewind.server.bootstrap import Server, StartError
 from tradewind.server.ending import end_tasks
 from tradewind.server.logs import quieten_logging
@@ -34,6 +37,7 @@ class StandaloneError(Exception):
 class Standalone:
     """Every service on one server: `async with Standalone(data=tmp_path, port=0) as stack: Client(stack.address)`.
 
+    With `auth` calls need a token, and that of the first admin is in a file beside the data.
     Parameters that are left out come from the environment, see StandaloneSettings. Without `store_url` the stack has a
     store of its own whose data stay in the directory `data`; it is started again when it dies. Start it in the main
     thread: on Linux the store dies with the thread that started it.
@@ -47,6 +51,7 @@ class Standalone:
         port: int | None = None,
         store_url: str | None = None,
         node_task_manager_shards: int | None = None,
+        auth: bool | None = None,
     ) -> None:
         """Raises StandaloneError when the environment holds wrong settings."""
         given = {
@@ -55,6 +60,7 @@ class Standalone:
             "port": port,
             "store_url": store_url,
             "node_task_manager_shards": node_task_manager_shards,
+            "auth": auth,
         }
         try:
             self.settings = load_settings(
@@ -65,6 +71,8 @@ class Standalone:
         self._store: EmbeddedStore | None = None
         self._server: Server | None = None
         self._watching_store: asyncio.Task[None] | None = None
+        self.new_admin_token: str | None = None
+        """The token of the first admin when this start has made it; it stands in `admin_token_file` as well."""
         self._metrics = MetricsEndpoint(self.settings.metrics_host or self.settings.host, self.settings.metrics_port)
         self._watching: list[asyncio.Task[None]] = []
         self._tracing = open_tracing("tradewind", self.settings.otlp_endpoint, self.settings.trace_sampling)
@@ -75,6 +83,11 @@ class Standalone:
         if self._server is None:
             raise RuntimeError("the stack has not been started")
         return _reachable(self.settings.host, self._server.port)
+
+    @property
+    def admin_token_file(self) -> Path:
+        """Where the token of the first admin is, readable by its owner only; there is one with `auth` only."""
+        return self.settings.data / "admin.token"
 
     @property
     def store_pid(self) -> int | None:
@@ -135,11 +148,16 @@ class Standalone:
         for attempt in range(_PORT_ATTEMPTS):
             # The services need to know the port before the server has it.
             port = settings.port or free_port()
-            services = build_services(
-                self._login, _reachable(settings.host, port), shards, sole=settings.store_url is None
+            stack = build_services(
+                self._login,
+                _reachable(settings.host, port),
+                shards,
+                sole=settings.store_url is None,
+                service_token=secrets.token_urlsafe(32) if settings.auth else None,
             )
             server = Server(
-                services,
+                stack.services,
+                gate=stack.gate,
                 host=settings.host,
                 port=port,
                 drain_s=settings.drain_seconds,
@@ -155,7 +173,19 @@ class Standalone:
                     raise
             else:
                 self._server = server
+                if stack.access is not None:
+                    await self._keep_admin_token(stack.access)
                 return
+
+    async def _keep_admin_token(self, access: Access) -> None:
+        """Make the first admin and write the token down, unless that was done before."""
+        path = self.admin_token_file
+        if path.exists():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        token = await access.first_admin()
+        _write_secret(path, token)
+        self.new_admin_token = token
 
     def _login(self, user: str) -> Login:
         if self._store is None:
@@ -175,6 +205,12 @@ class Standalone:
                 await store.start()
             except (EmbeddedStoreError, RedisError, OSError) as error:
                 _log.error("the embedded store does not start", error=str(error))
+
+
+def _write_secret(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
 
 
 def _lasting_shards(path: Path, wanted: int | None) -> int:

@@ -180,7 +180,7 @@ async def test_silent_workers_go_out_then_off_the_record_and_out_of_the_indices(
     assert await listed(True) in ([worker_pb2.WORKER_STATUS_OFFLINE], [])
 
     async def swept() -> bool:
-        return await embedded.keys() == ["trading_flow:{registry}:data_version"]
+        return list(await embedded.keys()) == ["trading_flow:{registry}:data_version"]
 
     await until(swept, "nothing of the worker is left")
     assert await listed(True) == []

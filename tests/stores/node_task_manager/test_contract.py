@@ -6,6 +6,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
 from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports import ComponentEvent
 
 RUN = RunName("flow", 0, 0)
 
@@ -37,6 +38,7 @@ async def test_a_chain_runs_node_after_node_and_values_travel_along_its_edges(be
     assert component.status is ComponentStatus.FINISHED
     assert (component.completed, component.sinks_completed, component.open) == (3, 1, 0)
     (event,) = await bench.shard.read({3: "0"}, 10)
+    assert isinstance(event, ComponentEvent)
     assert (event.run, event.run_id, event.component, event.completed) == ("flow:0:0", "r0", "0", 3)
     await bench.shard.acknowledge({3: event.event_id})
     assert await bench.shard.read({3: "0"}, 10) == []

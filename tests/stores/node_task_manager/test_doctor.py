@@ -19,6 +19,7 @@ from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.ports import ComponentEvent
 from tradewind.server.clock import ManualClock
 from tradewind.server.rates import KeyRate, Rate
 from tradewind.server.redis.client import Client
@@ -167,6 +168,11 @@ async def test_what_is_broken_of_limits_is_mended(
     await cured(ward, check, subject)
 
 
+async def completed_in_events(ward: Ward) -> list[int]:
+    """How many nodes completed, by each event of a component."""
+    return [event.completed for event in await ward.redis.read({3: "0"}, 10) if isinstance(event, ComponentEvent)]
+
+
 async def test_those_whom_a_leaked_slot_held_back_go_on(ward: Ward) -> None:
     """The slot of what ended is still there: nobody of the flow would ever run again."""
     await ward.configure(max_running_per_flow=1)
@@ -243,8 +249,7 @@ async def test_a_component_whose_last_end_was_not_counted_ends(ward: Ward) -> No
     await ward.do("PERSIST", "component:flow:0:0:0")
     assert ("component-counts", "flow:0:0:0") in await ward.found()
     await ward.found(mend=True)
-    events = await ward.redis.read({3: "0"}, 10)
-    assert [event.completed for event in events] == [1, 1]
+    assert await completed_in_events(ward) == [1, 1]
 
 
 async def test_batches_count_what_runs(ward: Ward) -> None:
@@ -332,7 +337,7 @@ async def test_a_component_of_which_all_has_ended_ends(ward: Ward) -> None:
     await ward.do("HSET", "component:flow:0:0:0", "status", "running")
     assert ("component-not-finished", "flow:0:0:0") in await ward.found()
     await ward.found(mend=True)
-    assert [event.completed for event in await ward.redis.read({3: "0"}, 10)] == [1, 1]
+    assert await completed_in_events(ward) == [1, 1]
     assert ("component-not-finished", "flow:0:0:0") not in await ward.found()
 
 

@@ -3,11 +3,14 @@
 import random
 
 from tests.stores.node_task_manager.shards import Whole
-from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowReport
 from tradewind.node_task_manager.domain.waiting import Signal, Wait
 
 LARGE = '"' + "w" * 3000 + '"'
 FORM = '{"title":"Sure?"}'
+SURE = "sure"
+"""A flow none of whose cycles fails."""
 
 
 def random_wait(rng: random.Random, now: int) -> Wait:
@@ -27,6 +30,8 @@ def random_wait(rng: random.Random, now: int) -> Wait:
 
 def random_built_in(rng: random.Random) -> Wait:
     """Draw what a node that needs no worker waits for."""
+    if rng.random() < 0.3:
+        return Wait(flow_id="other")
     if rng.random() < 0.5:
         return Wait(after_ms=rng.choice((0, 700, 30_000)), late=("x", "null"), passes=rng.random() < 0.7)
     after = rng.choice((-1, 700, 30_000))
@@ -51,6 +56,26 @@ def random_signal(rng: random.Random, component_id: str, task_id: str, task: Nod
         rng.choice(("", "", "r1", "r2", "r3")),
         max(attempt, -1),
         handle,
+    )
+
+
+def random_report(rng: random.Random, run_id: str, task: NodeTask, *, ends: bool = False) -> SubFlowReport:
+    """Draw what became of a cycle that a node task waits for, now and then of one that it does not wait for."""
+    child = task.child or ("other:7:0" if rng.random() < 0.9 else "other:8:0")
+    kind = rng.choice((ReportKind.COMPLETED, ReportKind.FAILED) if ends else tuple(ReportKind))
+    if task.wait is not None and task.wait.flow_id == SURE and kind is ReportKind.FAILED:
+        kind = ReportKind.COMPLETED
+    if not ends and rng.random() < 0.1:
+        child = "other:9:0"
+    return SubFlowReport(
+        task.task_id,
+        run_id if ends or rng.random() < 0.95 else "another",
+        task.attempt - (not ends and rng.random() < 0.05),
+        kind,
+        child,
+        rng.choice(("1", LARGE)) if kind is ReportKind.COMPLETED else "",
+        TaskError("SUB_FLOW_FAILED", "cycle 7 failed") if kind is ReportKind.FAILED else None,
+        rng.random() < 0.2,
     )
 
 

@@ -9,7 +9,14 @@ from typing import Any
 from tests.stores.node_task_manager.fan_outs import Offered, join, public, random_fan_out, random_split, with_list
 from tests.stores.node_task_manager.reruns import random_rerun
 from tests.stores.node_task_manager.shards import RedisShard, Whole
-from tests.stores.node_task_manager.waits import random_built_in, random_signal, random_wait, suspended
+from tests.stores.node_task_manager.waits import (
+    SURE,
+    random_built_in,
+    random_report,
+    random_signal,
+    random_wait,
+    suspended,
+)
 from tradewind.node_task_manager.domain.component import Release, RunSubmission, SubmitOutcome
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.names import RunName, TaskName
@@ -17,6 +24,7 @@ from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, 
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
+from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.task_event import TaskEvent
 from tradewind.node_task_manager.domain.work import (
@@ -29,7 +37,7 @@ from tradewind.node_task_manager.domain.work import (
     Termination,
     Vacancy,
 )
-from tradewind.node_task_manager.ports import Cleaned, Line, Progress
+from tradewind.node_task_manager.ports import Cleaned, Event, Line, Progress
 from tradewind.server.clock import ManualClock
 from tradewind.server.rates import KeyRate, Rate
 
@@ -49,7 +57,7 @@ RETRIES = 3
 """Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
 VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge": 0.3, "configure": 0.5}
 VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
-VERBS |= {"acknowledge": 1.5, "clean": 1.5, "signal": 3}
+VERBS |= {"acknowledge": 1.5, "clean": 1.5, "signal": 3, "report_sub_flows": 3}
 VERBS["read_notifications"] = 0.3
 VERBS |= {"release": 1, "rerun": 2}
 
@@ -416,6 +424,17 @@ class World:
             (known,) = await self.memory.tasks([task_id])
             await self.both("signal", (random_signal(self.rng, component_id, task_id, known),))
 
+    async def report_sub_flows(self) -> None:
+        """Say what became of cycles that some node tasks wait for, now and then twice."""
+        waiting = await suspended(self.memory, await self._ids())
+        of_flows = [task for task in waiting if task.wait is not None and task.wait.flow_id]
+        for task in self.rng.sample(of_flows, min(2, len(of_flows))):
+            report = random_report(self.rng, self._run_id_of(task), task)
+            await self.both("report_sub_flows", ([report] * self.rng.choice((1, 1, 2)),))
+
+    def _run_id_of(self, task: NodeTask) -> str:
+        return self.runs[str(TaskName.parse(task.task_id).run)].run_id
+
     async def note(self) -> None:
         for pair in self.rng.sample(self.pairs, min(3, len(self.pairs))):
             at = self.rng.randint(0, 100)
@@ -520,6 +539,10 @@ class World:
             outcomes = [self._outcome(pair) for pair in self.pairs[before:]]
             await self.both("complete", ([m for m, _ in outcomes], ()), ([r for _, r in outcomes], ()))
             for task in await suspended(self.memory, await self._ids()):
+                if task.wait is not None and task.wait.flow_id:
+                    report = random_report(self.rng, self._run_id_of(task), task, ends=True)
+                    await self.both("report_sub_flows", ([report],))
+                    continue
                 await self.both("signal", (random_signal(self.rng, task.component_id, task.task_id, task),))
             self.clock.advance(100_000)
             await self.both("reap", ())
@@ -555,9 +578,7 @@ class World:
                     "tasks": [_record(task) for task in await shard.tasks(ids, inputs=True, outputs=True)],
                     "components": await shard.components(names),
                     "held": [sorted(await shard.held_by(worker)) for worker in WORKERS],
-                    "events": sorted(
-                        (replace(event, event_id="") for event in events), key=lambda e: (e.run, e.component)
-                    ),
+                    "events": sorted((replace(event, event_id="") for event in events), key=_order_of),
                 }
             )
         for what, of_memory in seen[0].items():
@@ -687,6 +708,13 @@ BATCH = Plan("batch", tuple(PlanNode(str(at), "t1", start_to_close_ms=5_000) for
 AD_HOC = TASK_PLANS | {BATCH.digest: BATCH}
 
 
+def _order_of(event: Event) -> tuple[str, ...]:
+    """Where an event stands among all: those of one node task, or of one component, stay in their own order."""
+    if isinstance(event, SubFlowEvent):
+        return (event.run, "", event.task_id)
+    return (event.run, event.component)
+
+
 def _order(event_id: str) -> tuple[int, ...]:
     return tuple(map(int, event_id.split("-")))
 
@@ -760,6 +788,8 @@ def _lasting(node: PlanNode) -> PlanNode:
     that may stop others, some of which cut scripts have gone on with.
     """
     wait = None if node.wait is None or node.fan_out else replace(node.wait, late_error="")
+    if wait is not None and wait.flow_id:
+        wait = replace(wait, flow_id=SURE)
     return replace(node, total_ms=0, wait=wait)
 
 

@@ -69,6 +69,7 @@ LASTING_KEYS = (
     "trading_flow:{f*}:queued",
     "trading_flow:{f*}:backfills",
     "trading_flow:{f*}:ends",
+    "trading_flow:{f*}:returns",
     "trading_flow:{f*}:owner",
     "trading_flow:{f*}:job:*",
     "trading_flow:{f*}:jobs",
@@ -94,6 +95,8 @@ class Stores(Protocol):
     def firings(self) -> Firings: ...
     @property
     def ends(self) -> Ends: ...
+    @property
+    def returns(self) -> Ends: ...
     @property
     def backfills(self) -> Backfills: ...
     @property

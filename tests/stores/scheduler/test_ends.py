@@ -1,8 +1,12 @@
 """Ends of runs that are to be told: which are kept, and for how long."""
 
-from tests.stores.scheduler.bench import Bench
+from tests.stores.scheduler.bench import Bench, shape
+from tradewind.scheduler.domain.beginning import BeginRequest
+from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.ended_run import EndedRun
+from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.domain.run_name import RunName
 from tradewind.server.partitions import partition_of
 
 HERE = [partition_of("f")]
@@ -28,3 +32,25 @@ async def test_ends_wait_while_somebody_listens(bench: Bench) -> None:
     assert await ends.waiting(HERE, 9) == [expected[0], expected[2]]
     await ends.told(expected)
     assert await ends.waiting(HERE, 9) == []
+
+
+async def test_the_end_of_a_run_for_a_node_of_another_flow_waits_whoever_listens(bench: Bench) -> None:
+    returns = bench.stores.returns
+    await bench.register()
+    other = await bench.begun()
+    parent = Parent(RunName("above", 1), "r0", "sub", 2)
+    wish = BeginRequest(shape("f"), "child", CycleOrigin.SUB_FLOW, 5000, parent=parent)
+    # Whatever else is open does not hinder it, nor does it hinder others.
+    (answer,) = await bench.stores.cycles.begin([wish])
+    assert answer.state is not None
+    assert answer.state.facts.parent == parent
+    assert await bench.stores.states.load(answer.state.name) == answer.state
+    await bench.end(other)
+    next_one = await bench.begun()
+    assert (await bench.end(answer.state, CycleStatus.FAILED)).follow_up
+    ended = EndedRun(answer.state.name, "child", CycleStatus.FAILED, bench.now)
+    assert await returns.waiting(HERE, 9) == [ended]
+    assert await bench.stores.ends.waiting(HERE, 9) == []
+    await bench.end(next_one)
+    await returns.told([ended])
+    assert await returns.waiting(HERE, 9) == []

@@ -49,6 +49,7 @@ from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange
 from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.memory import Memory, MemoryChange
+from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -255,6 +256,12 @@ class Twins(RuleBasedStateMachine):
         remembered = request_of(*request) if request else None
         self.begin(*(self.wish(flow_id, request=remembered, inputs_json=inputs) for flow_id in flow_ids))
 
+    @rule(flow_id=ids, attempt=st.integers(1, 3))
+    def begin_for_a_node(self, flow_id: str, attempt: int) -> None:
+        parent = Parent(RunName("above", 3, 1), "r", "ü:7", attempt, 2)
+        request = request_of(parent.request_id, flow_id)
+        self.begin(self.wish(flow_id, origin=CycleOrigin.SUB_FLOW, parent=parent, request=request))
+
     @rule(
         flow_id=ids,
         tick=st.sampled_from([-1, 0, 0, 0, 0, 1]),
@@ -308,6 +315,8 @@ class Twins(RuleBasedStateMachine):
         changes: dict[str, Any] = {"run_id": state.facts.run_id, "replaces": state.name.cycle, "at_least": least}
         if scheduled and state.facts.origin is CycleOrigin.SCHEDULE:
             changes |= {"origin": CycleOrigin.SCHEDULE, "planned_ms": state.facts.planned_ms}
+        if state.facts.parent is not None:
+            changes |= {"origin": CycleOrigin.SUB_FLOW, "parent": state.facts.parent}
         if state.facts.backfill_id:
             changes |= {
                 "origin": CycleOrigin.BACKFILL,
@@ -391,6 +400,8 @@ class Twins(RuleBasedStateMachine):
         if tell:
             ends = self.both(lambda store: store.ends.waiting(EVERYWHERE, 2))
             self.both(lambda store: store.ends.told(ends))
+            returns = self.both(lambda store: store.returns.waiting(EVERYWHERE, 2))
+            self.both(lambda store: store.returns.told(returns))
 
     @rule(flow_id=ids, older=st.sampled_from([0, 0, 1]))
     def tidy(self, flow_id: str, older: int) -> None:
@@ -436,6 +447,7 @@ async def everything(store: Stores) -> list[Any]:
         sorted(await store.firings.waiting(EVERYWHERE, 50)),
         await store.backfills.active(EVERYWHERE, 50),
         await store.ends.waiting(EVERYWHERE, 50),
+        await store.returns.waiting(EVERYWHERE, 50),
     ]
     for flow_id in IDS:
         view.append(await store.memories.load(flow_id))

@@ -5,7 +5,8 @@ from itertools import permutations
 import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
-from tests.servers import ACL_USERS, RedisServer
+from tests.servers import SERVICES, RedisServer
+from tradewind.access.stores import keys as access
 from tradewind.node_task_manager.stores import keys as node_task_manager
 from tradewind.registry.stores import keys as registry
 from tradewind.scheduler.stores import keys as scheduler
@@ -15,6 +16,7 @@ PREFIX = "trading_flow"
 OWN = {
     "scheduler": (scheduler.Keys(PREFIX).flow("momentum"), f"{PREFIX}:{{f7}}:changes"),
     "node_task_manager": (node_task_manager.Keys(PREFIX, 3).run("momentum:1:0"), f"{PREFIX}:{{s3}}:wake"),
+    "access": (access.Keys(PREFIX).user("u"), f"{PREFIX}:{{a3}}:changes"),
     "registry": (registry.Keys(PREFIX).worker("w"), f"{PREFIX}:{{registry}}:changes"),
     "trigger": (trigger.Keys(PREFIX).trigger(3, "momentum"), f"{PREFIX}:{{t3}}:triggers:wake"),
 }
@@ -30,7 +32,7 @@ ATTEMPTS = (
 
 
 def test_every_user_is_tried() -> None:
-    assert sorted(OWN) == sorted(user.name for user in ACL_USERS)
+    assert sorted(OWN) == sorted(user.name for user in SERVICES)
 
 
 @pytest.mark.parametrize(("service", "other"), PAIRS)

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from redis.exceptions import AuthenticationError
 
+from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS
 from tests.waiting import until
 from tradewind.server.redis.acl import AclUser
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import ALLOCATOR, EmbeddedStore, EmbeddedStoreError
 
+BINARIES = [None, *([SYSTEM_REDIS] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
 USER = AclUser("scheduler", ("trading_flow:{f*",), ("trading_flow:{f*",))
 KEY = "trading_flow:{f1}:kept"
 
@@ -52,6 +54,27 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
         finally:
             await store.stop()
         assert store.pid is None
+
+
+@pytest.mark.parametrize("binary", BINARIES, ids=lambda binary: "system" if binary else "embedded")
+async def test_what_scripts_and_transactions_wrote_is_there_after_a_restart(tmp_path: Path, binary: str | None) -> None:
+    """Redis 7.0 loads them as the user who has not logged in, and leaves them out where that one has no rights."""
+    store = EmbeddedStore(tmp_path / "data", acl_users=[USER], binary=binary)
+    await store.start()
+    client = connect(store.url_for("scheduler"))
+    script = "redis.call('SET', KEYS[1], ARGV[1]) return redis.call('SET', KEYS[2], ARGV[1])"
+    await client.eval(script, 2, KEY, f"{KEY}:other", "kept")
+    await client.end()
+    await store.stop()
+    await store.start()
+    try:
+        assert await set_and_get(store, "scheduler", None) == b"kept"
+        nobody = connect(f"redis://127.0.0.1:{store.port}")
+        with pytest.raises(AuthenticationError):
+            await nobody.get(KEY)
+        await nobody.end()
+    finally:
+        await store.stop()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what a process was started with")

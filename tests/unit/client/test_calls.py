@@ -182,9 +182,9 @@ async def test_another_program_at_the_address(stack: FakeStack) -> None:
 def test_addresses_come_from_the_environment() -> None:
     environment = {"TRADEWIND_ADDRESS": "all:1", "TRADEWIND_REGISTRY_ADDRESS": "registry:2"}
 
-    assert Addresses.find(None, {}) == Addresses("localhost:7700", "localhost:7700", "localhost:7700", "localhost:7700")
-    assert Addresses.find(None, environment) == Addresses("all:1", "registry:2", "all:1", "all:1")
-    assert Addresses.find("given:3", environment) == Addresses("given:3", "given:3", "given:3", "given:3")
+    assert Addresses.find(None, {}) == Addresses(*["localhost:7700"] * 5)
+    assert Addresses.find(None, environment) == Addresses("all:1", "registry:2", "all:1", "all:1", "all:1")
+    assert Addresses.find("given:3", environment) == Addresses(*["given:3"] * 5)
 
 
 async def test_many_runs_at_once_share_a_stream(client: Client, stack: FakeStack) -> None:

@@ -1,12 +1,17 @@
 """One trace for each cycle."""
 
+from dataclasses import replace
+
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tradewind.scheduler.domain.chain_state import CycleOrigin
+from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.telemetry import Tracing
+
+TRACED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 async def test_the_beginning_of_a_cycle_is_a_span_that_the_rest_hangs_on() -> None:
@@ -31,3 +36,36 @@ async def test_the_beginning_of_a_cycle_is_a_span_that_the_rest_hangs_on() -> No
     assert second.split("-")[1] != trace_id
     assert spans[0].attributes is not None
     assert spans[0].attributes["tradewind.origin"] == CycleOrigin.RUN_FLOW
+
+
+def test_a_rerun_is_linked_to_the_run_before_and_a_store_that_fails_is_an_error() -> None:
+    exporter = InMemorySpanExporter()
+    tracing = Tracing("test", exporter)
+    traces = TraceRuns(tracing)
+    again = traces.beginning("f", "rerun", "", TRACED)
+    assert again.split("-")[1] != TRACED.split("-")[1]
+    traces.begun([again])
+    traces.begun([again])
+    tracing.shutdown()
+    (span,) = exporter.get_finished_spans()
+    assert [f"{link.context.trace_id:032x}" for link in span.links] == [TRACED.split("-")[1]]
+    assert span.status.description == "the store has failed"
+
+
+async def test_an_end_is_a_span_below_the_beginning_unless_the_trace_is_not_sampled() -> None:
+    scheduler = MemoryScheduler()
+    await scheduler.register()
+    (begun,) = await scheduler.begin([Wish("f")])
+    state = begun.answer.state
+    assert state is not None
+    exporter = InMemorySpanExporter()
+    tracing = Tracing("test", exporter)
+    traces = TraceRuns(tracing)
+    for traceparent in (TRACED, TRACED[:-1] + "0", ""):
+        facts = replace(state.facts, traceparent=traceparent)
+        traces.ended(replace(state, facts=facts, status=CycleStatus.TIMEOUT, reason="it took too long"))
+    tracing.shutdown()
+    (span,) = exporter.get_finished_spans()
+    assert (span.name, span.status.description) == ("end_cycle", "it took too long")
+    assert span.parent is not None
+    assert f"{span.parent.span_id:016x}" == TRACED.split("-")[2]

@@ -86,7 +86,7 @@ _RULES: dict[str, Rule] = {
         operator_worker="Work ClaimNodeTasks RenewLeases CompleteNodeTasks FailNodeTasks ReportNodeTasks",
         service=(
             "SubmitComponents StopComponent ReleaseComponents GetComponents PurgeFlow ReceiveEvents "
-            "PublishNotifications"
+            "PublishNotifications ListSubFlowWaits ReportSubFlows"
         ),
     ),
     **_rules(

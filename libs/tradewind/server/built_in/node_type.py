@@ -22,7 +22,11 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A node type: handles, the JSON Schema of its config as text, and `faults`, all that is wrong with a config."""
+    """A node type: handles, the JSON Schema of its config as text, and `faults`, all that is wrong with a config.
+
+    With `any_input` it takes any input handle, and as many edges into each as there are; with `retries` it may be tried
+    again.
+    """
 
     name: str
     description: str
@@ -30,6 +34,8 @@ class BuiltIn:
     outputs: tuple[str, ...]
     config_schema: str
     faults: Callable[[Mapping[str, Any]], list[Fault]]
+    any_input: bool = False
+    retries: bool = False
 
 
 def time_faults(config: Mapping[str, Any], *, required: bool) -> list[Fault]:

@@ -10,6 +10,10 @@ from pathlib import Path
 # the commands that look at everybody's keys.
 _COMMANDS = "+@all -@admin -@dangerous -script|flush -function -select -randomkey -dbsize -scan"
 
+NOBODY = "user default reset off ~* &* +@all"
+"""Whoever has not logged in, which is all that this user cannot do: it keeps its rights, because Redis 7.0 loads the
+append-only file as this user, and would leave out every transaction, as what scripts wrote stands there."""
+
 
 @dataclass(frozen=True, slots=True)
 class AclUser:
@@ -36,7 +40,7 @@ def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str,
     `passwords` maps the name of each user, `admin` included, to its password. Raises KeyError when one is missing.
     """
     lines = [
-        "user default reset off",
+        NOBODY,
         f"user {admin} on #{_digest(passwords[admin])} ~* &* +@all",
         *(user.rule(passwords[user.name]) for user in users),
     ]

@@ -13,7 +13,7 @@ from tradewind.server.metrics import REGISTRY
 from tradewind.server.redis.acl import AclUser
 from tradewind.server.redis.client import connect
 
-METRICS = AclUser("metrics", (), commands="-@all +info +ping")
+METRICS = AclUser("metrics", (), commands="-@all +info +ping +cluster|slots +command")
 """The store user who may ask the store about itself, and touch nothing."""
 
 _NODE = ["node"]

@@ -87,6 +87,13 @@ def _attempt(what: str, token: str) -> Line:
 
 def _events(raw: bytes) -> Iterator[Line]:
     for event in events_pb2.ReceiveEventsResponse.FromString(raw).events:
+        if event.HasField("sub_flow"):
+            told = event.sub_flow
+            yield {
+                "what": "cycle_abandoned" if told.HasField("abandoned") else "cycle_wanted",
+                "node_task_id": told.node_task_id,
+            }
+            continue
         component = event.component_finished.component
         counts = component.counts
         yield {

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.server.built_in import APPROVAL, BUILT_IN, DELAY, Approval, Delay
+from tradewind.server.built_in import APPROVAL, BUILT_IN, DELAY, FLOW, Approval, Delay, SubFlow
 from tradewind.server.built_in.approvals import APPROVE, APPROVED, FAIL, REJECTED, SIGNAL
 from tradewind.server.built_in.forms import Answer
 
@@ -20,12 +20,16 @@ def wait_of(node_type: str, config_json: str) -> Wait | None:
     config = json.loads(config_json or "{}")
     if not isinstance(config, dict):
         raise ValueError("must be a JSON object")
-    return {DELAY.name: _delay, APPROVAL.name: _approval}[node_type](config)
+    return {DELAY.name: _delay, APPROVAL.name: _approval, FLOW.name: _sub_flow}[node_type](config)
 
 
 def _delay(config: Mapping[str, Any]) -> Wait:
     delay = Delay.of(config)
     return Wait(till=delay.until_ms, after_ms=delay.after_ms, late=(DELAY.outputs[0], "null"), passes=True)
+
+
+def _sub_flow(config: Mapping[str, Any]) -> Wait:
+    return Wait(flow_id=SubFlow.of(config).flow_id)
 
 
 def _approval(config: Mapping[str, Any]) -> Wait:

@@ -73,6 +73,7 @@ KNOWN_CODES = frozenset(
         "RETRY_BUDGET_EXHAUSTED",
         "ITEMS_FAILED",
         "WAIT_TIMEOUT",
+        "SUB_FLOW_FAILED",
     )
 )
 """Codes of errors by which failures are counted; the counting script knows the same."""
@@ -114,6 +115,7 @@ class NodeTask:
     `kept` names the node task of an earlier run whose result this one of a rerun took over, "" for none.
     `items` counts the items of a node that runs once for each item of a list, from when the list is split on.
     `slots` are the limits of which it holds a slot, `blocked` is the one that keeps it from running though it is ready.
+    `child` names the run of another flow that its latest attempt began, "" for none.
     `wait` is what it waits for while it is suspended, until `retry_at` at most; `resumed` what ended its latest wait.
     """
 
@@ -152,6 +154,7 @@ class NodeTask:
     wait: Wait | None = None
     resumed: Resumption | None = None
     kept: str = ""
+    child: str = ""
 
     @property
     def updated_at(self) -> int:

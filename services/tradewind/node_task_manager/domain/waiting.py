@@ -19,6 +19,7 @@ class Wait:
     that is "" it runs again, unless it `decides`: then the answer is emitted by `approved` or `rejected`. When the time
     comes it fails for the reason `late_error`, or is completed with `late` (handle, JSON text), or goes on as after a
     signal whose payload is null. With `passes` it emits what its first live input edge brought in place of `late`'s.
+    With a `flow_id` it waits for the end of a cycle of that flow, which the scheduler begins and reports.
     """
 
     signal: str = ""
@@ -32,6 +33,7 @@ class Wait:
     late_error: str = ""
     passes: bool = False
     since: int = 0
+    flow_id: str = ""
 
     def handle(self, *, approved: bool) -> str:
         """Return the output handle by which an answer is emitted, "" when the node runs again."""

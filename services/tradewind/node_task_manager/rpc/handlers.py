@@ -17,6 +17,7 @@ from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandl
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
+from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
@@ -31,6 +32,7 @@ from tradewind.node_task_manager.use_cases.notifications import UserNotification
 from tradewind.node_task_manager.use_cases.queue_statistics import CountQueues
 from tradewind.node_task_manager.use_cases.signal_node import SignalNode
 from tradewind.node_task_manager.use_cases.stop import Stop
+from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
 from tradewind.node_task_manager.use_cases.submit import SubmitRuns
 from tradewind.node_task_manager.use_cases.submit_ad_hoc import SubmitAdHoc
 from tradewind.node_task_manager.use_cases.system_config import FollowConfig
@@ -54,7 +56,9 @@ _MAX_BY = 128
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers, SignalHandlers):
+class NodeTaskManagerHandlers(
+    AdHocHandlers, CacheHandlers, DeadLetterHandlers, NotificationHandlers, SignalHandlers, SubFlowHandlers
+):
     """The gRPC face of the node task manager."""
 
     def __init__(
@@ -78,6 +82,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         notifications: UserNotifications,
         caches: ResultCaches,
         signal_node: SignalNode,
+        sub_flows: SubFlows,
         doctor: Doctor,
         explain: ExplainNodeTask,
         traces: TraceNodes | None,
@@ -89,6 +94,7 @@ class NodeTaskManagerHandlers(AdHocHandlers, CacheHandlers, DeadLetterHandlers, 
         self._caches = caches
         self._dead_letters = dead_letters
         self._signal_node = signal_node
+        self._sub_flows = sub_flows
         self._watch_task = watch_task
         self._notifications = notifications
         self._submit = submit

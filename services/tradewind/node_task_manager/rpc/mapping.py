@@ -27,11 +27,13 @@ from tradewind.node_task_manager.domain.plan import (
     PlanNode,
     RunIf,
 )
+from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
+from tradewind.node_task_manager.ports import Event, StoredLine
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
+from tradewind.node_task_manager.rpc.sub_flow_mapping import sub_flow_cycle, sub_flow_event
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait
 from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
@@ -183,8 +185,12 @@ def component(found: Component) -> component_pb2.Component:
     )
 
 
-def event(shard: int, found: ComponentEvent) -> component_pb2.Event:
+def event(shard: int, found: Event) -> component_pb2.Event:
     """An event for the scheduler."""
+    if isinstance(found, SubFlowEvent):
+        return component_pb2.Event(
+            event_id=found.event_id, partition=found.partition, shard=shard, sub_flow=sub_flow_event(found)
+        )
     flow_id, cycle, run = found.run.split(":")
     finished = component_pb2.Component(
         flow_id=flow_id,
@@ -255,6 +261,7 @@ def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> nod
         item=name.item if name.item >= 0 else None,
         wait=wait(task.wait),
         resumed=resumption(task.resumed),
+        sub_flow=sub_flow_cycle(task.child),
     )
 
 
@@ -279,7 +286,7 @@ def _postponed(task: NodeTask) -> bool:
 def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
     """What a node task waits for: an answer, its next attempt, another's outputs, its items; "" for none of these."""
     if task.wait is not None:
-        return _why_suspended(task.wait)
+        return _why_suspended(task.wait, task.child)
     if _postponed(task):
         return "another node task does the same work; its outputs, once cached, are the outputs of this one"
     if node.fan_out is not None and name.item < 0 and task.status is NodeTaskStatus.PENDING:
@@ -291,12 +298,21 @@ def _why_delayed(task: NodeTask, node: PlanNode, name: TaskName) -> str:
     return f"attempt {task.failures + 1} of {node.retry.attempts} begins at {at} UTC; the last failed: {why}"
 
 
-def _why_suspended(wait: Wait) -> str:
+def _why_suspended(wait: Wait, child: str) -> str:
+    if wait.flow_id:
+        return waits_for_flow(wait.flow_id, child)
     till = datetime.fromtimestamp(wait.till / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if wait.till else ""
     if not wait.signal:
         return f"waits until {till}"
     what = f'an answer: "{wait.title}"' if wait.form else f'signal "{wait.signal}"'
     return f"waits for {what}" + (f", until {till}" if till else "")
+
+
+def waits_for_flow(flow_id: str, child: str) -> str:
+    """Say what a node of type `flow` waits for."""
+    if not child:
+        return f'waits for a cycle of flow "{flow_id}" to begin'
+    return f'waits for cycle {child.split(":")[1]} of flow "{flow_id}"'
 
 
 def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_manager_service_pb2.NodeTaskOutputs:

@@ -7,7 +7,7 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 
 def runs_in(request: Any) -> list[RunName]:
     """Return the runs of `node_task_id` and `node_task_ids`, if they are ids, and of `flow_id`, `cycle` and `run`."""
-    fields = request.DESCRIPTOR.fields_by_name
+    fields = set(request.DESCRIPTOR.fields_by_name)
     ids = [request.node_task_id] if "node_task_id" in fields else []
     ids += getattr(request, "node_task_ids", [])
     found = []
@@ -17,6 +17,6 @@ def runs_in(request: Any) -> list[RunName]:
         except ValueError:
             # The handler says what is wrong with it.
             continue
-    if {"flow_id", "cycle", "run"} <= fields.keys():
+    if {"flow_id", "cycle", "run"} <= fields:
         found.append(RunName(request.flow_id, request.cycle, request.run))
     return list(dict.fromkeys(found))

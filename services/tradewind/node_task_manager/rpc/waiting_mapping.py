@@ -78,6 +78,7 @@ def wait(standing: Wait | None) -> node_task_pb2.Wait | None:
         form_json=standing.form,
         completes=standing.completes,
         since=timestamp(standing.since),
+        flow_id=standing.flow_id,
     )
 
 

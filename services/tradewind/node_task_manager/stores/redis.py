@@ -9,6 +9,7 @@ from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
 from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, Limits
 from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, MOST_REQUESTS, Signal
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Postponed, Vacancy
@@ -61,6 +62,7 @@ _RECORD = Script(__name__, "record_progress", int)
 _POSTPONE = Script(__name__, "postpone_tasks", Effects)
 _HASTEN = Script(__name__, "hasten_tasks", Effects)
 _SIGNAL = Script(__name__, "signal_task", Effects)
+_REPORT_SUB_FLOWS = Script(__name__, "report_sub_flows", Effects)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
 
@@ -280,6 +282,9 @@ class RedisNodeTaskStore:
     async def signal(self, signal: Signal) -> Effects:
         bounds = {"most": MOST_KEPT, "most_of_run": MOST_KEPT_OF_RUN, "requests": MOST_REQUESTS}
         return await _SIGNAL(self._client, self._any_key, self._args((), {"signal": signal, **bounds}))
+
+    async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
+        return await _REPORT_SUB_FLOWS(self._client, self._any_key, self._args((), {"reports": reports}))
 
     async def unlist_dead_letter(self, user_id: str, task_id: str) -> None:
         await self._client.execute_command("ZREM", self._keys.dead_letters(user_id), task_id)

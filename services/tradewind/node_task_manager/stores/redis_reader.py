@@ -10,8 +10,9 @@ from tradewind.node_task_manager.domain.component import Component, ComponentSta
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
+from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.waiting import Resumption, Wait
-from tradewind.node_task_manager.ports import ComponentEvent, StoredLine
+from tradewind.node_task_manager.ports import ComponentEvent, Event, StoredLine
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
@@ -34,6 +35,7 @@ _FIELDS = (
         "step",
         "cached",
         "kept",
+        "child",
         "postponed",
         "registered_at",
         "ready_at",
@@ -114,6 +116,13 @@ class RedisNodeTaskReader:
             ]
         return found
 
+    async def run_inputs(self, run: RunName, component_id: str) -> str:
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.hget(self._keys.component(str(run), component_id), "inputs")
+        pipeline.hget(self._keys.run(str(run)), "inputs")
+        own, common = await pipeline.execute()
+        return (own or common or b"").decode()
+
     async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
         values: list[str | None] = []
         for first in range(0, len(wanted), _WHOLE_PIECE):
@@ -177,20 +186,20 @@ class RedisEventLog:
     async def subscribe(self, partition: int, epoch: int) -> bool:
         return await _SUBSCRIBE(self._client, [self._keys.events_epoch(partition)], {"epoch": epoch})
 
-    async def read(self, after: dict[int, str], limit: int) -> list[ComponentEvent]:
+    async def read(self, after: dict[int, str], limit: int) -> list[Event]:
         partitions = list(after)
         streams = [self._keys.events(partition) for partition in partitions]
         raw = await self._client.execute_command("XREAD", "COUNT", limit, "STREAMS", *streams, *after.values())
         names = dict(zip(streams, partitions, strict=True))
         pairs = raw.items() if isinstance(raw, dict) else raw or ()
-        events = []
+        events: list[Event] = []
         for stream, entries in pairs:
             partition = names[stream.decode()]
             for entry_id, fields in _entries(entries):
-                facts = msgspec.msgpack.decode(_field(fields, b"finished"))
-                events.append(
-                    msgspec.convert({"event_id": entry_id.decode(), "partition": partition, **facts}, ComponentEvent)
-                )
+                name, packed = _only_field(fields)
+                facts = msgspec.msgpack.decode(packed)
+                kind: type[Event] = SubFlowEvent if name == b"sub_flow" else ComponentEvent
+                events.append(msgspec.convert({"event_id": entry_id.decode(), "partition": partition, **facts}, kind))
         return events
 
     async def acknowledge(self, through: dict[int, str]) -> None:
@@ -221,6 +230,11 @@ def _field(fields: Any, name: bytes) -> bytes:
     if isinstance(fields, dict):
         return bytes(fields[name])
     return bytes(fields[list(fields).index(name) + 1])
+
+
+def _only_field(fields: Any) -> tuple[bytes, bytes]:
+    name, value = next(iter(fields.items())) if isinstance(fields, dict) else fields[:2]
+    return bytes(name), bytes(value)
 
 
 def _number(record: Mapping[bytes, bytes], field: str) -> int:
@@ -272,6 +286,7 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         emitted=tuple(sorted(handle for handle, _ in _prefixed(record, b"out:"))),
         cached=_text(record, "cached"),
         kept=_text(record, "kept"),
+        child=_text(record, "child"),
         postponed=_number(record, "postponed"),
         items=_items(record),
         wait=_wait(record[b"wait"]) if record[b"status"] == b"suspended" else None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from tradewind.node_task_manager.ports import ComponentEvent
+from tradewind.node_task_manager.ports import Event
 from tradewind.node_task_manager.use_cases.shard import Shard
 
 _log = structlog.get_logger(__name__)
@@ -14,7 +14,7 @@ _BATCH = 500
 _FALLBACK_S = 5.0
 _RETRY_S = 0.2
 
-ShardEvent = tuple[int, ComponentEvent]
+ShardEvent = tuple[int, Event]
 
 
 @dataclass(eq=False)

@@ -8,6 +8,7 @@ from tradewind.node_task_manager.domain.concurrency import in_words
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
+from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.use_cases.look import Look, Seen, SignalStatus
 from tradewind.node_task_manager.use_cases.waits import is_mapped, limits_of
 from tradewind.server.clock import Clock
@@ -181,6 +182,8 @@ def _stops(seen: Seen) -> list[Reason]:
 
 def _suspended(task: NodeTask) -> Reason:
     wait, until = task.wait, iso(task.retry_at)
+    if wait is not None and wait.flow_id:
+        return _waits_for_flow(wait, task.child)
     signal, title, since = (wait.signal, wait.title, wait.since) if wait else ("", "", 0)
     ways = [f'for the signal "{signal}"'] if signal else []
     if title:
@@ -189,6 +192,14 @@ def _suspended(task: NodeTask) -> Reason:
         ways.append(f"until {until}")
     words = f"is suspended since {iso(since)} and waits {' or '.join(ways)}"
     return Reason("suspended", words, {"since": iso(since), "signal": signal, "title": title, "until": until})
+
+
+def _waits_for_flow(wait: Wait, child: str) -> Reason:
+    facts: dict[str, Fact] = {"since": iso(wait.since), "flow_id": wait.flow_id}
+    if not child:
+        return Reason("waits_for_flow", f'waits for a cycle of flow "{wait.flow_id}" to begin', facts)
+    cycle = int(child.split(":")[1])
+    return Reason("waits_for_flow", f'waits for cycle {cycle} of flow "{wait.flow_id}"', {**facts, "cycle": cycle})
 
 
 def _retry(task: NodeTask, node: PlanNode) -> Reason:

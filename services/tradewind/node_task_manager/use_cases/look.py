@@ -72,7 +72,7 @@ class Look:
     async def node_task(self, task_id: str, user_id: str, *, outputs: bool = False) -> Seen:
         """Return one node task. Raises NotFound."""
         name = TaskName.parse(task_id)
-        for component, plan in await self._plans_of(name.run, user_id):
+        for component, plan in await self.plans_of(name.run, user_id):
             if name.item >= 0 and name.node_id in plan.place:
                 items = await self._items(component, plan, name.node_id, [name.item], user_id, outputs=outputs)
                 if items:
@@ -130,7 +130,7 @@ class Look:
         first = 0
         most = _PIECE if outputs else limit
         chosen = set(only)
-        for component, plan in await self._plans_of(run, user_id):
+        for component, plan in await self.plans_of(run, user_id):
             ids = [node.node_id for node in plan.nodes if not chosen or node.node_id in chosen]
             at = max(0, after - first)
             while at < len(ids):
@@ -150,7 +150,7 @@ class Look:
         self, run: RunName, user_id: str, node_id: str, after: int, limit: int, size: int, *, outputs: bool
     ) -> tuple[list[Seen], int]:
         """Return up to `limit` items of a mapped node from place `after` on, as `node_tasks`; raises NotFound."""
-        plans = await self._plans_of(run, user_id)
+        plans = await self.plans_of(run, user_id)
         owners = [each for each in plans if node_id in each[1].place]
         if not owners or owners[0][1].nodes[owners[0][1].place[node_id]].fan_out is None:
             raise NotFound("node task", run.task_id(node_id))
@@ -227,7 +227,8 @@ class Look:
         """Return log lines of a cycle, oldest first."""
         return await self.shard(user_id).reader.lines(flow_id, cycle, after, limit)
 
-    async def _plans_of(self, run: RunName, user_id: str) -> list[tuple[Component, Plan]]:
+    async def plans_of(self, run: RunName, user_id: str) -> list[tuple[Component, Plan]]:
+        """Return the components of a run with their plans; unknown ones are absent."""
         components = await self.components(run, user_id)
         plans = await self._plans.fetch(self.shard(user_id).plans, [component.plan for component in components])
         return [(component, plans[component.plan]) for component in components if component.plan in plans]

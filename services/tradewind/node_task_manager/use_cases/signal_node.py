@@ -78,6 +78,8 @@ def _fitting(signal: Signal, seen: Seen, asked: Asked) -> Signal:
         if not asked.signal:
             raise InvalidInput([Violation("signal", "must be named while the node task does not wait")])
         return signal
+    if wait.flow_id:
+        raise _not_awaited(seen, f'waits for a cycle of flow "{wait.flow_id}", and for no signal')
     if not wait.signal:
         raise _not_awaited(seen, "waits for a time, and for no signal")
     if asked.signal not in ("", wait.signal):

@@ -8,6 +8,7 @@ from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, Cycle
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.handlers import Handlers
+from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
@@ -38,10 +39,10 @@ class BeginRequest:
     A scheduled one answers a trigger's `due_ms` under its schedule epoch, and begins only in a running flow: at the
     planned time `planned_ms`, 0 when none is to begin (`ahead`: which is still to come), with `next_ms` due after it
     (0: none) and `missed` passed over. With `queued` it is the planned time that waits longest in the flow's queue;
-    by RunFlow there is none of these. One of a backfill is planned at the position of that, whatever else is open.
-    `check_in_ms` is when to look after it if nothing is heard of it. `replaces` is the number that the same run
-    (`run_id`) had before somebody else's run was found to stand under it (-1 for none), and `at_least` the lowest
-    number it may get.
+    by RunFlow there is none of these. One of a backfill is planned at the position of that, whatever else is open;
+    one with a `parent` begins now, whatever else is. `check_in_ms` is when to look after it if nothing is heard of
+    it. `replaces` is the number that the same run (`run_id`) had before somebody else's run was found to stand under
+    it (-1 for none), and `at_least` the lowest number it may get.
     """
 
     shape: CycleShape
@@ -61,6 +62,7 @@ class BeginRequest:
     replaces: int = -1
     at_least: int = 0
     backfill: BackfillStep | None = None
+    parent: Parent | None = None
 
     @property
     def scheduled(self) -> bool:
@@ -93,6 +95,7 @@ class RerunRequest:
             traceparent=self.traceparent,
             rerun=self.rerun,
             backfill_id=0,
+            parent=None,
         )
         # Nodes whose results are kept may have set variables that later ones read.
         notes = Notes(memory=self.source.notes.memory)
@@ -161,6 +164,7 @@ def begun_state(request: BeginRequest, run: RunName, start_ms: int, planned_ms: 
             shape.keep_for_ms,
             handlers=shape.handlers,
             backfill_id=request.backfill.backfill_id if request.backfill else 0,
+            parent=request.parent,
         ),
         1,
     )

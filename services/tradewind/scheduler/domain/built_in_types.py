@@ -1,6 +1,6 @@
 """Node types that need no worker, as flows are checked against them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,19 @@ from tradewind.scheduler.domain.weather_nodes import NodeDraft
 from tradewind.server.built_in import BUILT_IN, BuiltIn
 
 _FOR_WORKERS = ("retry", "concurrency", "rate", "cache")
+
+
+class _AnyInput(Mapping[str, InputDeclaration]):
+    """Takes any input handle, and several edges into each; it names none."""
+
+    def __getitem__(self, name: str) -> InputDeclaration:
+        return InputDeclaration(gather=True)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,8 @@ class BuiltInDeclaration:
     @property
     def inputs(self) -> Mapping[str, InputDeclaration]:
         """Its input handles; none must be fed."""
+        if self.built_in.any_input:
+            return _AnyInput()
         return {handle.name: InputDeclaration(gather=handle.gather) for handle in self.built_in.inputs}
 
     @property
@@ -45,6 +60,8 @@ def warn_of_ignored_fields(nodes: Iterable[NodeDraft], warnings: FaultList) -> N
         if node.node_type not in BUILT_IN or node.definition is None:
             continue
         for name in _FOR_WORKERS:
+            if name == "retry" and BUILT_IN[node.node_type].retries:
+                continue
             if getattr(node.definition, name) is not None:
                 message = f"does nothing: nodes of the built-in type {quoted(node.node_type or '')} go to no worker"
                 warnings.add(join(node.path, name), message)

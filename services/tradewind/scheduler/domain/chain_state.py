@@ -11,6 +11,7 @@ from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import KEEP_CYCLES
 from tradewind.scheduler.domain.handlers import Handlers, Phase
 from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
+from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 
@@ -46,6 +47,7 @@ class CycleOrigin(StrEnum):
     SCHEDULE = "schedule"
     RUN_FLOW = "run_flow"
     BACKFILL = "backfill"
+    SUB_FLOW = "sub_flow"
 
 
 class ComponentEnd(NamedTuple):
@@ -79,7 +81,7 @@ class CycleFacts:
 
     `keep_cycles` is how many ended cycles of its flow stay on record when it ends, `keep_for_ms` for how long it does,
     0 for the default. `rerun` is there when it is not the first run of its cycle, `backfill_id` the backfill that it is
-    of, 0 for none.
+    of, 0 for none, `parent` the node of another flow that it runs for.
     """
 
     run_id: str
@@ -99,6 +101,7 @@ class CycleFacts:
     rerun: Rerun | None = None
     handlers: Handlers | None = None
     backfill_id: int = 0
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from typing import cast
 
 import structlog
 
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.loops.owned_stream import OwnedStream
 from tradewind.scheduler.ports import EventStream, NodeTasks, OpenRuns, PeerUnavailable
@@ -16,9 +18,11 @@ from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.look_after_runs import LookAfterRuns
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
+from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.server.clock import Clock
 
 _FOLD_BACKOFF_S = (0.05, 2.0)
+_HEARD_TRIES = 8
 _ACK_S = 0.05
 _LOOK_S = 5.0
 _RUNS_AT_ONCE = 500
@@ -33,9 +37,9 @@ class _Acks:
     def __init__(self, background: Background) -> None:
         self._background = background
         self._stream: EventStream | None = None
-        self._last: dict[tuple[int, int], ComponentEvent] = {}
+        self._last: dict[tuple[int, int], Event] = {}
 
-    def add(self, stream: EventStream, events: Sequence[ComponentEvent]) -> None:
+    def add(self, stream: EventStream, events: Sequence[Event]) -> None:
         """Acknowledge these soon, if the stream that they came on lasts until then."""
         if stream is not self._stream:
             self._stream, self._last = stream, {}
@@ -51,31 +55,57 @@ class _Acks:
 
 
 def event_loop(
-    node_tasks: NodeTasks, fold: FoldEvents, outputs: SinkOutputs, own: OwnPartitions, background: Background
-) -> OwnedStream[ComponentEvent, EventStream]:
-    """Return the loop that folds events into chain states and acknowledges what is on record."""
+    node_tasks: NodeTasks,
+    fold: FoldEvents,
+    outputs: SinkOutputs,
+    own: OwnPartitions,
+    background: Background,
+    sub_flows: SubFlows,
+) -> OwnedStream[Event, EventStream]:
+    """Return the loop that folds events into chain states, begins sub-flows, and acknowledges what is on record."""
 
     acks = _Acks(background)
 
-    async def work(stream: EventStream, events: list[ComponentEvent]) -> None:
+    async def work(stream: EventStream, events: list[Event]) -> None:
+        told = [event for event in events if isinstance(event, SubFlowEvent)]
+        if told:
+            ends = [event for event in events if isinstance(event, ComponentEvent)]
+            mine = [event for event in told if own.owns(event.partition)]
+            lost, _ = await asyncio.gather(fold_all(ends), heard(sub_flows, mine))
+        else:
+            lost = await fold_all(cast(list[ComponentEvent], events))
+        done = [event for event in events if event.partition not in lost and own.owns(event.partition)]
+        own.lose(lost, "a write was refused")
+        acks.add(stream, done)
+
+    async def fold_all(events: list[ComponentEvent]) -> set[int]:
         delay_s = _FOLD_BACKOFF_S[0]
-        lost: set[int] | None = None
-        mine: list[ComponentEvent] = []
         for event in events:
             outputs.notice(event)
-        while lost is None:
+        while True:
             mine = [event for event in events if own.owns(event.partition)]
             try:
-                lost = await fold(mine, own.epochs)
+                return await fold(mine, own.epochs)
             except Exception as error:
                 # Nothing is acknowledged before it is on record, so there is nothing else to be done but this.
                 _log.warning("events_not_folded", events=len(mine), error=repr(error))
                 await asyncio.sleep(random.uniform(0.5, 1.0) * delay_s)
                 delay_s = min(2 * delay_s, _FOLD_BACKOFF_S[1])
-        own.lose(lost, "a write was refused")
-        acks.add(stream, [event for event in mine if event.partition not in lost])
 
     return OwnedStream("events", node_tasks.events, lambda stream: stream.receive(), work, own)
+
+
+async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
+    """Do what events ask for; what cannot be done for long is left to those who look after open runs."""
+    delay_s = _FOLD_BACKOFF_S[0]
+    for _ in range(_HEARD_TRIES):
+        try:
+            await sub_flows.heard(events)
+            return
+        except Exception as error:
+            _log.warning("sub_flows_wait", events=len(events), error=repr(error))
+            await asyncio.sleep(random.uniform(0.5, 1.0) * delay_s)
+            delay_s = min(2 * delay_s, _FOLD_BACKOFF_S[1])
 
 
 class OpenRunsLoop:

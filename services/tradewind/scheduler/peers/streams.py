@@ -8,13 +8,14 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from tradewind.api.node_task_manager.v1 import component_pb2
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as events_pb2
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as due_pb2
 from tradewind.scheduler.domain.chain_state import ComponentEnd
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.peers.calls import milliseconds, set_milliseconds
 from tradewind.scheduler.ports import PeerUnavailable
@@ -67,11 +68,11 @@ class EventStreamPeer(_Stream[events_pb2.ReceiveEventsRequest, events_pb2.Receiv
     async def unsubscribe(self, partitions: Collection[int]) -> None:
         await self._write(events_pb2.ReceiveEventsRequest(unsubscribe=partitions))
 
-    async def receive(self) -> tuple[list[ComponentEvent], list[int]]:
+    async def receive(self) -> tuple[list[Event], list[int]]:
         response = await self._read()
         return [_event(event) for event in response.events], list(response.ended_partitions)
 
-    async def acknowledge(self, events: Iterable[ComponentEvent]) -> None:
+    async def acknowledge(self, events: Iterable[Event]) -> None:
         last = {(event.partition, event.shard): event.event_id for event in events}
         acks = [
             events_pb2.EventAck(partition=partition, shard=shard, event_id=event_id)
@@ -119,7 +120,20 @@ class DueStreamPeer(_Stream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueRespons
         await self._write(request)
 
 
-def _event(event: component_pb2.Event) -> ComponentEvent:
+def _event(event: component_pb2.Event) -> Event:
+    if event.WhichOneof("kind") == "sub_flow":
+        told = event.sub_flow
+        flow_id, cycle, run, node = told.node_task_id.split(":", 3)
+        return SubFlowEvent(
+            RunName(flow_id, int(cycle), int(run)),
+            told.run_id,
+            told.user_id,
+            node,
+            run_name_of(told.abandoned) if told.HasField("abandoned") else None,
+            event.partition,
+            event.shard,
+            event.event_id,
+        )
     finished = event.component_finished
     component = finished.component
     counts = component.counts
@@ -134,6 +148,11 @@ def _event(event: component_pb2.Event) -> ComponentEvent:
         finished.sink,
         [(output.handle, output.value_json) for output in finished.outputs],
     )
+
+
+def run_name_of(cycle: node_task_pb2.SubFlowCycle) -> RunName:
+    """Return the run that a node task names."""
+    return RunName(cycle.flow_id, cycle.cycle, cycle.run)
 
 
 def _due(due: trigger_pb2.DueTrigger) -> DueFlow:

@@ -32,7 +32,8 @@ from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.scheduler.domain.submission import ComponentEvent, ComponentSight, StopOrder, Submission, SubmitAnswer
+from tradewind.scheduler.domain.sub_flow import Event
+from tradewind.scheduler.domain.submission import ComponentSight, StopOrder, Submission, SubmitAnswer
 from tradewind.server.faults import Unavailable
 
 Member = TypeVar("Member")
@@ -379,11 +380,11 @@ class EventStream(Protocol):
         """Deliver these partitions no more."""
         ...
 
-    async def receive(self) -> tuple[list[ComponentEvent], list[int]]:
+    async def receive(self) -> tuple[list[Event], list[int]]:
         """Wait for events; beside them the partitions that a higher epoch has taken over."""
         ...
 
-    async def acknowledge(self, events: Iterable[ComponentEvent]) -> None:
+    async def acknowledge(self, events: Iterable[Event]) -> None:
         """Say that these events, and all before them, are handled for good."""
         ...
 

@@ -7,7 +7,11 @@ from tradewind.scheduler.domain.ended_run import EndedRun
 
 
 class Ends(Protocol):
-    """Ends of runs that are to be told; the script that ends a run puts them here, while somebody listens."""
+    """Ends of runs that are to be told; the script that ends a run puts them here.
+
+    One store is of ends that the trigger service is told of, while somebody listens; another of those of runs that
+    nodes of other flows wait for.
+    """
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
         """Return up to `limit` ends of each partition that are not told yet, the oldest first."""

@@ -64,3 +64,6 @@ class Stores(Protocol):
 
     @property
     def ends(self) -> Ends: ...
+
+    @property
+    def returns(self) -> Ends: ...

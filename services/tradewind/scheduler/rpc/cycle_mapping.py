@@ -21,6 +21,7 @@ _ORIGIN = {
     CycleOrigin.SCHEDULE: cycle_pb2.CYCLE_ORIGIN_SCHEDULE,
     CycleOrigin.RUN_FLOW: cycle_pb2.CYCLE_ORIGIN_RUN_FLOW,
     CycleOrigin.BACKFILL: cycle_pb2.CYCLE_ORIGIN_BACKFILL,
+    CycleOrigin.SUB_FLOW: cycle_pb2.CYCLE_ORIGIN_SUB_FLOW,
 }
 _LEVEL = {
     LogLevel.DEBUG: cycle_pb2.LOG_LEVEL_DEBUG,
@@ -84,6 +85,10 @@ def fill_cycle(message: cycle_pb2.Cycle, state: ChainState) -> None:
         message.trace_id = facts.traceparent.split("-")[1]
     if facts.backfill_id:
         message.backfill_id = facts.backfill_id
+    if facts.parent is not None:
+        parent = message.parent
+        parent.flow_id, parent.cycle, parent.run = facts.parent.run
+        parent.node_id, parent.attempt, parent.depth = facts.parent.node, facts.parent.attempt, facts.parent.depth
     if state.notes is not NO_NOTES:
         message.error_code, message.result_json = state.notes.error, state.notes.result_json
 

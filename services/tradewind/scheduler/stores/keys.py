@@ -12,7 +12,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flow:<id>:backfills                 zset      ids of the newest 100 backfills; as the flow
     flow:<id>:backfill:<id>             hash      a backfill; 7 d from its end
     flow:<id>:backfill:<id>:firings     zset      what became of its planned times, at most 10 000; as itself
-    flow:<id>:filling                   zset      open runs of backfills, by backfill; as the flow
+    flow:<id>:filling                   zset      open runs of backfills by id, and of sub-flows by 0; as the flow
     flow:<id>:revisions                 hash      definitions before the current one: the newest 99, those of open runs
     flow:<id>:history                   hash      who made these and the current one, when and why
     flow:<id>:memory                    hash      variables that carry from cycle to cycle, at most 64 KiB; as the flow
@@ -20,6 +20,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flows                               zset      ids of flows, in order
     open                                zset      runs `<id>:<n>:<run>` that have not ended, by their next check
     ends                                zset      ends of runs that are to be told, at most 10 000
+    returns                             zset      ends of runs that nodes of other flows wait for, at most 10 000
     backfills                           zset      backfills `<flow>:<id>` that are under way
     queued                              zset      flows with planned times that wait
     outbox                              zset      flows whose schedule must reach the trigger service, by next try
@@ -143,6 +144,10 @@ class Keys:
     def ends(self, partition: int) -> str:
         """Return the key of a partition's ends of runs that are to be told."""
         return f"{self._bases[partition]}ends"
+
+    def returns(self, partition: int) -> str:
+        """Return the key of a partition's ends of runs that nodes of other flows wait for."""
+        return f"{self._bases[partition]}returns"
 
     def outbox(self, partition: int) -> str:
         """Return the key of a partition's outbox."""

@@ -7,6 +7,7 @@ from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
 from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.metrics import count_begun
 from tradewind.scheduler.ports import NOT_OWNER, CycleRecords, Epochs
 from tradewind.scheduler.use_cases.alarm import Alarm
@@ -41,6 +42,7 @@ class Wish:
     replaces: int = -1
     at_least: int = 0
     backfill: BackfillStep | None = None
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +148,10 @@ class BeginCycles:
             queued=wish.queued,
             schedule_epoch=wish.schedule_epoch,
             inputs_json=wish.inputs_json,
-            traceparent=self._traces.beginning(wish.flow_id, wish.origin, wish.traceparent),
+            traceparent=self._traces.beginning(wish.flow_id, wish.origin.value, wish.traceparent),
             request=wish.request,
             replaces=wish.replaces,
             at_least=wish.at_least,
             backfill=wish.backfill,
+            parent=wish.parent,
         )

@@ -18,8 +18,8 @@ from tradewind.scheduler.use_cases.faults import (
     flow_not_running,
     schedule_over,
 )
-from tradewind.scheduler.use_cases.look_after_runs import STOPS_AT_ONCE, stop_order
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
+from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_order
 from tradewind.server.clock import Clock
 from tradewind.server.schedules.schedule import Span
 

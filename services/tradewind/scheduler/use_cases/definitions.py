@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.weather import definition_from_json
 from tradewind.scheduler.ports import FlowRecords
+from tradewind.server.built_in import FLOW
 
 _NODE_BYTES = 200
 _EDGE_BYTES = 100
@@ -20,12 +21,16 @@ MOST_NODES = 500_000
 
 @dataclass(frozen=True, slots=True)
 class PlannedFlow:
-    """One revision of a flow, ready to be run. `components` pairs ids with digests of plans."""
+    """One revision of a flow, ready to be run. `components` pairs ids with digests of plans.
+
+    `runs_flows` says whether some of its nodes run cycles of other flows.
+    """
 
     shape: CycleShape
     components: tuple[tuple[str, str], ...]
     plans: Mapping[str, ComponentPlan]
     sinks: tuple[str, ...]
+    runs_flows: bool = False
 
     @property
     def weight(self) -> int:
@@ -60,6 +65,7 @@ def planned_flow(flow_id: str, user_id: str, revision: int, definition: FlowDefi
         tuple((plan.component_id, plan.digest) for plan in plans),
         {plan.digest: plan for plan in plans},
         tuple(node.node_id for node in definition.nodes if node.node_id not in sources),
+        any(node.node_type == FLOW.name for node in definition.nodes),
     )
 
 

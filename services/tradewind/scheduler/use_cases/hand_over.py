@@ -155,6 +155,7 @@ class HandOver:
                 replaces=state.name.cycle,
                 at_least=state.name.cycle + 2**attempt,
                 backfill=BackfillStep(facts.backfill_id) if facts.backfill_id else None,
+                parent=facts.parent,
             )
             (begun,) = await self._begin([wish])
             if begun.answer.state is None:

@@ -21,10 +21,11 @@ from tradewind.scheduler.use_cases.fold_events import FoldEvents, written
 from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun, retry_after
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.release_handlers import ReleaseHandlers
+from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_orders
+from tradewind.scheduler.use_cases.sub_flows import SubFlows
 from tradewind.server.clock import Clock
 from tradewind.server.partitions import partition_of
 
-STOPS_AT_ONCE = 20
 _STOP_AGAIN_MS = 2_000
 _SOON_MS = 2_000
 
@@ -50,6 +51,7 @@ class LookAfterRuns:
         clock: Clock,
         compare_ms: int,
         follow_up: Callable[[], None] = lambda: None,
+        sub_flows: SubFlows | None = None,
     ) -> None:
         self._open_runs = open_runs
         self._states = states
@@ -62,6 +64,7 @@ class LookAfterRuns:
         self._clock = clock
         self._compare_ms = compare_ms
         self._follow_up = follow_up
+        self._sub_flows = sub_flows
         self._release_handlers = ReleaseHandlers(node_tasks)
 
     async def __call__(self, runs: Sequence[RunName], epochs: Epochs) -> None:
@@ -149,6 +152,19 @@ class LookAfterRuns:
         if missed:
             _log.info("component_ends_compared", components=len(missed))
             await self._fold(missed, epochs)
+        if self._sub_flows is not None:
+            await self._look_after_sub_flows(self._sub_flows, states)
+
+    async def _look_after_sub_flows(self, sub_flows: SubFlows, states: Sequence[ChainState]) -> None:
+        """Compare runs that run cycles of other flows, and cycles that run for them."""
+        children = [state for state in states if state.facts.parent is not None]
+        if children:
+            await sub_flows.still_wanted(children)
+        for state in states:
+            facts = state.facts
+            planned = await self._definitions.revision(state.name.flow_id, facts.revision, facts.user_id)
+            if planned is not None and planned.runs_flows and state.stop is None:
+                await sub_flows.look(state)
 
     async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         runs: list[PlannedRun] = []
@@ -184,21 +200,6 @@ class LookAfterRuns:
         state = written(update.state, result.version, result.end_ms)
         self._open_states.keep((state,))
         return state
-
-
-def stop_orders(state: ChainState, *, with_handlers: bool = False) -> list[StopOrder]:
-    """Return the orders that stop a run; what handles its outcome is spared unless the stop is forced."""
-    order = stop_order(state)
-    handlers = state.facts.handlers
-    if handlers is None or not (with_handlers or (state.stop is not None and state.stop.forced)):
-        return [order]
-    return [order, *(replace(order, component_id=each) for each in handlers.all if each not in state.components)]
-
-
-def stop_order(state: ChainState) -> StopOrder:
-    """Return the order that stops a run."""
-    stop = state.stop or StopRequest("system", "", 0)
-    return StopOrder(state.name, state.facts.run_id, state.facts.user_id, stop.reason, stop.by, state.facts.deadline_ms)
 
 
 def _as_event(sight: ComponentSight) -> ComponentEvent:

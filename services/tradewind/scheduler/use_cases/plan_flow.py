@@ -64,7 +64,7 @@ class PlanFlow:
         Raises what RegisterFlow raises because of the flow that stands.
         """
         own = wish.faults()
-        analysis = await self._register.analyze(wish.draft)
+        analysis = await self._register.analyze(wish.draft, "" if own else wish.flow_id)
         standing = None if own else await self._standing(wish)
         registration = None
         if not own and analysis.definition is not None:

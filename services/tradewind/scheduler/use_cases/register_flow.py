@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.flow_analysis import FlowAnalysis, analyze
+from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRegistration
 from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.ports import Caches, NodeTypes
 from tradewind.scheduler.use_cases.put_on_record import Author, PutOnRecord, Registered, registration_of
+from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
 from tradewind.server.built_in import BUILT_IN
 from tradewind.server.clock import Clock
 from tradewind.server.faults import InvalidInput, Violation
@@ -50,21 +52,36 @@ class RegistrationWish:
 class RegisterFlow:
     """Judges definitions by themselves and by what live workers offer, and puts good ones on record."""
 
-    def __init__(self, node_types: NodeTypes, caches: Caches, put: PutOnRecord, clock: Clock) -> None:
+    def __init__(
+        self, node_types: NodeTypes, caches: Caches, paths: SubFlowPaths, put: PutOnRecord, clock: Clock
+    ) -> None:
         self._node_types = node_types
         self._caches = caches
+        self._paths = paths
         self._put = put
         self._clock = clock
 
-    async def analyze(self, draft: FlowDraft) -> FlowAnalysis:
-        """Return what a draft amounts to, every fault of it as data."""
+    async def analyze(self, draft: FlowDraft, flow_id: str = "") -> FlowAnalysis:
+        """Return what a draft amounts to, every fault of it as data; as the definition of a flow where it is named."""
         declared = draft.node_types - BUILT_IN.keys()
         catalogue = await self._node_types.catalogue(declared) if declared else None
         caches = await self._caches.known() if draft.uses_caches else None
         analysis = analyze(draft, catalogue, caches)
         if catalogue is None and declared:
-            return replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
+            analysis = replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
+        if flow_id and analysis.definition is not None:
+            found = await self._paths(flow_id, analysis.definition)
+            analysis = replace(
+                analysis,
+                definition=None if found.faults else analysis.definition,
+                violations=(*analysis.violations, *found.faults),
+                warnings=(*analysis.warnings, *found.warnings),
+            )
         return analysis
+
+    async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
+        """Return why a definition may not be that of a flow, because of the flows that it runs."""
+        return (await self._paths(flow_id, definition)).faults
 
     async def __call__(self, wish: RegistrationWish) -> Registered:
         """Register a flow, or a new revision of one.
@@ -72,7 +89,7 @@ class RegisterFlow:
         Raises InvalidInput with every fault of the request and the definition, and what PutOnRecord raises.
         """
         own = wish.faults()
-        analysis = await self.analyze(wish.draft)
+        analysis = await self.analyze(wish.draft, "" if own else wish.flow_id)
         if own or analysis.definition is None:
             raise InvalidInput([*own, *analysis.violations])
         return await self._put(self.registration(wish, analysis), analysis.warnings)

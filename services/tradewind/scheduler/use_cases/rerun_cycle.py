@@ -12,6 +12,7 @@ from tradewind.scheduler.domain.nearest_name import NearestName
 from tradewind.scheduler.domain.node_status import NodeStatus
 from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.rerun import NodeResult, Rerun, divide
+from tradewind.scheduler.metrics import RERUN, count_rerun
 from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, NodeTasks
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
@@ -31,6 +32,7 @@ from tradewind.scheduler.use_cases.faults import (
 from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.identifiers import new_run_id
 
@@ -85,9 +87,11 @@ class RerunCycle:
         await_ends: AwaitEnds,
         open_states: OpenStates,
         alarm: Alarm,
+        traces: TraceRuns,
         check_in_ms: int,
     ) -> None:
         self._read = read
+        self._traces = traces
         self._cycles = cycles
         self._states = states
         self._node_tasks = node_tasks
@@ -122,14 +126,20 @@ class RerunCycle:
             self._check_in_ms,
             planned.shape.timeout_ms,
             _merged(facts.inputs_json, wish.inputs_json, planned, again),
-            wish.traceparent,
+            self._traces.beginning(wish.flow_id, RERUN, wish.traceparent, facts.traceparent),
             wish.request,
         )
-        answer = await self._cycles.begin_rerun(request)
+        answers: list[BeginAnswer] = []
+        try:
+            answers.append(await self._cycles.begin_rerun(request))
+        finally:
+            self._traces.begun([request.traceparent], answers)
+        (answer,) = answers
         if answer.state is None:
             return await self._again(wish, answer, wait_s)
         state = answer.state
         self._open_states.keep([state])
+        count_rerun()
         self._alarm.ring_in(self._check_in_ms)
         waits = [self._await_ends.begin([state])] if wait_s > 0 else []
         try:

@@ -79,6 +79,7 @@ class ReviseFlow:
         judged, alone = await self._register.analyze(draft), analyze(draft)
         if alone.definition is None:
             raise InvalidInput(alone.violations)
+        _raise_any(await self._register.paths_of(flow_id, alone.definition))
         warnings = (*judged.violations, *judged.warnings)
         definition, structure = alone.definition, alone.structure
         author = replace(author, note=author.note or f"as revision {revision}")

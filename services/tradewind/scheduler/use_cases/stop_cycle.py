@@ -11,8 +11,8 @@ from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, NodeTa
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import cycle_ended
-from tradewind.scheduler.use_cases.look_after_runs import stop_order, stop_orders
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.stop_orders import stop_order, stop_orders
 from tradewind.server.clock import Clock
 from tradewind.server.faults import Aborted, FailedPrecondition, InvalidInput, NotFound, Violation
 

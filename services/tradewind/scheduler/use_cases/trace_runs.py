@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from opentelemetry.trace import Span, StatusCode
 
 from tradewind.scheduler.domain.beginning import BeginAnswer
-from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.server.telemetry import Tracing, sampled, traceparent_of
 
@@ -20,12 +20,15 @@ class TraceRuns:
         self._tracing = tracing
         self._beginning: dict[str, Span] = {}
 
-    def beginning(self, flow_id: str, origin: CycleOrigin, parent: str) -> str:
-        """Begin the span of a cycle that is about to begin; return the trace context of the run, `parent` when off."""
+    def beginning(self, flow_id: str, origin: str, parent: str, source: str = "") -> str:
+        """Begin the span of a run that is about to begin, linked to that of `source` when it runs a cycle again.
+
+        Returns the trace context of the run, `parent` when nothing is recorded.
+        """
         if not self._tracing.recording:
             return parent
-        attributes = {"tradewind.flow_id": flow_id, "tradewind.origin": origin.value}
-        span = self._tracing.begin("begin_cycle", parent, attributes)
+        attributes = {"tradewind.flow_id": flow_id, "tradewind.origin": origin}
+        span = self._tracing.begin("begin_cycle", parent, attributes, linked=source)
         traceparent = traceparent_of(span)
         self._beginning[traceparent] = span
         return traceparent

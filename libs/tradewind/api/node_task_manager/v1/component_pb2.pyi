@@ -13,6 +13,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
 from tradewind.api.node_task_manager.v1 import retry_pb2 as _retry_pb2
+from tradewind.api.node_task_manager.v1 import sub_flow_pb2 as _sub_flow_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -613,6 +614,7 @@ class Event(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     SHARD_FIELD_NUMBER: _builtins.int
     COMPONENT_FINISHED_FIELD_NUMBER: _builtins.int
+    SUB_FLOW_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
     """Position in the partition's stream of its shard; acknowledge through it."""
     partition: _builtins.int
@@ -623,6 +625,10 @@ class Event(_message.Message):
     def component_finished(self) -> Global___ComponentFinished:
         """A component finished."""
 
+    @_builtins.property
+    def sub_flow(self) -> _sub_flow_pb2.SubFlowEvent:
+        """A node task waits for a cycle of another flow, or does not any more."""
+
     def __init__(
         self,
         *,
@@ -630,12 +636,13 @@ class Event(_message.Message):
         partition: _builtins.int = ...,
         shard: _builtins.int = ...,
         component_finished: Global___ComponentFinished | None = ...,
+        sub_flow: _sub_flow_pb2.SubFlowEvent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["component_finished", b"component_finished", "kind", b"kind"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["component_finished", b"component_finished", "kind", b"kind", "sub_flow", b"sub_flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_finished", b"component_finished", "event_id", b"event_id", "kind", b"kind", "partition", b"partition", "shard", b"shard"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["component_finished", b"component_finished", "event_id", b"event_id", "kind", b"kind", "partition", b"partition", "shard", b"shard", "sub_flow", b"sub_flow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["component_finished"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["component_finished", "sub_flow"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 

@@ -12,6 +12,7 @@ from tradewind.api.node_task_manager.v1 import explanation_pb2 as tradewind_dot_
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_notification__pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_queue__pb2
+from tradewind.api.node_task_manager.v1 import sub_flow_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2
 from tradewind.api.node_task_manager.v1 import waiting_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2
 from tradewind.api.node_task_manager.v1 import work_pb2 as tradewind_dot_api_dot_node__task__manager_dot_v1_dot_work__pb2
 
@@ -100,6 +101,16 @@ class NodeTaskManagerServiceStub:
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/SignalNode',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeResponse.FromString,
+                _registered_method=True)
+        self.ListSubFlowWaits = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListSubFlowWaits',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ListSubFlowWaitsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ListSubFlowWaitsResponse.FromString,
+                _registered_method=True)
+        self.ReportSubFlows = channel.unary_unary(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ReportSubFlows',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ReportSubFlowsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ReportSubFlowsResponse.FromString,
                 _registered_method=True)
         self.ListNodeLogs = channel.unary_unary(
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListNodeLogs',
@@ -356,6 +367,21 @@ class NodeTaskManagerServiceServicer:
         that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
         has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
         INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSubFlowWaits(self, request, context):
+        """Node tasks of a run that wait for cycles of other flows, paged; for the scheduler. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportSubFlows(self, request, context):
+        """Says which cycles began for node tasks that wait for them, and how they ended: the end completes or fails the node task.
+        Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -677,6 +703,16 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     servicer.SignalNode,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeResponse.SerializeToString,
+            ),
+            'ListSubFlowWaits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSubFlowWaits,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ListSubFlowWaitsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ListSubFlowWaitsResponse.SerializeToString,
+            ),
+            'ReportSubFlows': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportSubFlows,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ReportSubFlowsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ReportSubFlowsResponse.SerializeToString,
             ),
             'ListNodeLogs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodeLogs,
@@ -1143,6 +1179,60 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/SignalNode',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_waiting__pb2.SignalNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSubFlowWaits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ListSubFlowWaits',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ListSubFlowWaitsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ListSubFlowWaitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportSubFlows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/ReportSubFlows',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ReportSubFlowsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_sub__flow__pb2.ReportSubFlowsResponse.FromString,
             options,
             channel_credentials,
             insecure,

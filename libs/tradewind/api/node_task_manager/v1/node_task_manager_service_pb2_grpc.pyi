@@ -14,6 +14,7 @@ from tradewind.api.node_task_manager.v1 import explanation_pb2 as _explanation_p
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as _node_task_manager_service_pb2
 from tradewind.api.node_task_manager.v1 import notification_pb2 as _notification_pb2
 from tradewind.api.node_task_manager.v1 import queue_pb2 as _queue_pb2
+from tradewind.api.node_task_manager.v1 import sub_flow_pb2 as _sub_flow_pb2
 from tradewind.api.node_task_manager.v1 import waiting_pb2 as _waiting_pb2
 from tradewind.api.node_task_manager.v1 import work_pb2 as _work_pb2
 import abc as _abc_1
@@ -68,6 +69,12 @@ class NodeTaskManagerServiceStub:
     that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
     has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
     INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
+    """
+    ListSubFlowWaits: _aio.UnaryUnaryMultiCallable[_sub_flow_pb2.ListSubFlowWaitsRequest, _sub_flow_pb2.ListSubFlowWaitsResponse]
+    """Node tasks of a run that wait for cycles of other flows, paged; for the scheduler. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    ReportSubFlows: _aio.UnaryUnaryMultiCallable[_sub_flow_pb2.ReportSubFlowsRequest, _sub_flow_pb2.ReportSubFlowsResponse]
+    """Says which cycles began for node tasks that wait for them, and how they ended: the end completes or fails the node task.
+    Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     ListNodeLogs: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ListNodeLogsRequest, _node_task_manager_service_pb2.ListNodeLogsResponse]
     """Lines that nodes logged in a cycle, oldest first, paged; the newest 5 cycles of a flow keep theirs."""
@@ -295,6 +302,24 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         that name, unless that wait has a form. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, FAILED_PRECONDITION WRONG_STATUS for one that
         has ended or is stopping, FAILED_PRECONDITION SIGNAL_NOT_AWAITED for one that waits for something else, INVALID_ARGUMENT
         INVALID_INPUT, with every fault of an answer to a form, RESOURCE_EXHAUSTED QUEUE_FULL when too many are kept.
+        """
+
+    @_abc_1.abstractmethod
+    def ListSubFlowWaits(
+        self,
+        request: _sub_flow_pb2.ListSubFlowWaitsRequest,
+        context: _aio.ServicerContext[_sub_flow_pb2.ListSubFlowWaitsRequest, _abc.Awaitable[_sub_flow_pb2.ListSubFlowWaitsResponse]],
+    ) -> _abc.Awaitable[_sub_flow_pb2.ListSubFlowWaitsResponse]:
+        """Node tasks of a run that wait for cycles of other flows, paged; for the scheduler. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+
+    @_abc_1.abstractmethod
+    def ReportSubFlows(
+        self,
+        request: _sub_flow_pb2.ReportSubFlowsRequest,
+        context: _aio.ServicerContext[_sub_flow_pb2.ReportSubFlowsRequest, _abc.Awaitable[_sub_flow_pb2.ReportSubFlowsResponse]],
+    ) -> _abc.Awaitable[_sub_flow_pb2.ReportSubFlowsResponse]:
+        """Says which cycles began for node tasks that wait for them, and how they ended: the end completes or fails the node task.
+        Repeating a report changes nothing. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod

@@ -263,7 +263,8 @@ class NodeTaskError(_message.Message):
     FINAL_REASON_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """One of NODE_ERROR, INVALID_OUTPUT, OUTPUT_TOO_LARGE, INPUT_TOO_LARGE, INPUT_MISSING, SECRET_MISSING, START_TIMEOUT,
-    TIMEOUT, TOTAL_TIMEOUT, HEARTBEAT_TIMEOUT, WORKER_LOST, PROCESS_DIED, UNKNOWN_NODE_TYPE, ITEMS_FAILED, WAIT_TIMEOUT.
+    TIMEOUT, TOTAL_TIMEOUT, HEARTBEAT_TIMEOUT, WORKER_LOST, PROCESS_DIED, UNKNOWN_NODE_TYPE, ITEMS_FAILED, WAIT_TIMEOUT,
+    SUB_FLOW_FAILED.
     """
     message: _builtins.str
     """For people, at most 4 KiB."""
@@ -394,6 +395,7 @@ class NodeTask(_message.Message):
     KEPT_FROM_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     RESUMED_FIELD_NUMBER: _builtins.int
+    SUB_FLOW_FIELD_NUMBER: _builtins.int
     node_task_id: _builtins.str
     """`<flow_id>:<cycle>:<run>:<node_id>`, with `:<item>` for an item of a mapped node; `task:<id>` of an ad-hoc task,
     `batch:<batch_id>:<index>` of an item of a batch.
@@ -508,6 +510,10 @@ class NodeTask(_message.Message):
     def resumed(self) -> Global___Resumption:
         """What ended its latest wait; unset when it never waited."""
 
+    @_builtins.property
+    def sub_flow(self) -> Global___SubFlowCycle:
+        """Of a node of type `flow` the cycle that its latest attempt runs or ran; unset before it began."""
+
     def __init__(
         self,
         *,
@@ -549,16 +555,47 @@ class NodeTask(_message.Message):
         kept_from: _builtins.str = ...,
         wait: Global___Wait | None = ...,
         resumed: Global___Resumption | None = ...,
+        sub_flow: Global___SubFlowCycle | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "ended_at", b"ended_at", "error", b"error", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "ready_at", b"ready_at", "registered_at", b"registered_at", "resumed", b"resumed", "retry_at", b"retry_at", "started_at", b"started_at", "stop", b"stop", "updated_at", b"updated_at", "wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "ended_at", b"ended_at", "error", b"error", "item", b"item", "items", b"items", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "ready_at", b"ready_at", "registered_at", b"registered_at", "resumed", b"resumed", "retry_at", b"retry_at", "started_at", b"started_at", "stop", b"stop", "sub_flow", b"sub_flow", "updated_at", b"updated_at", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "cached_in", b"cached_in", "component_id", b"component_id", "config_json", b"config_json", "current_step", b"current_step", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "item", b"item", "items", b"items", "kept_from", b"kept_from", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "resumed", b"resumed", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "updated_at", b"updated_at", "user_id", b"user_id", "wait", b"wait", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "cached_in", b"cached_in", "component_id", b"component_id", "config_json", b"config_json", "current_step", b"current_step", "cycle", b"cycle", "emitted_handles", b"emitted_handles", "ended_at", b"ended_at", "error", b"error", "failures", b"failures", "flow_id", b"flow_id", "history", b"history", "item", b"item", "items", b"items", "kept_from", b"kept_from", "last_error", b"last_error", "lease_deadline", b"lease_deadline", "max_attempts", b"max_attempts", "message", b"message", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "outputs", b"outputs", "progress", b"progress", "ready_at", b"ready_at", "reason", b"reason", "registered_at", b"registered_at", "resumed", b"resumed", "retry_at", b"retry_at", "run", b"run", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "stop", b"stop", "sub_flow", b"sub_flow", "updated_at", b"updated_at", "user_id", b"user_id", "wait", b"wait", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
     _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__item) -> _WhichOneofReturnType__item | None: ...
 
 Global___NodeTask: _TypeAlias = NodeTask  # noqa: Y015
+
+@_typing.final
+class SubFlowCycle(_message.Message):
+    """A cycle of a flow that a node of type `flow` runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_ID_FIELD_NUMBER: _builtins.int
+    CYCLE_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    flow_id: _builtins.str
+    """The flow."""
+    cycle: _builtins.int
+    """Its cycle."""
+    run: _builtins.int
+    """The run of the cycle; 0."""
+    def __init__(
+        self,
+        *,
+        flow_id: _builtins.str = ...,
+        cycle: _builtins.int = ...,
+        run: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "flow_id", b"flow_id", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubFlowCycle: _TypeAlias = SubFlowCycle  # noqa: Y015
 
 @_typing.final
 class Wait(_message.Message):
@@ -571,8 +608,9 @@ class Wait(_message.Message):
     FORM_JSON_FIELD_NUMBER: _builtins.int
     COMPLETES_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
+    FLOW_ID_FIELD_NUMBER: _builtins.int
     signal: _builtins.str
-    """The signal, an identifier; empty when only a time ends the wait."""
+    """The signal, an identifier; empty when no signal ends the wait."""
     form_json: _builtins.str
     """What a person is asked, as JSON text of an object {title, description, fields [{name, type, title, required, choices}]};
     the signal's payload is then an answer to it. Empty for none.
@@ -581,6 +619,8 @@ class Wait(_message.Message):
     """The output handle by which the node task emits the signal's payload and is completed; empty when it runs again. The wait
     of a node of type `approval` names none: its answer is emitted by `approved` or `rejected`.
     """
+    flow_id: _builtins.str
+    """The flow whose cycle ends the wait, of a node of type `flow`; empty otherwise."""
     @_builtins.property
     def until(self) -> _timestamp_pb2.Timestamp:
         """When the wait ends without a signal; unset for never."""
@@ -597,10 +637,11 @@ class Wait(_message.Message):
         form_json: _builtins.str = ...,
         completes: _builtins.str = ...,
         since: _timestamp_pb2.Timestamp | None = ...,
+        flow_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completes", b"completes", "form_json", b"form_json", "signal", b"signal", "since", b"since", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completes", b"completes", "flow_id", b"flow_id", "form_json", b"form_json", "signal", b"signal", "since", b"since", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -75,6 +75,8 @@ class _CycleOriginEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CycleOrig
     """RunFlow or RunFlows."""
     CYCLE_ORIGIN_BACKFILL: _CycleOrigin.ValueType  # 3
     """A backfill."""
+    CYCLE_ORIGIN_SUB_FLOW: _CycleOrigin.ValueType  # 4
+    """A node of type `flow` of another flow."""
 
 class CycleOrigin(_CycleOrigin, metaclass=_CycleOriginEnumTypeWrapper):
     """What made a cycle begin."""
@@ -87,6 +89,8 @@ CYCLE_ORIGIN_RUN_FLOW: CycleOrigin.ValueType  # 2
 """RunFlow or RunFlows."""
 CYCLE_ORIGIN_BACKFILL: CycleOrigin.ValueType  # 3
 """A backfill."""
+CYCLE_ORIGIN_SUB_FLOW: CycleOrigin.ValueType  # 4
+"""A node of type `flow` of another flow."""
 Global___CycleOrigin: _TypeAlias = CycleOrigin  # noqa: Y015
 
 class _CyclePhase:
@@ -230,6 +234,48 @@ class Rerun(_message.Message):
 Global___Rerun: _TypeAlias = Rerun  # noqa: Y015
 
 @_typing.final
+class ParentNode(_message.Message):
+    """The node of type `flow` that a cycle runs for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_ID_FIELD_NUMBER: _builtins.int
+    CYCLE_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    flow_id: _builtins.str
+    """Its flow."""
+    cycle: _builtins.int
+    """Its cycle."""
+    run: _builtins.int
+    """The run of its cycle."""
+    node_id: _builtins.str
+    """The node, `<node>:<item>` for an item of a mapped node."""
+    attempt: _builtins.int
+    """The attempt of the node, from 1."""
+    depth: _builtins.int
+    """How many flows are above this cycle, from 1; at most 8."""
+    def __init__(
+        self,
+        *,
+        flow_id: _builtins.str = ...,
+        cycle: _builtins.int = ...,
+        run: _builtins.int = ...,
+        node_id: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        depth: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "cycle", b"cycle", "depth", b"depth", "flow_id", b"flow_id", "node_id", b"node_id", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ParentNode: _TypeAlias = ParentNode  # noqa: Y015
+
+@_typing.final
 class Cycle(_message.Message):
     """A cycle on record."""
 
@@ -257,6 +303,7 @@ class Cycle(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     RESULT_JSON_FIELD_NUMBER: _builtins.int
     BACKFILL_ID_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """The flow."""
     cycle: _builtins.int
@@ -313,6 +360,10 @@ class Cycle(_message.Message):
     def stop(self) -> _node_task_pb2.StopMark:
         """Who asked it to stop, why and when; unset when nobody did."""
 
+    @_builtins.property
+    def parent(self) -> Global___ParentNode:
+        """The node that it runs for; unset for any other, and for reruns."""
+
     def __init__(
         self,
         *,
@@ -338,10 +389,11 @@ class Cycle(_message.Message):
         error_code: _builtins.str = ...,
         result_json: _builtins.str = ...,
         backfill_id: _builtins.int = ...,
+        parent: Global___ParentNode | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "end_time", b"end_time", "planned_time", b"planned_time", "rerun", b"rerun", "start_time", b"start_time", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "end_time", b"end_time", "parent", b"parent", "planned_time", b"planned_time", "rerun", b"rerun", "start_time", b"start_time", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill_id", b"backfill_id", "counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "phase", b"phase", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backfill_id", b"backfill_id", "counts", b"counts", "cycle", b"cycle", "end_time", b"end_time", "error_code", b"error_code", "flow_id", b"flow_id", "inputs_json", b"inputs_json", "node_count", b"node_count", "origin", b"origin", "parent", b"parent", "phase", b"phase", "planned_time", b"planned_time", "reason", b"reason", "rerun", b"rerun", "result_json", b"result_json", "revision", b"revision", "run", b"run", "run_id", b"run_id", "start_time", b"start_time", "status", b"status", "stop", b"stop", "trace_id", b"trace_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

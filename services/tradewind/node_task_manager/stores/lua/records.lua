@@ -166,7 +166,8 @@ local totals = {}
 local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
   SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
   TOTAL_TIMEOUT = true, WORKER_LOST = true,
-  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true, WAIT_TIMEOUT = true}
+  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true, WAIT_TIMEOUT = true,
+  SUB_FLOW_FAILED = true}
 
 local function count_failure(code)
   local name = 'failed:' .. (CODES[code] and code or 'OTHER')

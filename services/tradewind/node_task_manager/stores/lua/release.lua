@@ -270,6 +270,7 @@ end
 -- Ends one that no worker has: it is terminated if it is suspended, else skipped.
 local function end_idle(record, comp, reason)
   local status = record.status == 'suspended' and 'terminated' or 'skipped'
+  if status == 'terminated' then suspension().leave(record, comp) end
   if record.status ~= 'registered' then dequeue(record, comp) end
   finish(record, comp, status, reason)
 end

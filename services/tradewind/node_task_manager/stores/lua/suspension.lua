@@ -37,6 +37,22 @@ suspension = function()
     return true
   end
 
+  local function flow_of(entry) return entry.wait and entry.wait.flow_id or '' end
+
+  -- Tells the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any more.
+  local function tell_of_flow(record, comp, child)
+    call('XADD', base .. 'events:' .. comp.partition, '*', 'sub_flow', cmsgpack.pack({run = comp.run, run_id = comp.run_id,
+      task_id = record.id, user_id = comp.user_id, at = time, child = child}))
+    effects.partitions[#effects.partitions + 1] = comp.partition
+  end
+
+  -- A suspended node task ends, and not by what it waits for.
+  function waits.leave(record, comp)
+    if flow_of(node(comp.plan, record.index)) == '' then return end
+    local child = call('HGET', record.key, 'child')
+    if child and child ~= '' then tell_of_flow(record, comp, child) end
+  end
+
   function waits.of(record) return cmsgpack.unpack(record.wait or call('HGET', record.key, 'wait')) end
 
   -- Ends a wait; with a handle the node task is completed and emits `value` by it, else it runs again.
@@ -102,6 +118,7 @@ suspension = function()
     -- Of a component that is being stopped the stop reaches it as well.
     if comp.stop then return end
     if entry.total and tonumber(more(record).total_at) <= time then
+      waits.leave(record, comp)
       return fail(record, comp, 'TOTAL_TIMEOUT', 'it waited when the total time of ' .. entry.total .. ' ms was over')
     end
     local wait, resumed = waits.of(record), {at = time, signal = '', payload = 'null', by = ''}
@@ -117,9 +134,15 @@ suspension = function()
     if record.status == 'suspended' then return due(record, comp, entry) end
     note(record, 'ready_at', stamp)
     set(record, 'started_at', stamp)
-    if entry.total then set(record, 'total_at', time + entry.total) end
+    if entry.total and not more(record).total_at then set(record, 'total_at', time + entry.total) end
     local wait = {}
     for name, value in pairs(entry.wait) do wait[name] = value end
+    if flow_of(entry) ~= '' then
+      set(record, 'attempt', (record.attempt or 0) + 1)
+      set(record, 'nonce', '')
+      note(record, 'child', '')
+      tell_of_flow(record, comp, '')
+    end
     waits.begin(record, comp, wait)
   end
   return waits

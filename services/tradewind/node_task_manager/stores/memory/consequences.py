@@ -322,9 +322,14 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     def _end_idle(self, task: NodeTask, reason: str, turn: Turn) -> None:
         """End a node task that no worker has: it is terminated if it is suspended, else skipped."""
         suspended = task.status is NodeTaskStatus.SUSPENDED
+        if suspended:
+            self._leave(task)
         if task.status is not NodeTaskStatus.REGISTERED:
             task = self._dequeue(task)
         self._finish(task, NodeTaskStatus.TERMINATED if suspended else NodeTaskStatus.SKIPPED, reason, turn)
+
+    def _leave(self, task: NodeTask) -> None:
+        """End the wait of a suspended node task, and not by what it waits for."""
 
     def _announce(self, owner: tuple[str, str], turn: Turn) -> None:
         component = self._components[owner]

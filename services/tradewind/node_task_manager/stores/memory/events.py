@@ -1,20 +1,20 @@
 """Events of one shard in memory."""
 
-from tradewind.node_task_manager.ports import ComponentEvent
+from tradewind.node_task_manager.ports import Event
 
 
 class MemoryEvents:
     """An EventLog."""
 
     def __init__(self) -> None:
-        self._events: dict[int, list[ComponentEvent]] = {}
+        self._events: dict[int, list[Event]] = {}
         self._epochs: dict[int, int] = {}
 
     def waiting(self, partition: int) -> int:
         """Return how many events of a partition are not acknowledged."""
         return len(self._events.get(partition, ()))
 
-    def append(self, event: ComponentEvent) -> None:
+    def append(self, event: Event) -> None:
         """Add an event to its partition."""
         self._events.setdefault(event.partition, []).append(event)
 
@@ -24,8 +24,8 @@ class MemoryEvents:
         self._epochs[partition] = epoch
         return True
 
-    async def read(self, after: dict[int, str], limit: int) -> list[ComponentEvent]:
-        found: list[ComponentEvent] = []
+    async def read(self, after: dict[int, str], limit: int) -> list[Event]:
+        found: list[Event] = []
         for partition, event_id in after.items():
             fresh = [event for event in self._events.get(partition, ()) if _order(event.event_id) > _order(event_id)]
             found += fresh[:limit]

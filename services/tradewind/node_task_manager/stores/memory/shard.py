@@ -21,11 +21,11 @@ from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
-from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
+from tradewind.node_task_manager.stores.memory.sub_flows import MemorySubFlows
 from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
 
 
-class MemoryShard(MemorySuspension, MemoryReruns, MemoryWithheld):
+class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:

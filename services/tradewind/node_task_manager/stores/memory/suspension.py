@@ -109,7 +109,8 @@ class MemorySuspension(MemoryFanOut):
             return
         now, node = self._clock(), self._node(task)
         if node.total_ms:
-            self._private[task.task_id].total_at = now + node.total_ms
+            private = self._private[task.task_id]
+            private.total_at = private.total_at or now + node.total_ms
         self._wait(replace(task, ready_at=now, started_at=now), wait)
 
     def _wake(self, task: NodeTask, turn: Turn) -> None:
@@ -123,6 +124,7 @@ class MemorySuspension(MemoryFanOut):
         assert wait is not None
         task = self._dequeue(task)
         if node.total_ms and self._private[task.task_id].total_at <= self._clock():
+            self._leave(task)
             message = f"it waited when the total time of {node.total_ms} ms was over"
             self._fail(task, "TOTAL_TIMEOUT", message, turn)
         elif wait.late_error:

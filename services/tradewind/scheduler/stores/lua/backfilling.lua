@@ -1,6 +1,6 @@
 --!include firings
 -- Backfills of a flow: `<flow>:backfill:<id>` is the record of one, `<flow>:filling` the open runs of all, each scored by the
--- id of its own. `key` is the flow's hash.
+-- id of its own; those that run for a node of another flow stand there as well, by 0. `key` is the flow's hash.
 local FILLED = 10000
 
 local function backfill_key(key, id) return key .. ':backfill:' .. id end

@@ -6,7 +6,8 @@
 --   false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, request ("" for none), payload (its hash),
 --   check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none), at_least
 --   (lowest number), nodes (ids), facts, memory ("" for none), backfill ({id, following planned time, 0 for none} of the backfill
---   whose position `planned` is, or false), ahead (whether it is due in a moment, not yet)}.
+--   whose position `planned` is, or false), parent (the node of another flow that it runs for, "" for none), ahead (whether it
+--   is due in a moment, not yet)}.
 -- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
 -- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
 -- stopping}, none when somebody else owns the partition by now.
@@ -59,7 +60,7 @@ local function minds_the_schedule(key, name)
   return string.sub(name, -2) == ':0' and not call('ZSCORE', key .. ':filling', name)
 end
 
--- The newest cycle that has not ended, and is neither a rerun nor of a backfill.
+-- The newest cycle that has not ended, and is neither a rerun nor of a backfill, nor runs for a node of another flow.
 local function in_the_way(key)
   local newest = call('ZREVRANGE', key .. ':open', 0, 0)[1]
   if not newest or minds_the_schedule(key, newest) then return newest end
@@ -89,7 +90,8 @@ local function give_way(key, flow_id, overlap, planned, open)
 end
 
 local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
-                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill, ahead)
+                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill,
+                     parent, ahead)
   local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'next_execution', 'schedule_epoch',
     'fired')
   if not flow[1] then return answer('not_found') end
@@ -117,7 +119,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       local outcome = move_backfill(key, flow_id, flow[1], backfill[1], planned, backfill[2])
       if outcome ~= 'begun' then return answer(outcome, current) end
     end
-    local open = flow[4] ~= 'allow' and not backfill and in_the_way(key)
+    local open = flow[4] ~= 'allow' and not backfill and parent == '' and in_the_way(key)
     -- What is due soon is judged by what runs when it is due.
     if open and ahead then return answer('early', current) end
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
@@ -167,7 +169,12 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
   end
   if backfill then
     fields[size + 1], fields[size + 2] = 'backfill', backfill[1]
+    size = size + 2
     fill(key, backfill[1], planned, name, run_id)
+  end
+  if parent ~= '' then
+    fields[size + 1], fields[size + 2] = 'parent', parent
+    call('ZADD', key .. ':filling', 0, name)
   end
   call('HSET', run, unpack(fields))
   if memory == '' then

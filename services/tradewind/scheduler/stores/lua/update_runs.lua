@@ -15,7 +15,7 @@
 local TRIMMED = 10
 
 -- Returns whether something is to be done about it: a planned time waits, also of a backfill, or the flow was paused.
-local function end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_status, backfill)
+local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
   local name, flow = cycle .. ':' .. run, flow_key(flow_id)
   call('PEXPIRE', key, keep_for)
   call('PEXPIRE', key .. ':nodes', keep_for)
@@ -26,22 +26,28 @@ local function end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_st
   local known = call('HMGET', flow, 'status', 'next_execution', 'paused_next', 'pause_after')
   local status, most = known[1], tonumber(known[4] or 0)
   local next_at = tonumber(status == 'paused' and known[3] or known[2])
-  local paused = most > 0 and run == 0 and not backfill and count_failures(flow, flow_id, status, most, cycle, ending)
+  local paused = most > 0 and run == 0 and not backfill and not parent and count_failures(flow, flow_id, status, most, cycle, ending)
   end_flow_that_is_over(flow, status, next_at, flow_status)
   if backfill then end_filling(flow, flow_id, backfill, name, ending) end
+  if parent then
+    call('ZREM', flow .. ':filling', name)
+    call('ZADD', base .. 'returns', time, flow_id .. ':' .. name .. ' ' .. run_id .. ' ' .. ending)
+    call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
+    return true
+  end
   return paused or backfill ~= false or args.tell or call('EXISTS', flow .. ':queued') == 1
 end
 
 local function update(key, flow_id, cycle, run, run_id, expected, fields, large, check_in, ending, keep,
                       keep_for, flow_status, level, text)
-  local known = call('HMGET', key, 'run_id', 'version', 'status', 'backfill', 'start_time')
+  local known = call('HMGET', key, 'run_id', 'version', 'status', 'backfill', 'parent', 'start_time')
   if known[1] ~= run_id then return {'missing', 0, 0, false} end
   local version = tonumber(known[2])
   if known[3] ~= 'running' then return {'terminal', version, 0, false} end
   if version ~= expected then return {'conflict', version, 0, false} end
   version = version + 1
   -- What was done ahead of the planned time has not ended before it.
-  local at = math.max(time, tonumber(known[5]))
+  local at = math.max(time, tonumber(known[6]))
   local size = #fields
   fields[size + 1], fields[size + 2] = 'version', version
   if ending ~= '' then
@@ -56,7 +62,8 @@ local function update(key, flow_id, cycle, run, run_id, expected, fields, large,
       call('ZADD', base .. 'ends', time, flow_id .. ':' .. cycle .. ':' .. run .. ' ' .. run_id .. ' ' .. ending)
       call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.most_told - 1)
     end
-    return {'ok', version, at, end_run(key, flow_id, cycle, run, keep, keep_for, ending, flow_status, known[4])}
+    return {'ok', version, at, end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status,
+      known[4], known[5])}
   end
   if check_in >= 0 then
     call('ZADD', base .. 'open', 'XX', time + check_in, flow_id .. ':' .. cycle .. ':' .. run)

@@ -128,7 +128,7 @@ class MemoryCycles:
         if request.backfill is not None:
             outcome = move(flow, request.backfill, self._data.now())
             return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
-        if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW:
+        if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW and request.parent is None:
             if request.ahead:
                 return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
             # The one firing of a flow that runs once is not given up: it comes again until it can begin.
@@ -166,6 +166,8 @@ class MemoryCycles:
             fill(flow, request.backfill.backfill_id, planned_ms, name, request.run_id, now)
             reason = f"backfill {request.backfill.backfill_id}"
             note_firing(flow, now, planned_ms, FiringOutcome.FIRED, reason, run=(name, request.run_id))
+        if request.parent is not None:
+            flow.filling[name] = 0
         if request.scheduled:
             note_firing(flow, now, planned_ms, FiringOutcome.FIRED, run=(name, request.run_id))
         if remembered is not None:
@@ -269,11 +271,20 @@ class MemoryCycles:
         if update.ending is not None:
             self._end(flow, run, update.ending, now)
             first, filled = not new.name.run, bool(old.facts.backfill_id)
-            paused = first and not filled and count_failures(self._data, flow, now, new.name.cycle, update.ending)
+            parent = old.facts.parent is not None
+            paused = (
+                first
+                and not filled
+                and not parent
+                and count_failures(self._data, flow, now, new.name.cycle, update.ending)
+            )
             told = self._tells_ends()
             if told:
-                tell_end(self._data, EndedRun(new.name, new.facts.run_id, update.ending, now))
-            follow_up = paused or filled or told or bool(flow.queued)
+                tell_end(self._data.ends, EndedRun(new.name, new.facts.run_id, update.ending, now))
+            if parent:
+                flow.filling.pop(new.name, None)
+                tell_end(self._data.returns, EndedRun(new.name, new.facts.run_id, update.ending, now))
+            follow_up = paused or filled or told or parent or bool(flow.queued)
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
             if filled:
                 end_filling(flow, new.name, update.ending, now)

@@ -44,7 +44,8 @@ class Flow:
 
     `revisions` holds definitions before the current one, `history` what is known of these and of it.
     `firings` says what became of planned times, `queued` which of them wait; `fired` counts cycles of its schedule
-    since it was started, `failures` those that failed in a row; `filling` are the open runs of backfills.
+    since it was started, `failures` those that failed in a row; `filling` are the open runs of backfills, by 0 those
+    that run for a node of another flow.
     """
 
     flow_id: str
@@ -84,7 +85,7 @@ class Flow:
 
     @property
     def in_the_way(self) -> list[RunName]:
-        """The runs that have not ended, but for reruns and those of backfills."""
+        """The runs that have not ended, but for reruns, those of backfills and those for nodes of other flows."""
         return [name for name in self.open if not name.run and name not in self.filling]
 
 
@@ -120,6 +121,7 @@ class Data:
         self.requests: dict[tuple[int, str], FirstAnswer] = {}
         self.tombstones: dict[str, tuple[int, int]] = {}
         self.ends: dict[int, list[EndedRun]] = {}
+        self.returns: dict[int, list[EndedRun]] = {}
         self.jobs: dict[str, tuple[BulkJob, str]] = {}
         self.epochs: dict[int, int] = {}
         self.leases: dict[int, tuple[int, int]] = {}

@@ -3,29 +3,28 @@
 from collections.abc import Collection, Sequence
 
 from tradewind.scheduler.domain.ended_run import MOST_KEPT, EndedRun
-from tradewind.scheduler.stores.memory.data import Data
 from tradewind.server.partitions import partition_of
 
 
 class MemoryEnds:
     """Implements Ends."""
 
-    def __init__(self, data: Data) -> None:
-        self._data = data
+    def __init__(self, ends: dict[int, list[EndedRun]]) -> None:
+        self._ends = ends
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
-        return [end for partition in partitions for end in self._data.ends.get(partition, [])[:limit]]
+        return [end for partition in partitions for end in self._ends.get(partition, [])[:limit]]
 
     async def told(self, ends: Sequence[EndedRun]) -> None:
         for end in ends:
-            left = self._data.ends.get(partition_of(end.run.flow_id), [])
+            left = self._ends.get(partition_of(end.run.flow_id), [])
             if end in left:
                 left.remove(end)
 
 
-def tell_end(data: Data, end: EndedRun) -> None:
+def tell_end(told: dict[int, list[EndedRun]], end: EndedRun) -> None:
     """Have an end told."""
     partition = partition_of(end.run.flow_id)
-    ends = [*data.ends.get(partition, []), end]
+    ends = [*told.get(partition, []), end]
     ordered = sorted(ends, key=lambda each: (each.end_ms, f"{each.run} {each.run_id} {each.status.value}"))
-    data.ends[partition] = ordered[-MOST_KEPT:]
+    told[partition] = ordered[-MOST_KEPT:]

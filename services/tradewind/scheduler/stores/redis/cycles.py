@@ -16,6 +16,7 @@ from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,
     facts_text_of,
     large_fields,
+    parent_text,
     rerun_text,
     state_of,
     update_fields,
@@ -214,6 +215,7 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         facts_text(request),
         request.inputs_json,
         (backfill.backfill_id, backfill.following_ms) if backfill else False,
+        parent_text(request.parent),
         request.ahead,
     )
 

@@ -1,6 +1,6 @@
 """Ends of runs that are to be told, in Redis."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.ended_run import EndedRun
@@ -10,16 +10,16 @@ from tradewind.server.partitions import partition_of
 
 
 class RedisEnds:
-    """Implements Ends."""
+    """Implements Ends; `key_of` names the set of a partition."""
 
-    def __init__(self, scripted: Scripted) -> None:
+    def __init__(self, scripted: Scripted, key_of: Callable[[int], str]) -> None:
         self._client = scripted.client
-        self._keys = scripted.keys
+        self._key_of = key_of
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
         pipeline = self._client.pipeline(transaction=False)
         for partition in partitions:
-            pipeline.execute_command("ZRANGE", self._keys.ends(partition), 0, limit - 1, "WITHSCORES")
+            pipeline.execute_command("ZRANGE", self._key_of(partition), 0, limit - 1, "WITHSCORES")
         found: list[EndedRun] = []
         for flat in await pipeline.execute():
             for member, score in zip(flat[::2], flat[1::2], strict=True):
@@ -30,6 +30,6 @@ class RedisEnds:
     async def told(self, ends: Sequence[EndedRun]) -> None:
         pipeline = self._client.pipeline(transaction=False)
         for end in ends:
-            key = self._keys.ends(partition_of(end.run.flow_id))
+            key = self._key_of(partition_of(end.run.flow_id))
             pipeline.execute_command("ZREM", key, f"{end.run} {end.run_id} {end.status.value}")
         await pipeline.execute()

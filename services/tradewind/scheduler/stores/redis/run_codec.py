@@ -24,6 +24,7 @@ from tradewind.scheduler.domain.chain_state import (
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.handlers import Handlers
+from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.domain.rerun import Rerun
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.stores.redis.note_codec import note_field, notes_after
@@ -60,6 +61,7 @@ class _Rerun(msgspec.Struct, array_like=True):
     reason: str
 
 
+_decode_parent = msgspec.json.Decoder(tuple[str, str, str, int, int]).decode
 _decode_rerun = msgspec.json.Decoder(_Rerun).decode
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Facts).decode
@@ -98,6 +100,18 @@ def facts_text_of(facts: CycleFacts) -> str:
         (facts.handlers.on_failure, facts.handlers.last) if facts.handlers else None,
     )
     return _encode(told).decode()
+
+
+def parent_text(parent: Parent | None) -> str:
+    """Return the field `parent`, "" for none."""
+    if parent is None:
+        return ""
+    return _encode((str(parent.run), parent.run_id, parent.node, parent.attempt, parent.depth)).decode()
+
+
+def _parent(text: str) -> Parent:
+    run, run_id, node, attempt, depth = _decode_parent(text)
+    return Parent(RunName.parse(run), run_id, node, attempt, depth)
 
 
 def rerun_text(rerun: Rerun) -> str:
@@ -182,6 +196,7 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         keep_for_ms=known.keep_for_ms,
         handlers=Handlers(*known.handlers) if known.handlers else None,
         backfill_id=int(text.get("backfill", 0)),
+        parent=_parent(text["parent"]) if "parent" in text else None,
         rerun=_rerun(text["rerun"]) if "rerun" in text else None,
     )
     return _with_progress(ChainState(run, facts, int(text["version"])), text)

@@ -1,0 +1,159 @@
+"""`tradewind login`, `logout`, `whoami`, `token ...` and `user ...`: who calls, and who may."""
+
+import os
+import platform
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tradewind.cli.kept_tokens import keep_token
+from tradewind.cli.parameters import Output
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous
+
+if TYPE_CHECKING:
+    from tradewind.client import SessionRecord
+
+tokens = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tokens and sessions.")
+users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users and their roles.")
+
+User = Annotated[str, typer.Option("--user", help="Whose; yours when left out.")]
+
+
+class RoleName(StrEnum):
+    """The roles that users can have."""
+
+    ADMIN = "admin"
+    OPERATOR = "operator"
+    USER = "user"
+    WORKER = "worker"
+
+
+@asynchronous
+async def login(
+    session: Session,
+    token: Annotated[str | None, typer.Option(help="The token to log in with; asked for when left out.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="A file that holds it.")] = None,
+) -> None:
+    """Begin a session with a token and keep it for the address."""
+    from tradewind.client import Client
+
+    if token_file is not None:
+        token = token_file.read_text(encoding="utf-8").strip()
+    given = token or os.environ.get("TRADEWIND_TOKEN") or typer.prompt("Token", hide_input=True)
+    async with Client(addresses=session.addresses, patience=0, credentials=session.tls, token=given) as client:
+        me = await client.who_am_i()
+        made = await client.log_in(label=f"login from {platform.node()}"[:128])
+    keep_token(session.addresses.access, made.token)
+    session.screen.line(f"logged in as {me.user_id} ({me.role}) at {session.addresses.access}")
+
+
+@asynchronous
+async def logout(session: Session) -> None:
+    """End the session that was kept for the address."""
+    try:
+        async with session.client() as client:
+            await client.log_out()
+    finally:
+        keep_token(session.addresses.access, None)
+    session.screen.line("logged out")
+
+
+@asynchronous
+async def whoami(session: Session, output: Output = Format.TEXT) -> None:
+    """Say who calls."""
+    async with session.client() as client:
+        me = await client.who_am_i()
+    if output is Format.JSON:
+        session.screen.json(me)
+        return
+    session.screen.line(f"{me.user_id} ({me.role})")
+
+
+@tokens.command()
+@asynchronous
+async def create(
+    session: Session,
+    user: User = "",
+    role: Annotated[
+        RoleName | None, typer.Option(help="Puts the user on record with this role, if there is none.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="A note.")] = "",
+    days: Annotated[float, typer.Option(min=0, help="For how many days it is good; 0 for the longest.")] = 0,
+    output: Output = Format.TEXT,
+) -> None:
+    """Make a token for a program, and print it this once."""
+    async with session.client() as client:
+        made = await client.create_token(user, role=role, label=label, lifetime=days * 86_400)
+    if output is Format.JSON:
+        session.screen.json({"token": made.token, "session": made.session})
+        return
+    session.screen.line(made.token)
+
+
+@tokens.command("list")
+@asynchronous
+async def list_(session: Session, user: User = "", output: Output = Format.TEXT) -> None:
+    """List tokens and sessions."""
+    async with session.client() as client:
+        found = await client.list_sessions(user)
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    session.screen.table(
+        ["ID", "USER", "KIND", "MADE", "LAST USED", "ENDS", "NOTE"], [_row(session, each) for each in found]
+    )
+
+
+def _row(session: Session, each: "SessionRecord") -> tuple[str, ...]:
+    when = session.screen.when
+    times = (when(each.created_at), when(each.last_activity), when(each.expires_at))
+    return (each.session_id, each.user_id, each.kind, *times, each.label)
+
+
+@tokens.command()
+@asynchronous
+async def revoke(
+    session: Session,
+    session_id: Annotated[str | None, typer.Argument(help="Which; as `token list` shows it.")] = None,
+    user: User = "",
+    all: Annotated[bool, typer.Option("--all", help="All of the user.")] = False,
+) -> None:
+    """End a token or session at once, or all of a user."""
+    if (session_id is None) is not all:
+        raise typer.BadParameter("name one, or take --all")
+    async with session.client() as client:
+        if session_id is not None:
+            await client.revoke_session(session_id, user_id=user)
+            session.screen.line(f"revoked {session_id}")
+        else:
+            session.screen.line(f"revoked {await client.revoke_sessions(user)}")
+
+
+@users.command("set")
+@asynchronous
+async def set_(
+    session: Session,
+    user_id: Annotated[str, typer.Argument(help="Who.")],
+    role: Annotated[RoleName, typer.Option(help="What they may do from now on.")],
+) -> None:
+    """Put a user on record, or change the role at once."""
+    async with session.client() as client:
+        user = await client.set_user(user_id, role)
+    session.screen.line(f"{user.user_id} is {user.role}")
+
+
+@users.command("list")
+@asynchronous
+async def list_users(session: Session, output: Output = Format.TEXT) -> None:
+    """List users."""
+    async with session.client() as client:
+        found = [user async for user in client.list_users()]
+    if output is Format.JSON:
+        session.screen.json(found)
+        return
+    session.screen.table(
+        ["USER", "ROLE", "CHANGED"], [(each.user_id, each.role, session.screen.when(each.updated_at)) for each in found]
+    )

@@ -1,0 +1,121 @@
+"""`tradewind backup`: copies of a store, taken while it runs, checked, and put back."""
+
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tradewind.cli.failures import fail
+from tradewind.cli.parameters import Output
+from tradewind.cli.screen import Format
+from tradewind.cli.session import Session, asynchronous, blocking
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Back up a store, and put it back.")
+
+Place = Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup, or where they are: then the newest.")]
+
+
+class Persistence(Enum):
+    """How a store keeps its data."""
+
+    APPEND_ONLY = "append-only"
+    SNAPSHOT = "snapshot"
+
+
+@app.command()
+@asynchronous
+async def create(
+    session: Session,
+    target: Annotated[Path, typer.Argument(help="Where backups are kept; each gets a directory of its own there.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Copy the append-only files of this directory, such as .tradewind.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", envvar="TRADEWIND_STORE_URL", help="Take a snapshot of the store there."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(envvar="TRADEWIND_STORE_USER", help="Log in there as this user.")] = None,
+    password: Annotated[
+        str | None, typer.Option(envvar="TRADEWIND_STORE_PASSWORD", help="That user's password.", show_envvar=True)
+    ] = None,
+    keep: Annotated[int, typer.Option(min=0, help="Keep the newest so many; 0 for all.")] = 0,
+    output: Output = Format.TEXT,
+) -> None:
+    """Take a backup; everything goes on meanwhile."""
+    from tradewind.server.redis.backup import BackupError, back_up_directory, back_up_store, remove_old
+    from tradewind.server.redis.snapshot import SnapshotError
+
+    now = datetime.now(UTC)
+    try:
+        if data is not None:
+            backup = back_up_directory(data, target, now)
+        elif store is not None:
+            backup = await back_up_store(store, target, now, user=user, password=password)
+        else:
+            raise fail("what is to be backed up? Name a directory with --data, or a store with --store", 2)
+        removed = remove_old(target, keep)
+    except (BackupError, SnapshotError, OSError) as error:
+        raise fail(str(error)) from None
+    if output is Format.JSON:
+        session.screen.json({"path": str(backup.path), "kind": backup.kind, "bytes": backup.bytes})
+        return
+    session.screen.line(f"{backup.path}: {backup.kind}, {backup.bytes} bytes; {len(removed)} old ones removed")
+
+
+@app.command("list")
+@blocking
+def list_(
+    session: Session,
+    target: Annotated[Path, typer.Argument(help="Where backups are kept.")],
+    output: Output = Format.TEXT,
+) -> None:
+    """List backups, the oldest first."""
+    from tradewind.server.redis.backup import BackupError, list_backups
+
+    try:
+        backups = list_backups(target)
+    except BackupError as error:
+        raise fail(str(error)) from None
+    if output is Format.JSON:
+        session.screen.json([{"path": str(each.path), "kind": each.kind, "bytes": each.bytes} for each in backups])
+        return
+    rows = [(str(each.path), each.kind, session.screen.when(each.taken_at), str(each.bytes)) for each in backups]
+    session.screen.table(["BACKUP", "KIND", "TAKEN AT", "BYTES"], rows)
+
+
+@app.command()
+@asynchronous
+async def verify(session: Session, backup: Place) -> None:
+    """Check that a backup is whole, and that a store loads it."""
+    from tradewind.server.redis.backup import BackupError, count_keys, find_backup
+    from tradewind.server.redis.embedded import EmbeddedStoreError
+
+    try:
+        found = find_backup(backup)
+        keys = await count_keys(found)
+    except (BackupError, EmbeddedStoreError) as error:
+        raise fail(str(error)) from None
+    session.screen.line(f"{found.path} is whole: a store loads {keys} keys from it")
+
+
+@app.command()
+@blocking
+def restore(
+    session: Session,
+    backup: Place,
+    data: Annotated[Path, typer.Argument(help="The directory of the store, which must not run.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Put what is there aside, below that directory.")] = False,
+    persistence: Annotated[Persistence, typer.Option(help="How that store keeps its data.")] = Persistence.APPEND_ONLY,
+) -> None:
+    """Put a backup in the place of a stopped store's data; afterwards: tradewind doctor --mend."""
+    from tradewind.server.redis import backup as backups
+
+    try:
+        found = backups.find_backup(backup)
+        aside = backups.restore(found, data, replace=replace, persistence=persistence.value)
+    except (backups.BackupError, OSError) as error:
+        raise fail(str(error)) from None
+    session.screen.line(f"{found.path} is in {data}" + (f"; what was there is in {aside}" if aside else ""))
+    session.screen.line("start the store and the services, then: tradewind doctor --mend")

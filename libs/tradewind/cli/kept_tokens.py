@@ -1,0 +1,39 @@
+"""The tokens that `tradewind login` has kept, by address, in a file that only its owner can read."""
+
+import json
+import os
+from pathlib import Path
+
+
+def kept_token(address: str) -> str | None:
+    """Return the token kept for an address, None when there is none."""
+    return _read().get(address)
+
+
+def keep_token(address: str, token: str | None) -> Path:
+    """Keep a token for an address, or with None forget it; return the file."""
+    path = _path()
+    kept = _read()
+    kept.pop(address, None)
+    if token is not None:
+        kept[address] = token
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    other = path.with_suffix(f".{os.getpid()}")
+    handle = os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        json.dump(kept, file)
+    other.replace(path)
+    return path
+
+
+def _read() -> dict[str, str]:
+    try:
+        found: dict[str, str] = json.loads(_path().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def _path() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "tradewind" / "tokens.json"

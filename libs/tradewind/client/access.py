@@ -1,0 +1,93 @@
+"""Users, and their sessions and tokens, as the access service knows them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from tradewind.api.access.v1 import session_pb2 as pb
+from tradewind.client.wire import moment, words
+
+
+class Role(StrEnum):
+    """What somebody may do: an admin all an operator may, an operator all a user may; a worker runs node tasks."""
+
+    ADMIN = "admin"
+    OPERATOR = "operator"
+    USER = "user"
+    WORKER = "worker"
+    SERVICE = "service"
+    UNKNOWN = "unknown"
+
+
+class SessionKind(StrEnum):
+    """How a session came to be: by a login, or as a token for a program."""
+
+    LOGIN = "login"
+    TOKEN = "token"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """Somebody who may call."""
+
+    user_id: str
+    role: Role
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session or token on record; `expires_at` is when it ends if nobody uses it until then."""
+
+    session_id: str
+    user_id: str
+    kind: SessionKind
+    label: str
+    created_at: datetime | None
+    last_activity: datetime | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token, which is told this once, and its record. Its text is not shown when this is printed."""
+
+    token: str
+    session: SessionRecord
+
+    def __repr__(self) -> str:
+        return f"NewToken(token='...', session={self.session!r})"
+
+
+_ROLES = words(pb.Role, Role)
+_KINDS = words(pb.SessionKind, SessionKind)
+ROLE_NUMBERS: dict[Role, pb.Role.ValueType] = {
+    Role.ADMIN: pb.ROLE_ADMIN,
+    Role.OPERATOR: pb.ROLE_OPERATOR,
+    Role.USER: pb.ROLE_USER,
+    Role.WORKER: pb.ROLE_WORKER,
+}
+
+
+def role_from(number: int) -> Role:
+    """Return a role."""
+    return _ROLES.get(number, Role.UNKNOWN)
+
+
+def user_from(message: pb.User) -> UserRecord:
+    """Return a user."""
+    return UserRecord(message.user_id, role_from(message.role), moment(message, "updated_at"))
+
+
+def session_from(message: pb.Session) -> SessionRecord:
+    """Return a session."""
+    return SessionRecord(
+        session_id=message.session_id,
+        user_id=message.user_id,
+        kind=_KINDS.get(message.kind, SessionKind.UNKNOWN),
+        label=message.label,
+        created_at=moment(message, "created_at"),
+        last_activity=moment(message, "last_activity"),
+        expires_at=moment(message, "expires_at"),
+    )

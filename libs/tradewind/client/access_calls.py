@@ -1,0 +1,93 @@
+"""What a client asks the access service."""
+
+from collections.abc import AsyncIterator
+
+from tradewind.api.access.v1 import access_service_pb2 as pb
+from tradewind.api.access.v1.session_pb2 import ROLE_UNSPECIFIED, User
+from tradewind.client.access import (
+    ROLE_NUMBERS,
+    NewToken,
+    Role,
+    SessionRecord,
+    UserRecord,
+    role_from,
+    session_from,
+    user_from,
+)
+from tradewind.client.connection import Connection
+from tradewind.client.wire import Seconds, duration, seconds_of
+
+PAGE = 500
+
+
+class AccessCalls:
+    """Who the caller is, users, sessions and tokens; for stacks that ask for a token."""
+
+    _connection: Connection
+
+    async def who_am_i(self) -> UserRecord:
+        """Return who calls. Raises Unauthenticated."""
+        answer = await self._connection.to_access.call(self._connection.access.WhoAmI, pb.WhoAmIRequest())
+        return UserRecord(answer.user_id, role_from(answer.role))
+
+    async def log_in(self, *, label: str = "") -> NewToken:
+        """Begin a session of the caller; it ends when it is idle, and after a fixed time in any case."""
+        request = pb.CreateSessionRequest(label=label)
+        answer = await self._connection.to_access.call(self._connection.access.CreateSession, request)
+        return NewToken(answer.token, session_from(answer.session))
+
+    async def log_out(self) -> None:
+        """End the session of the token that this client carries."""
+        to = self._connection
+        me = await to.to_access.call(to.access.WhoAmI, pb.WhoAmIRequest())
+        await to.to_access.call(to.access.RevokeSession, pb.RevokeSessionRequest(session_id=me.session_id))
+
+    async def create_token(
+        self, user_id: str = "", *, role: Role | str | None = None, label: str = "", lifetime: Seconds = 0.0
+    ) -> NewToken:
+        """Make a token for a program of the caller, or of any user for an admin; `lifetime` 0 is the longest.
+
+        With `role` the user is put on record if there is none. Raises InvalidInput, NotFound for a user who is not on
+        record, WrongStatus when the user has another role, PermissionDenied, Exhausted.
+        """
+        request = pb.CreateTokenRequest(
+            user_id=user_id,
+            role=ROLE_NUMBERS[Role(role)] if role else ROLE_UNSPECIFIED,
+            label=label,
+            lifetime=duration(seconds_of(lifetime)),
+        )
+        answer = await self._connection.to_access.call(self._connection.access.CreateToken, request)
+        return NewToken(answer.token, session_from(answer.session))
+
+    async def list_sessions(self, user_id: str = "") -> list[SessionRecord]:
+        """Return sessions and tokens of the caller, or of any user for an operator, the newest first."""
+        request = pb.ListSessionsRequest(user_id=user_id)
+        answer = await self._connection.to_access.call(self._connection.access.ListSessions, request)
+        return [session_from(each) for each in answer.sessions]
+
+    async def revoke_session(self, session_id: str, *, user_id: str = "") -> None:
+        """End a session or token at once. Raises NotFound, PermissionDenied."""
+        request = pb.RevokeSessionRequest(session_id=session_id, user_id=user_id)
+        await self._connection.to_access.call(self._connection.access.RevokeSession, request)
+
+    async def revoke_sessions(self, user_id: str = "", *, keep_current: bool = False) -> int:
+        """End all sessions and tokens of a user, with `keep_current` but the caller's own; say how many."""
+        request = pb.RevokeSessionsRequest(user_id=user_id, keep_current=keep_current)
+        return (await self._connection.to_access.call(self._connection.access.RevokeSessions, request)).count
+
+    async def set_user(self, user_id: str, role: Role | str) -> UserRecord:
+        """Put a user on record, or change the role, which holds at once. Raises InvalidInput, PermissionDenied."""
+        request = pb.SetUserRequest(user=User(user_id=user_id, role=ROLE_NUMBERS[Role(role)]))
+        return user_from((await self._connection.to_access.call(self._connection.access.SetUser, request)).user)
+
+    async def list_users(self) -> AsyncIterator[UserRecord]:
+        """Yield all users, in an order of the service's own."""
+        token = ""
+        while True:
+            request = pb.ListUsersRequest(page_size=PAGE, page_token=token)
+            page = await self._connection.to_access.call(self._connection.access.ListUsers, request)
+            for user in page.users:
+                yield user_from(user)
+            token = page.next_page_token
+            if not token:
+                return

@@ -1,0 +1,79 @@
+"""Encryption of payloads by AES-GCM, with keys that may be replaced one after the other."""
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tradewind.codec.payloads import CodecError
+
+KEYS_VARIABLE = "TRADEWIND_CODEC_KEYS"
+_NONCE = 12
+_LENGTHS = (16, 24, 32)
+
+
+class AesGcm:
+    """A codec that encrypts. The first of `keys`, each of 16, 24 or 32 bytes, encrypts; each decrypts what it has made.
+
+    To replace a key put a new one first, and leave the old one out once nothing is kept that it has encrypted. Raises
+    ValueError for keys that are none.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes]) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        if not keys:
+            raise ValueError("a codec needs a key")
+        for name, key in keys.items():
+            if not 0 < len(name.encode()) < 256:
+                raise ValueError("a key has a name of 1 to 255 bytes")
+            if len(key) not in _LENGTHS:
+                raise ValueError(f'key "{name}" has {len(key)} bytes, not 16, 24 or 32')
+        self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
+        self._current = next(iter(keys))
+
+    def encode(self, payload: bytes) -> bytes:
+        """Return the key's name, a nonce, and what is encrypted under both."""
+        name, nonce = self._current.encode(), os.urandom(_NONCE)
+        return bytes([len(name)]) + name + nonce + self._ciphers[self._current].encrypt(nonce, payload, name)
+
+    def decode(self, payload: bytes) -> bytes:
+        """Return what was encrypted. Raises CodecError when its key is not there, or it was changed."""
+        from cryptography.exceptions import InvalidTag
+
+        end = 1 + payload[0]
+        name = payload[1:end]
+        cipher = self._ciphers.get(name.decode(errors="replace"))
+        if cipher is None:
+            raise CodecError(
+                f'the value is encrypted under the key "{name.decode(errors="replace")}", which is not here'
+            )
+        try:
+            return cipher.decrypt(payload[end : end + _NONCE], payload[end + _NONCE :], name)
+        except InvalidTag:
+            raise CodecError("the value was changed, or encrypted under another key of the same name") from None
+
+
+def aes_gcm() -> AesGcm:
+    """Return the codec with the keys of the file that TRADEWIND_CODEC_KEYS names: lines of name, space, base64.
+
+    Raises ValueError that says what is wrong with the file, without a key.
+    """
+    path = os.environ.get(KEYS_VARIABLE)
+    if not path:
+        raise ValueError(f"{KEYS_VARIABLE} is to name the file of the keys")
+    keys = {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}; {KEYS_VARIABLE} names it") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        name, _, key = line.strip().partition(" ")
+        try:
+            keys[name] = base64.b64decode(key.strip(), validate=True)
+        except binascii.Error:
+            raise ValueError(f"{path}, line {number}: this is not a name, a space and a key in base64") from None
+    return AesGcm(keys)

@@ -1,0 +1,125 @@
+"""A channel of a client whose payloads are encoded on their way out and decoded on their way in."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from tradewind.codec.payloads import Codec, CodecError, decode_text, encode_members, encode_text
+
+logger = logging.getLogger("tradewind.codec")
+
+OBJECTS = frozenset({"inputs_json", "parameters_json", "set_json"})
+"""Fields of requests whose members are encoded one by one."""
+VALUES = frozenset({"result_json"})
+"""Fields of requests that are encoded as a whole."""
+
+
+class CodedChannel(grpc.aio.Channel):
+    """What cannot be decoded is left as it is, with a line in the log: a person may look at all else."""
+
+    def __init__(self, channel: grpc.aio.Channel, codec: Codec) -> None:
+        self._channel = channel
+        self._codec = codec
+
+    async def __aenter__(self) -> "CodedChannel":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        await self._channel.channel_ready()
+
+    def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return self._channel.unary_unary(method, *self._coded(*args, **kwargs))
+
+    def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return self._channel.unary_stream(method, *self._coded(*args, **kwargs))
+
+    def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return self._channel.stream_unary(method, *self._coded(*args, **kwargs))
+
+    def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return self._channel.stream_stream(method, *self._coded(*args, **kwargs))
+
+    def _coded(
+        self,
+        request_serializer: Callable[[Any], bytes] | None = None,
+        response_deserializer: Callable[[bytes], Any] | None = None,
+        _registered_method: bool | None = False,
+    ) -> tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None]:
+        if request_serializer is None or response_deserializer is None:
+            return request_serializer, response_deserializer
+        serialize, deserialize = request_serializer, response_deserializer
+
+        def sent(message: Message) -> bytes:
+            # A call that is sent again is encoded again, from what it was.
+            copy = type(message)()
+            copy.CopyFrom(message)
+            _encode(self._codec, copy)
+            return serialize(copy)
+
+        def received(raw: bytes) -> Any:
+            message = deserialize(raw)
+            _decode(self._codec, message)
+            return message
+
+        return sent, received
+
+
+def _encode(codec: Codec, message: Message) -> None:
+    for field, value in message.ListFields():
+        if field.name in OBJECTS:
+            _replace(message, field, value, lambda text: encode_members(codec, text))
+        elif field.name in VALUES:
+            _replace(message, field, value, lambda text: encode_text(codec, text))
+        else:
+            for inner in _messages(field, value):
+                _encode(codec, inner)
+
+
+def _decode(codec: Codec, message: Message) -> None:
+    for field, value in message.ListFields():
+        if field.name.endswith("_json"):
+            _replace(message, field, value, lambda text: _readable(codec, text))
+        else:
+            for inner in _messages(field, value):
+                _decode(codec, inner)
+
+
+def _readable(codec: Codec, text: str) -> str:
+    try:
+        return decode_text(codec, text)
+    except CodecError as error:
+        logger.warning("a value is shown as it is kept: %s", error)
+        return text
+
+
+def _replace(message: Message, field: FieldDescriptor, value: Any, change: Callable[[str], str]) -> None:
+    if isinstance(value, str):
+        setattr(message, field.name, change(value))
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        value[:] = [change(each) for each in value]
+
+
+def _messages(field: FieldDescriptor, value: Any) -> list[Message]:
+    if field.type != FieldDescriptor.TYPE_MESSAGE:
+        return []
+    if isinstance(value, Message):
+        return [value]
+    if hasattr(value, "values"):
+        return [each for each in value.values() if isinstance(each, Message)]
+    return list(value)

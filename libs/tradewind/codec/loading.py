@@ -1,0 +1,42 @@
+"""Finds a codec by name, for commands and the environment."""
+
+import importlib
+import os
+import sys
+from typing import cast
+
+from tradewind.codec.payloads import Codec
+
+CODEC_VARIABLE = "TRADEWIND_CODEC"
+
+
+def codec_of(given: Codec | None) -> Codec | None:
+    """Return the codec that is given, or else the one that TRADEWIND_CODEC names. Raises ValueError."""
+    target = os.environ.get(CODEC_VARIABLE)
+    return given if given is not None or not target else load_codec(target)
+
+
+def load_codec(target: str) -> Codec:
+    """Import `module:attribute` and return the codec that it is, or, when it is a function or class, returns.
+
+    Raises ValueError that says what is wrong.
+    """
+    name, colon, attribute = target.partition(":")
+    if not (name and colon and attribute):
+        raise ValueError(f'codec "{target}": write it as MODULE:ATTRIBUTE, such as tradewind.codec.aes_gcm:aes_gcm')
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(name), attribute)
+    except ImportError as error:
+        raise ValueError(f'codec "{target}": {error}') from error
+    except AttributeError:
+        raise ValueError(f'codec "{target}": module {name} has no {attribute}') from None
+    if isinstance(found, type) or (callable(found) and not hasattr(found, "encode")):
+        try:
+            found = found()
+        except TypeError as error:
+            raise ValueError(f'codec "{target}": {error}') from error
+    if not (callable(getattr(found, "encode", None)) and callable(getattr(found, "decode", None))):
+        raise ValueError(f'codec "{target}": it has no methods encode and decode')
+    return cast(Codec, found)

@@ -1,0 +1,96 @@
+"""Encoded values within JSON text: `{"$encoded": "<base64>"}` stands for a value that only a codec can read."""
+
+import base64
+import binascii
+from typing import Any, Protocol
+
+import msgspec
+
+ENCODED_KEY = "$encoded"
+_SIGN = f'"{ENCODED_KEY}"'
+
+
+class Codec(Protocol):
+    """Makes other bytes of the JSON text of a value, and the text of these again. Used from any thread."""
+
+    def encode(self, payload: bytes) -> bytes:
+        """Return what is kept in place of `payload`."""
+        ...
+
+    def decode(self, payload: bytes) -> bytes:
+        """Return what `encode` was given. May raise any exception for what it cannot read."""
+        ...
+
+
+class CodecError(Exception):
+    """A value that is encoded, and cannot be read here; the message says why, and holds nothing of the value."""
+
+
+def encode_text(codec: Codec, text: str) -> str:
+    """Return JSON text that stands for a whole value."""
+    payload = base64.b64encode(codec.encode(text.encode())).decode()
+    return f'{{"{ENCODED_KEY}":"{payload}"}}'
+
+
+def encode_members(codec: Codec, text: str) -> str:
+    """Return the text of a JSON object whose members are encoded one by one; their names stay.
+
+    What is encoded already stays as it is, and so does a text that is no object.
+    """
+    if not text:
+        return text
+    try:
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return text
+    values = {
+        name: value if bytes(value).lstrip().startswith(f"{{{_SIGN}".encode()) else _raw(codec, value)
+        for name, value in members.items()
+    }
+    return msgspec.json.encode(values).decode()
+
+
+def decode_text(codec: Codec | None, text: str) -> str:
+    """Return JSON text with the values in place of what is encoded, wherever it stands.
+
+    Raises CodecError when something cannot be read, or there is no codec.
+    """
+    if _SIGN not in text:
+        return text
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return msgspec.json.encode(_decoded(codec, value)).decode()
+
+
+def _raw(codec: Codec, value: msgspec.Raw) -> msgspec.Raw:
+    return msgspec.Raw(encode_text(codec, bytes(value).decode()).encode())
+
+
+def _decoded(codec: Codec | None, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(codec, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    encoded = value.get(ENCODED_KEY)
+    if len(value) == 1 and isinstance(encoded, str):
+        # The text stays as it was written: numbers beyond 2^53 and all.
+        return msgspec.Raw(_opened(codec, encoded))
+    return {name: _decoded(codec, each) for name, each in value.items()}
+
+
+def _opened(codec: Codec | None, encoded: str) -> bytes:
+    if codec is None:
+        raise CodecError("the value is encoded, and there is no codec here: set TRADEWIND_CODEC, or give one")
+    try:
+        text = codec.decode(base64.b64decode(encoded, validate=True))
+        msgspec.json.decode(text)
+    except CodecError:
+        raise
+    except (binascii.Error, msgspec.DecodeError):
+        raise CodecError("the value is encoded in another way than this codec knows") from None
+    except Exception as error:
+        # Its message may hold what it was given: the type has to do.
+        raise CodecError(f"the codec cannot read the value: {type(error).__qualname__}") from None
+    return text

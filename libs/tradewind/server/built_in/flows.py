@@ -1,0 +1,68 @@
+"""`flow`: runs a cycle of another flow and waits for its end."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.server.built_in.node_type import BuiltIn, Fault, unknown_faults
+from tradewind.server.identifiers import check_identifier
+
+OUTPUT = "output"
+MOST_DEPTH = 8
+"""So many flows may be above a cycle."""
+MOST_INPUT_BYTES = 1024 * 1024
+"""So large may be what a cycle is given."""
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "flow_id": {"type": "string", "description": "The flow of which a cycle runs."},
+        "input": {
+            "type": "object",
+            "description": "Inputs of the cycle; those that arrive at a handle go first.",
+        },
+    },
+    "required": ["flow_id"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SubFlow:
+    """The flow of which a cycle runs, and the inputs of it that stand in the config."""
+
+    flow_id: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "SubFlow":
+        """Read a config. Raises ValueError with the first fault."""
+        if found := _faults(config):
+            raise ValueError(": ".join(filter(None, (".".join(map(str, found[0][0])), found[0][1]))))
+        return cls(config["flow_id"], config.get("input", {}))
+
+
+def _faults(config: Mapping[str, Any]) -> list[Fault]:
+    found = unknown_faults(config, ("flow_id", "input"))
+    flow_id = config.get("flow_id")
+    if flow_id is None:
+        found.append(((), "needs flow_id, the flow of which a cycle runs"))
+    elif not isinstance(flow_id, str):
+        found.append((("flow_id",), f"must be the id of a flow, is {flow_id!r}"))
+    elif fault := check_identifier("flow_id", flow_id):
+        found.append((("flow_id",), fault.message))
+    if not isinstance(config.get("input", {}), dict):
+        found.append((("input",), "must be an object: the inputs of the cycle by name"))
+    return found
+
+
+FLOW = BuiltIn(
+    "flow",
+    "Runs a cycle of another flow, without a worker, and emits what its sink nodes emit when it has completed.",
+    (),
+    (OUTPUT,),
+    json.dumps(_SCHEMA),
+    _faults,
+    any_input=True,
+    retries=True,
+)

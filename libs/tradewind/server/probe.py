@@ -1,0 +1,60 @@
+"""Asks a server for its health: `python -m tradewind.server.probe [--liveness] [HOST:PORT]`.
+
+For what cannot speak gRPC itself, such as a container's health check. Exits 0 when the server is ready (or alive), 1
+with a reason when it is not, 2 for wrong usage.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from tradewind.server.channels import OpenChannel, channels_of, open_channel
+from tradewind.server.health import LIVENESS, READINESS
+from tradewind.server.settings import CommonSettings, load_settings
+
+_TIMEOUT_S = 4.0
+
+
+async def probe(
+    address: str, name: str = READINESS, open_channel: OpenChannel = open_channel, timeout_s: float = _TIMEOUT_S
+) -> str | None:
+    """Return why the server at `address` is not well by this name of its health service, None when it is."""
+    channel = open_channel(address, traced=False)
+    stub: Any = HealthStub(channel)
+    try:
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=timeout_s)
+    except grpc.aio.AioRpcError as error:
+        return f"{address} does not answer: {error.code().name} {error.details()}"
+    finally:
+        await channel.close()
+    if answer.status == health_pb2.HealthCheckResponse.SERVING:
+        return None
+    return f"{address}: {name} is {health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Return the exit code; without an address it is this machine's at TRADEWIND_PORT; TRADEWIND_TLS_* hold."""
+    rest = [argument for argument in arguments if argument != "--liveness"]
+    if len(rest) > 1 or any(argument.startswith("-") for argument in rest):
+        print("usage: python -m tradewind.server.probe [--liveness] [HOST:PORT]", file=sys.stderr)
+        return 2
+    settings = load_settings(CommonSettings)
+    address = rest[0] if rest else f"127.0.0.1:{settings.port}"
+    name = LIVENESS if "--liveness" in arguments else READINESS
+    reason = asyncio.run(_probe(address, name, settings))
+    if reason is not None:
+        print(reason, file=sys.stderr)
+    return 0 if reason is None else 1
+
+
+async def _probe(address: str, name: str, settings: CommonSettings) -> str | None:
+    return await probe(address, name, channels_of(settings))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

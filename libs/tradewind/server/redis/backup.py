@@ -1,0 +1,246 @@
+"""Backups of a store: taken while it runs, checked, and put back in the place of its data.
+
+A backup is a directory of its own below the one that was named: its files, and `backup.json` with how it was taken and
+what each file must be. It appears under its name only when it is whole.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.snapshot import fetch_snapshot
+
+Kind = Literal["snapshot", "append-only"]
+Persistence = Literal["append-only", "snapshot"]
+
+SNAPSHOT = "dump.rdb"
+APPEND_ONLY = "appendonlydir"
+MANIFEST = "appendonly.aof.manifest"
+_BASE = "appendonly.aof.1.base.rdb"
+_STACK = "stack.json"
+_ATTEMPTS = 20
+
+
+class BackupError(Exception):
+    """A backup cannot be taken, is not whole, or cannot be put back; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup on disk; `files` maps names to bytes and SHA-256."""
+
+    path: Path
+    kind: Kind
+    taken_at: datetime
+    files: dict[str, tuple[int, str]]
+
+    @property
+    def bytes(self) -> int:
+        """How large it is."""
+        return sum(size for size, _ in self.files.values())
+
+
+async def back_up_store(
+    url: str, target: Path, now: datetime, *, user: str | None = None, password: str | None = None
+) -> Backup:
+    """Take a snapshot of a running store into a new directory below `target`; raises SnapshotError, BackupError."""
+    with _new_directory(target, now) as directory:
+        await fetch_snapshot(url, directory / SNAPSHOT, user=user, password=password)
+        _write_down(directory, "snapshot", now)
+    return read_backup(target / _name(now))
+
+
+def back_up_directory(data: Path, target: Path, now: datetime) -> Backup:
+    """Copy the append-only files of a store's directory, which may be written meanwhile, to one below `target`.
+
+    What the store's process has handed to its files by now is in it; by `appendfsync everysec` that is all but the last
+    two seconds at worst. Raises BackupError.
+    """
+    source = data / APPEND_ONLY
+    if not (source / MANIFEST).exists():
+        raise BackupError(f"no append-only files in {data}: name the directory of a store with appendonly yes")
+    with _new_directory(target, now) as directory:
+        for _ in range(_ATTEMPTS):
+            if _copied(source, directory / APPEND_ONLY):
+                break
+        else:
+            raise BackupError(f"the store in {data} rewrites its files again and again: try when it is less busy")
+        if (data / _STACK).exists():
+            shutil.copy2(data / _STACK, directory / _STACK)
+        _write_down(directory, "append-only", now)
+    return read_backup(target / _name(now))
+
+
+def list_backups(target: Path) -> list[Backup]:
+    """Return the whole backups below a directory, the oldest first."""
+    return [read_backup(path.parent) for path in sorted(target.glob("*/backup.json")) if path.parent.suffix != ".part"]
+
+
+def remove_old(target: Path, keep: int) -> list[Path]:
+    """Remove all but the newest `keep` backups below a directory; return those that were removed."""
+    old = [backup.path for backup in list_backups(target)[:-keep]] if keep > 0 else []
+    for path in old:
+        shutil.rmtree(path)
+    return old
+
+
+def find_backup(path: Path) -> Backup:
+    """Return the backup that a path is, or the newest of those below it. Raises BackupError when there is none."""
+    if (path / "backup.json").exists():
+        return read_backup(path)
+    found = list_backups(path)
+    if not found:
+        raise BackupError(f"no backup in {path}: name a directory that `tradewind backup create` has written to")
+    return found[-1]
+
+
+def read_backup(path: Path) -> Backup:
+    """Return what `backup.json` says of a backup. Raises BackupError."""
+    try:
+        facts = json.loads((path / "backup.json").read_text(encoding="utf-8"))
+        files = {name: (int(each["bytes"]), str(each["sha256"])) for name, each in facts["files"].items()}
+        return Backup(path, facts["kind"], datetime.fromisoformat(facts["taken_at"]), files)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BackupError(f"{path} is no backup: {error}") from error
+
+
+def check(backup: Backup) -> None:
+    """Compare each file with what it was when the backup was taken. Raises BackupError for the first that differs."""
+    for name, expected in backup.files.items():
+        path = backup.path / name
+        if not path.is_file():
+            raise BackupError(f"{path} is missing: this backup cannot be used, take another one")
+        if _fingerprint(path) != expected:
+            raise BackupError(f"{path} is not what was written: this backup cannot be used, take another one")
+
+
+async def count_keys(backup: Backup) -> int:
+    """Put a backup back into a directory that is thrown away, start a store over it, and return how many keys it has.
+
+    Raises BackupError when it is not whole, EmbeddedStoreError when a store will not load it.
+    """
+    with tempfile.TemporaryDirectory(prefix="tradewind-backup-") as folder:
+        restore(backup, Path(folder))
+        store = EmbeddedStore(folder)
+        await store.start(timeout_s=600)
+        client = connect(store.url_for(ADMIN), max_connections=1)
+        try:
+            return int(await client.execute_command("DBSIZE"))
+        finally:
+            await client.end()
+            await store.stop()
+
+
+def restore(
+    backup: Backup, data: Path, *, replace: bool = False, persistence: Persistence = "append-only"
+) -> Path | None:
+    """Put a checked backup in the place of a stopped store's data; return where what was there is now.
+
+    With `persistence` "append-only", which is how Tradewind's stores run, a snapshot becomes the base of the
+    append-only files: a store with `appendonly yes` reads these alone, and would start empty over a bare `dump.rdb`.
+    "snapshot" is for a store with `appendonly no`. Raises BackupError when data are there and `replace` is not
+    given, or a store uses the directory.
+    """
+    check(backup)
+    if backup.kind == "append-only" and persistence == "snapshot":
+        raise BackupError(f"{backup.path} holds append-only files: start the store with appendonly yes")
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _require_unused(data)
+    there = [data / name for name in (APPEND_ONLY, SNAPSHOT) if (data / name).exists()]
+    aside: Path | None = None
+    if there:
+        if not replace:
+            raise BackupError(f"{data} holds data: choose an empty directory, or say that they are to be replaced")
+        aside = Path(tempfile.mkdtemp(prefix="replaced-", dir=data))
+        for path in there:
+            path.rename(aside / path.name)
+    if backup.kind == "append-only":
+        shutil.copytree(backup.path / APPEND_ONLY, data / APPEND_ONLY)
+        if (backup.path / _STACK).exists():
+            shutil.copy2(backup.path / _STACK, data / _STACK)
+    elif persistence == "snapshot":
+        shutil.copyfile(backup.path / SNAPSHOT, data / SNAPSHOT)
+    else:
+        (data / APPEND_ONLY).mkdir(mode=0o700)
+        shutil.copyfile(backup.path / SNAPSHOT, data / APPEND_ONLY / _BASE)
+        (data / APPEND_ONLY / MANIFEST).write_text(f"file {_BASE} seq 1 type b\n", encoding="ascii")
+    return aside
+
+
+def _copied(source: Path, target: Path) -> bool:
+    """Copy the files of a manifest; False when the store has begun others meanwhile, then nothing is there."""
+    before = (source / MANIFEST).read_text(encoding="utf-8")
+    # What a rewrite has made obsolete (type h) may go at any moment and is not needed.
+    lines = [line for line in before.splitlines() if line.startswith("file ") and not line.endswith(" type h")]
+    target.mkdir(mode=0o700)
+    try:
+        for line in lines:
+            name = line.split()[1]
+            shutil.copyfile(source / name, target / name)
+    except FileNotFoundError:
+        shutil.rmtree(target)
+        return False
+    if (source / MANIFEST).read_text(encoding="utf-8") != before:
+        shutil.rmtree(target)
+        return False
+    (target / MANIFEST).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return True
+
+
+@contextmanager
+def _new_directory(target: Path, now: datetime) -> Iterator[Path]:
+    """Yield a directory that takes its name at the end; after an exception nothing of it is left."""
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory = target / f"{_name(now)}.part"
+    directory.mkdir(mode=0o700)
+    try:
+        yield directory
+        directory.rename(target / _name(now))
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _write_down(directory: Path, kind: Kind, now: datetime) -> None:
+    paths = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    prints = {path.relative_to(directory).as_posix(): _fingerprint(path) for path in paths}
+    facts = {
+        "kind": kind,
+        "taken_at": now.isoformat(),
+        "files": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in prints.items()},
+    }
+    (directory / "backup.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    for path in (*paths, directory / "backup.json"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _fingerprint(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _require_unused(data: Path) -> None:
+    lock = data / "lock"
+    if not lock.exists():
+        return
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BackupError(f"a store runs over {data}: stop it first") from None
+
+
+def _name(now: datetime) -> str:
+    return now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")

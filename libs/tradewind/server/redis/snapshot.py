@@ -1,0 +1,134 @@
+"""A snapshot of a running store, over the protocol by which replicas get theirs."""
+
+import asyncio
+import ssl
+from pathlib import Path
+
+from tradewind.server.redis.address import StoreAddress
+
+_CHUNK = 1 << 20
+_ANSWER_S = 30.0
+_SAVING_S = 600.0
+"""How long a store may take to write what it sends; it says every ten seconds that it still does."""
+
+
+class SnapshotError(Exception):
+    """No snapshot could be had; the message says why and what to do."""
+
+
+async def fetch_snapshot(url: str, target: Path, *, user: str | None = None, password: str | None = None) -> int:
+    """Write the whole store at `url`, as it is at one moment, to the file `target` (RDB); return its bytes.
+
+    The store goes on meanwhile; it forks once and writes a temporary file of its own. `user` needs the commands PING,
+    SYNC and REPLCONF only. Behind Sentinel it is the master's. Raises SnapshotError.
+    """
+    try:
+        address = StoreAddress.parse(url)
+    except ValueError as error:
+        raise SnapshotError(str(error)) from None
+    if address.kind == "cluster":
+        raise SnapshotError(
+            "a cluster has no snapshot of its own: make one of each master, as redis://host:port, into a directory each"
+        )
+    try:
+        link = await (_master(address) if address.kind == "sentinel" else _open(address, *address.hosts[:1]))
+        try:
+            await link.log_in(user or address.user, password or address.password)
+            await link.ask("REPLCONF", "rdb-only", "1")
+            return await link.receive(target)
+        finally:
+            link.close()
+    except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
+        what = str(error) or type(error).__name__
+        raise SnapshotError(
+            f"the store did not send a whole snapshot: {what}; see that it runs, and try again"
+        ) from error
+
+
+class _Link:
+    """One connection, without a client in between: a snapshot is no reply that a client knows."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def log_in(self, user: str | None, password: str | None) -> None:
+        if password:
+            await self.ask("AUTH", *([user] if user else []), password)
+
+    async def ask(self, *words: str) -> list[str]:
+        """Send a command and return the texts of its reply, none for null."""
+        self._send(*words)
+        return await asyncio.wait_for(self._reply(words[0]), _ANSWER_S)
+
+    async def receive(self, target: Path) -> int:
+        """Ask for a snapshot and write it down."""
+        self._send("SYNC")
+        line = b""
+        # Empty lines say that the snapshot is still being made.
+        while not line:
+            line = (await asyncio.wait_for(self._reader.readline(), _SAVING_S)).strip()
+            if self._reader.at_eof():
+                raise OSError("it closed the connection")
+        if not line.startswith(b"$") or not line[1:].isdigit():
+            raise SnapshotError(
+                f"the store refused: {line.decode(errors='replace')}; the user needs the commands SYNC and REPLCONF"
+            )
+        size = left = int(line[1:])
+        with target.open("xb") as file:
+            while left:
+                piece = await asyncio.wait_for(self._reader.read(min(left, _CHUNK)), _ANSWER_S)
+                if not piece:
+                    raise OSError(f"it ended {left} of {size} bytes too early")
+                await asyncio.to_thread(file.write, piece)
+                left -= len(piece)
+        return size
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _send(self, *words: str) -> None:
+        parts = [f"*{len(words)}\r\n".encode()]
+        for word in words:
+            data = word.encode()
+            parts += [f"${len(data)}\r\n".encode(), data, b"\r\n"]
+        self._writer.write(b"".join(parts))
+
+    async def _reply(self, command: str) -> list[str]:
+        line = (await self._reader.readuntil(b"\r\n"))[:-2].decode()
+        kind, rest = line[:1], line[1:]
+        if kind == "-":
+            raise SnapshotError(f"the store refused {command}: {rest}")
+        if kind == "*":
+            return [text for _ in range(int(rest)) for text in await self._reply(command)]
+        if kind != "$":
+            return [rest]
+        if int(rest) < 0:
+            return []
+        return [(await self._reader.readexactly(int(rest) + 2))[:-2].decode()]
+
+
+async def _open(address: StoreAddress, host: tuple[str, int] | None = None) -> _Link:
+    if host is None:
+        opening = asyncio.open_unix_connection(address.path)
+    else:
+        opening = asyncio.open_connection(*host, ssl=ssl.create_default_context() if address.tls else None)
+    return _Link(*await asyncio.wait_for(opening, _ANSWER_S))
+
+
+async def _master(address: StoreAddress) -> _Link:
+    failed = "there is none"
+    for host in address.hosts:
+        try:
+            sentinel = await _open(address, host)
+            try:
+                found = await sentinel.ask("SENTINEL", "get-master-addr-by-name", address.service)
+            finally:
+                sentinel.close()
+        except (OSError, TimeoutError) as error:
+            failed = str(error)
+            continue
+        if found:
+            return await _open(address, (found[0], int(found[1])))
+        failed = f'it knows no master "{address.service}"'
+    raise SnapshotError(f"no Sentinel says where the master is: {failed}")

@@ -1,0 +1,92 @@
+"""What a worker with a codec decodes of its node tasks, and encodes of what becomes of them."""
+
+from concurrent.futures import Future
+from typing import Any
+
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.api.scheduler.v1 import memory_pb2
+from tradewind.codec.payloads import Codec, CodecError, decode_text, encode_members, encode_text
+from tradewind.worker.attempt import Attempt
+from tradewind.worker.errors import NodeFault
+from tradewind.worker.memory import Memories
+from tradewind.worker.nodes import Node
+from tradewind.worker.outputs import Ending, require_size
+from tradewind.worker.processes.pool import ProcessPool
+from tradewind.worker.running import NodeRunner
+from tradewind.worker.secrets import SecretResolver
+from tradewind.worker.threads import ThreadPool
+
+
+def open_assignment(codec: Codec, assignment: work_pb2.NodeTaskAssignment) -> None:
+    """Put the values of inputs, run inputs and config in the place of what is encoded.
+
+    Raises NodeFault, which trying again here does not mend, when something cannot be read.
+    """
+    try:
+        for given in assignment.inputs:
+            for at, text in enumerate(given.values_json):
+                opened = decode_text(codec, text)
+                if opened is not text:
+                    given.values_json[at] = opened
+        for field in ("run_inputs_json", "config_json"):
+            setattr(assignment, field, decode_text(codec, getattr(assignment, field)))
+    except CodecError as error:
+        raise NodeFault("INVALID_INPUT", f"an input cannot be read: {error}", non_retryable=True) from None
+
+
+def sealed(codec: Codec, ending: Ending) -> Ending:
+    """Return the outputs encoded, each as a whole. Raises NodeFault OUTPUT_TOO_LARGE."""
+    if not isinstance(ending, list):
+        return ending
+    outputs = [(handle, encode_text(codec, text)) for handle, text in ending]
+    require_size({handle: len(text) for handle, text in outputs})
+    return outputs
+
+
+class CodedRunner(NodeRunner):
+    """Runs nodes on what their assignments hold decoded, and encodes what they emit."""
+
+    def __init__(
+        self, codec: Codec, secrets: SecretResolver, threads: ThreadPool, processes: ProcessPool | None
+    ) -> None:
+        super().__init__(secrets, threads, processes)
+        self._codec = codec
+
+    async def run(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
+        open_assignment(self._codec, attempt.assignment)
+        return sealed(self._codec, await super().run(attempt, node))
+
+
+class CodedMemories:
+    """Memories whose variables are encoded one by one; their names stay."""
+
+    def __init__(self, memories: Memories, codec: Codec) -> None:
+        self._memories = memories
+        self._codec = codec
+
+    def ask(self, method: str, request: bytes) -> "Future[bytes]":
+        """As Memories says."""
+        if method == "UpdateMemory":
+            return self._memories.ask(method, self._sealed(request))
+        answer: Future[bytes] = Future()
+
+        def answered(kept: "Future[bytes]") -> None:
+            try:
+                answer.set_result(self._opened(kept.result()))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self._memories.ask(method, request).add_done_callback(answered)
+        return answer
+
+    def _sealed(self, request: bytes) -> bytes:
+        update = memory_pb2.UpdateMemoryRequest.FromString(request)
+        update.set_json = encode_members(self._codec, update.set_json)
+        if update.HasField("result_json"):
+            update.result_json = encode_text(self._codec, update.result_json)
+        return update.SerializeToString()
+
+    def _opened(self, answer: bytes) -> bytes:
+        response = memory_pb2.GetMemoryResponse.FromString(answer)
+        response.memory.variables_json = decode_text(self._codec, response.memory.variables_json)
+        return response.SerializeToString()

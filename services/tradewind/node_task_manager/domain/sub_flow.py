@@ -1,0 +1,48 @@
+"""Node tasks that wait for a cycle of another flow: what the scheduler hears of them, and what it reports."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tradewind.node_task_manager.domain.node_task import TaskError
+
+MOST_AT_ONCE = 100
+"""So many reports come in one call, and so many node tasks are asked for with their inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubFlowEvent:
+    """Says that a node task waits for a cycle to begin, or that nobody waits any more for the run named `child`."""
+
+    event_id: str
+    partition: int
+    run: str
+    run_id: str
+    task_id: str
+    user_id: str
+    at: int
+    child: str = ""
+
+
+class ReportKind(StrEnum):
+    """What became of a cycle."""
+
+    BEGUN = "begun"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class SubFlowReport:
+    """What became of the run named `child`, "" when none could begin, for attempt `attempt` of a node task.
+
+    When it completed the node task emits `output` (JSON text); when it failed, no further attempt follows with `final`.
+    """
+
+    task_id: str
+    run_id: str
+    attempt: int
+    kind: ReportKind
+    child: str = ""
+    output: str = ""
+    error: TaskError | None = None
+    final: bool = False

@@ -1,0 +1,43 @@
+"""The part of NodeTaskManagerService for node tasks that wait for cycles of other flows."""
+
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as pb2_grpc
+from tradewind.api.node_task_manager.v1 import sub_flow_pb2 as pb2
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE
+from tradewind.node_task_manager.rpc import checks, sub_flow_mapping
+from tradewind.node_task_manager.use_cases.sub_flows import SubFlows
+from tradewind.server.paging import page_position, page_token
+
+_MOST_BYTES = 2 * 1024 * 1024
+_PAGE = 1000
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SubFlowHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
+    """What the scheduler asks and reports of them."""
+
+    _sub_flows: SubFlows
+
+    async def ListSubFlowWaits(
+        self, request: pb2.ListSubFlowWaitsRequest, context: Context
+    ) -> pb2.ListSubFlowWaitsResponse:
+        checks.identifiers(flow_id=request.flow_id, user_id=request.user_id)
+        checks.at_most("node_task_ids", request.node_task_ids, MOST_AT_ONCE)
+        run = RunName(request.flow_id, request.cycle, request.run)
+        following = 0
+        if request.node_task_ids:
+            found = await self._sub_flows.inputs(run, request.user_id, request.node_task_ids, _MOST_BYTES)
+        else:
+            after = page_position(request.page_token, int) or 0
+            found, following = await self._sub_flows.waits(run, request.user_id, after, _PAGE)
+        return pb2.ListSubFlowWaitsResponse(
+            waits=map(sub_flow_mapping.sub_flow_wait, found), next_page_token=page_token(following or None)
+        )
+
+    async def ReportSubFlows(self, request: pb2.ReportSubFlowsRequest, context: Context) -> pb2.ReportSubFlowsResponse:
+        return pb2.ReportSubFlowsResponse(awaited=await self._sub_flows.report(sub_flow_mapping.reports(request)))

@@ -1,0 +1,86 @@
+"""Protobuf on the outside, domain on the inside: node tasks that wait for cycles of other flows."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tradewind.api.node_task_manager.v1 import node_task_pb2, sub_flow_pb2
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE, ReportKind, SubFlowEvent, SubFlowReport
+from tradewind.node_task_manager.use_cases.sub_flows import Reported, SubFlowWait
+from tradewind.server.faults import InvalidInput, Violation
+
+_MOST_OUTPUT_BYTES = 1024 * 1024
+_MOST_MESSAGE = 4096
+
+
+def sub_flow_cycle(name: str) -> node_task_pb2.SubFlowCycle | None:
+    """The run of another flow that is named like this, None for none."""
+    if not name:
+        return None
+    flow_id, cycle, run = name.split(":")
+    return node_task_pb2.SubFlowCycle(flow_id=flow_id, cycle=int(cycle), run=int(run))
+
+
+def sub_flow_event(found: SubFlowEvent) -> sub_flow_pb2.SubFlowEvent:
+    """An event for the scheduler."""
+    return sub_flow_pb2.SubFlowEvent(
+        node_task_id=found.task_id,
+        run_id=found.run_id,
+        user_id=found.user_id,
+        abandoned=sub_flow_cycle(found.child),
+    )
+
+
+def sub_flow_wait(wait: SubFlowWait) -> sub_flow_pb2.SubFlowWait:
+    """A node task that waits."""
+    return sub_flow_pb2.SubFlowWait(
+        node_task_id=wait.task.task_id,
+        run_id=wait.run_id,
+        attempt=wait.task.attempt,
+        flow_id=wait.flow_id,
+        cycle=sub_flow_cycle(wait.task.child),
+        inputs_json=wait.inputs_json,
+        input_bytes=wait.input_bytes,
+    )
+
+
+def reports(request: sub_flow_pb2.ReportSubFlowsRequest) -> list[Reported]:
+    """Read reports. Raises InvalidInput with every fault."""
+    faults = [violation for at, each in enumerate(request.reports) for violation in _faults(f"reports[{at}]", each)]
+    if len(request.reports) > MOST_AT_ONCE:
+        faults.append(Violation("reports", f"at most {MOST_AT_ONCE}, there are {len(request.reports)}"))
+    if faults:
+        raise InvalidInput(faults)
+    return [(each.user_id, _report(each)) for each in request.reports]
+
+
+def _report(each: sub_flow_pb2.SubFlowReport) -> SubFlowReport:
+    kind, error = ReportKind.BEGUN, None
+    match each.WhichOneof("end"):
+        case "output_json":
+            kind = ReportKind.COMPLETED
+        case "error":
+            kind = ReportKind.FAILED
+            error = TaskError(each.error.code, each.error.message[:_MOST_MESSAGE], each.error.type)
+    child = f"{each.cycle.flow_id}:{each.cycle.cycle}:{each.cycle.run}" if each.HasField("cycle") else ""
+    return SubFlowReport(each.node_task_id, each.run_id, each.attempt, kind, child, each.output_json, error, each.final)
+
+
+def _faults(path: str, each: sub_flow_pb2.SubFlowReport) -> Iterator[Violation]:
+    try:
+        TaskName.parse(each.node_task_id)
+    except ValueError as error:
+        yield Violation(f"{path}.node_task_id", str(error))
+    if each.WhichOneof("end") != "output_json":
+        if each.WhichOneof("end") is None and not each.HasField("cycle"):
+            yield Violation(f"{path}.cycle", "must say which cycle began")
+        return
+    if len(each.output_json.encode()) > _MOST_OUTPUT_BYTES:
+        yield Violation(f"{path}.output_json", f"must have at most {_MOST_OUTPUT_BYTES // 1024} KiB")
+        return
+    try:
+        msgspec.json.decode(each.output_json)
+    except msgspec.DecodeError as error:
+        yield Violation(f"{path}.output_json", f"is not JSON: {error}")

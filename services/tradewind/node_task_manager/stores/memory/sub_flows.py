@@ -1,0 +1,91 @@
+"""Node tasks in memory that wait for a cycle of another flow."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowEvent, SubFlowReport
+from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.node_task_manager.domain.work import Effects, Vacancy
+from tradewind.node_task_manager.stores.memory.consequences import Turn
+from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
+
+
+class MemorySubFlows(MemorySuspension):
+    """Tells the scheduler of them, and takes what it reports."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+        super().__init__(limits, clock)
+        self._told: list[int] = []
+        """Partitions whose scheduler was told of something."""
+
+    async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
+        turn = Turn()
+        turn.results += [self._take_report(report, turn) for report in reports]
+        self._conclude((), turn)
+        return turn.effects()
+
+    async def run_inputs(self, run: RunName, component_id: str) -> str:
+        owner = (str(run), component_id)
+        return self._inputs.get(owner) or self._runs[str(run)].submission.inputs_json
+
+    def _take_report(self, report: SubFlowReport, turn: Turn) -> str:
+        task = self._tasks.get(report.task_id)
+        component = self._components.get(self._owner(task)) if task else None
+        if task is None or component is None or component.run_id != report.run_id:
+            return "no such node task"
+        if task.status is not NodeTaskStatus.SUSPENDED:
+            return f"the node task is {task.status}"
+        if task.attempt != report.attempt:
+            return "another attempt waits"
+        if component.stop:
+            return "the component is being stopped"
+        if task.child and task.child != report.child:
+            return f"it waits for {task.child}"
+        self._tasks[task.task_id] = task = replace(task, child=report.child)
+        if report.kind is ReportKind.BEGUN:
+            return ""
+        task = self._dequeue(task)
+        if report.kind is ReportKind.COMPLETED:
+            task = replace(task, outputs=(("output", report.output),), emitted=("output",))
+            self._finish(task, NodeTaskStatus.COMPLETED, "", turn)
+        elif report.error is not None:
+            self._fail_attempt(task, report.error, RetryWish(none=report.final), turn)
+        return ""
+
+    def _wait(self, task: NodeTask, wait: Wait) -> NodeTask:
+        if wait.flow_id:
+            task = replace(task, attempt=task.attempt + 1, nonce="", child="")
+            self._tell_of_flow(task, "")
+        return super()._wait(task, wait)
+
+    def _leave(self, task: NodeTask) -> None:
+        wait = self._node(task).wait
+        if wait is not None and wait.flow_id and task.child:
+            self._tell_of_flow(task, task.child)
+
+    def _tell_of_flow(self, task: NodeTask, child: str) -> None:
+        owner = self._owner(task)
+        submission = self._runs[owner[0]].submission
+        event_id = f"{self._clock()}-{next(self._numbers)}"
+        self.append(
+            SubFlowEvent(
+                event_id,
+                submission.partition,
+                owner[0],
+                submission.run_id,
+                task.task_id,
+                submission.user_id,
+                self._clock(),
+                child,
+            )
+        )
+        self._told.append(submission.partition)
+
+    def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
+        super()._conclude(vacancies, turn)
+        turn.partitions += self._told
+        self._told = []

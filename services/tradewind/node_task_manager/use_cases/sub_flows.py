@@ -1,0 +1,154 @@
+"""Node tasks that wait for cycles of other flows: which they are, what these begin with, and what became of them."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tradewind.node_task_manager.domain.component import Component
+from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.node_task import NodeTask
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
+from tradewind.node_task_manager.domain.work import Assignment
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+from tradewind.node_task_manager.use_cases.inputs import TooLarge, read_inputs, ready
+from tradewind.node_task_manager.use_cases.items import read_items
+from tradewind.node_task_manager.use_cases.look import Look
+from tradewind.server.built_in import SubFlow
+from tradewind.server.built_in.flows import MOST_INPUT_BYTES
+from tradewind.server.partitions import shard_of
+
+_AT_ONCE = 500
+_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+Reported = tuple[str, SubFlowReport]
+"""The user whose node task it is, and the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubFlowWait:
+    """A node task that waits for a cycle of `flow_id`; its inputs, where asked for, unless they are too large."""
+
+    task: NodeTask
+    run_id: str
+    flow_id: str
+    inputs_json: str = ""
+    input_bytes: int = 0
+
+
+class SubFlows:
+    """Reads and reports, over all shards."""
+
+    def __init__(self, dispatchers: Mapping[int, Dispatcher], look: Look) -> None:
+        self._dispatchers = dispatchers
+        self._look = look
+
+    async def waits(self, run: RunName, user_id: str, after: int, limit: int) -> tuple[list[SubFlowWait], int]:
+        """Return node tasks of a run that wait, among the `limit` from place `after` on, and the place that follows.
+
+        The places count all nodes of type `flow` and their items; 0 stands for the end.
+        """
+        found: list[SubFlowWait] = []
+        place = 0
+        async for component, plan, tasks in self._node_tasks(run, user_id):
+            for task in tasks:
+                if after <= place < after + limit:
+                    found += _waiting(component, plan, task)
+                elif place >= after + limit:
+                    return found, place
+                place += 1
+        return found, 0
+
+    async def inputs(self, run: RunName, user_id: str, task_ids: Sequence[str], most: int) -> list[SubFlowWait]:
+        """Return those of these node tasks that wait, with their inputs; stops before `most` bytes, not at once."""
+        reader, found, size = self._look.shard(user_id).reader, list[SubFlowWait](), 0
+        plans = await self._look.plans_of(run, user_id)
+        tasks = await reader.tasks(task_ids, inputs=True)
+        for task in filter(None, tasks):
+            for component, plan in plans:
+                if component.component_id != task.component_id:
+                    continue
+                for wait in _waiting(component, plan, task):
+                    found.append(await self._with_inputs(wait, component, plan, user_id))
+                    size += len(found[-1].inputs_json)
+            if size > most:
+                break
+        return found
+
+    async def report(self, reports: Sequence[Reported]) -> list[bool]:
+        """Take what became of cycles; say of each whether the node task waits, or until now waited, for it."""
+        awaited = [False] * len(reports)
+        by_shard: dict[int, list[int]] = {}
+        for at, (user_id, _) in enumerate(reports):
+            by_shard.setdefault(shard_of(user_id, len(self._dispatchers)), []).append(at)
+        for number, places in by_shard.items():
+            dispatcher = self._dispatchers[number]
+            effects = await dispatcher.shard.tasks.report_sub_flows([reports[at][1] for at in places])
+            dispatcher.apply(effects)
+            dispatcher.look()
+            for at, result in zip(places, effects.results, strict=True):
+                awaited[at] = not result
+        return awaited
+
+    async def _node_tasks(
+        self, run: RunName, user_id: str
+    ) -> AsyncIterator[tuple[Component, Plan, Sequence[NodeTask | None]]]:
+        """Yield the node tasks of nodes of type `flow`, and of mapped ones their items, a bounded number at a time."""
+        reader = self._look.shard(user_id).reader
+        for component, plan in await self._look.plans_of(run, user_id):
+            places = [at for at, node in enumerate(plan.nodes) if node.wait is not None and node.wait.flow_id]
+            plain = [component.run.task_id(plan.nodes[at].node_id) for at in places if not plan.nodes[at].fan_out]
+            for first in range(0, len(plain), _AT_ONCE):
+                yield component, plan, await reader.tasks(plain[first : first + _AT_ONCE])
+            for at in places:
+                first = 0
+                while plan.nodes[at].fan_out is not None:
+                    items = await read_items(reader, component, plan, at, range(first, first + _AT_ONCE))
+                    yield component, plan, [task for task, _ in items]
+                    first += _AT_ONCE
+                    if len(items) < _AT_ONCE:
+                        break
+
+    async def _with_inputs(self, wait: SubFlowWait, component: Component, plan: Plan, user_id: str) -> SubFlowWait:
+        task, reader = wait.task, self._look.shard(user_id).reader
+        node = plan.nodes[task.index]
+        asked = Assignment(
+            worker_id="",
+            task_id=task.task_id,
+            nonce="",
+            attempt=task.attempt,
+            component_id=task.component_id,
+            plan=plan.digest,
+            index=task.index,
+            run_id=component.run_id,
+            user_id=user_id,
+            inputs=task.inputs,
+        )
+        read = await read_inputs(reader, asked, plan)
+        if isinstance(read, TooLarge):
+            return SubFlowWait(task, wait.run_id, wait.flow_id, "", read.size)
+        values = {name: _encode(value) for name, value in SubFlow.of(_config(node.config_json)).input.items()}
+        if not plan.inputs[task.index]:
+            given = await reader.run_inputs(TaskName.parse(task.task_id).run, task.component_id)
+            values |= {name: bytes(value).decode() for name, value in _raw(given or "{}").items()}
+        for handle, emitted in ready(0, read, plan).inputs:
+            values[handle] = emitted[0] if len(emitted) == 1 else f"[{','.join(emitted)}]"
+        text = "{" + ",".join(f"{_encode(name)}:{value}" for name, value in values.items()) + "}"
+        size = len(text.encode())
+        return SubFlowWait(task, wait.run_id, wait.flow_id, text if size <= MOST_INPUT_BYTES else "", size)
+
+
+def _waiting(component: Component, plan: Plan, task: NodeTask | None) -> list[SubFlowWait]:
+    if task is None or task.wait is None or not task.wait.flow_id or component.stop is not None:
+        return []
+    return [SubFlowWait(task, component.run_id, task.wait.flow_id)]
+
+
+def _config(text: str) -> dict[str, object]:
+    config: dict[str, object] = msgspec.json.decode(text or "{}")
+    return config
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,35 @@
+"""The node of another flow that a cycle runs for."""
+
+from dataclasses import dataclass
+
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.server.built_in import MOST_DEPTH
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """Attempt `attempt` of a node of type `flow` in a run; `node` is `<node_id>`, or `<node_id>:<item>`.
+
+    `depth` is how many flows are above the cycle that runs for it, from 1.
+    """
+
+    run: RunName
+    run_id: str
+    node: str
+    attempt: int
+    depth: int = 1
+
+    @property
+    def task_id(self) -> str:
+        """The id of the node task."""
+        return f"{self.run}:{self.node}"
+
+    @property
+    def too_deep(self) -> bool:
+        """Whether so many flows are above the cycle that none may begin."""
+        return self.depth > MOST_DEPTH
+
+    @property
+    def request_id(self) -> str:
+        """What makes asking twice for the cycle one cycle."""
+        return f"sub-flow:{self.run_id}:{self.node}:{self.attempt}"

@@ -1,0 +1,37 @@
+"""Tells nodes of other flows how the cycles ended that they wait for."""
+
+import structlog
+
+from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.use_cases.alarm import Alarm
+from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.scheduler.use_cases.return_ends import ReturnEnds
+
+_LOOK_S = 5.0
+_RETRY_S = 0.5
+
+_log = structlog.get_logger(__name__)
+
+
+class ReturnEndsLoop:
+    """Tells when an end rings the alarm, and what a predecessor left untold; otherwise it looks every 5 s."""
+
+    def __init__(self, return_ends: ReturnEnds, own: OwnPartitions, alarm: Alarm) -> None:
+        self._return_ends = return_ends
+        self._own = own
+        self._alarm = alarm
+        own.on_change(lambda: alarm.ring_in(0))
+
+    async def run(self) -> None:
+        """Go on for ever."""
+        while True:
+            wait_s = _LOOK_S
+            try:
+                await self._return_ends(list(self._own.epochs))
+            except PeerUnavailable as error:
+                _log.warning("ends_not_returned", error=error.detail)
+                wait_s = _RETRY_S
+            except Exception as error:
+                _log.warning("ends_not_returned", error=repr(error))
+                wait_s = _RETRY_S
+            await self._alarm.sleep(wait_s)

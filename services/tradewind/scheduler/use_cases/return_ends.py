@@ -1,0 +1,102 @@
+"""Tells nodes that wait for cycles of other flows how these ended."""
+
+import asyncio
+import json
+from collections.abc import Collection, Sequence
+
+import structlog
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.sub_flow import FAILED, MOST_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, failed
+from tradewind.scheduler.ports import ChainStateRepository, PeerRefused
+from tradewind.scheduler.ports.ends import Ends
+from tradewind.scheduler.ports.sub_flows import SubFlowNodes
+from tradewind.scheduler.use_cases.definitions import Definitions
+from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs
+
+_AT_ONCE = 100
+_READ_AT_ONCE = 20
+_BYTES_AT_ONCE = 2 * 1024 * 1024
+
+_log = structlog.get_logger(__name__)
+
+
+class ReturnEnds:
+    """An end is let go of once the node task manager has it, so one may be told again after a crash, to no harm."""
+
+    def __init__(
+        self,
+        returns: Ends,
+        states: ChainStateRepository,
+        definitions: Definitions,
+        outputs: SinkOutputs,
+        nodes: SubFlowNodes,
+    ) -> None:
+        self._returns = returns
+        self._states = states
+        self._definitions = definitions
+        self._outputs = outputs
+        self._nodes = nodes
+
+    async def __call__(self, partitions: Collection[int]) -> None:
+        """Tell what waits in partitions that the caller owns. Raises PeerUnavailable."""
+        while ends := await self._returns.waiting(partitions, _AT_ONCE):
+            states = await self._states.load_many([end.run for end in ends])
+            # Of one that is on record no more the owner of the node finds out.
+            there = [s for end, s in zip(ends, states, strict=True) if s is not None and s.facts.run_id == end.run_id]
+            try:
+                await self.states(there)
+            except PeerRefused as error:
+                # Nobody is to wait behind them; whoever looks after the runs above tells them again.
+                _log.error("ends_refused", runs=[str(end.run) for end in ends], error=str(error))
+            await self._returns.told(ends)
+
+    async def states(self, ended: Sequence[ChainState]) -> None:
+        """Tell how these cycles ended. Raises PeerUnavailable."""
+        reports: list[SubFlowReport] = []
+        size = 0
+        told = [
+            report
+            for first in range(0, len(ended), _READ_AT_ONCE)
+            for report in await asyncio.gather(*map(self._report, ended[first : first + _READ_AT_ONCE]))
+        ]
+        for report in filter(None, told):
+            if reports and (len(reports) == _AT_ONCE or size + len(report.output_json) > _BYTES_AT_ONCE):
+                await self._nodes.report(reports)
+                reports, size = [], 0
+            reports.append(report)
+            size += len(report.output_json)
+        if reports:
+            await self._nodes.report(reports)
+
+    async def _report(self, state: ChainState) -> SubFlowReport | None:
+        facts = state.facts
+        parent = facts.parent
+        if parent is None:
+            return None
+        if state.status is not CycleStatus.COMPLETED:
+            return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=failed(state))
+        output = state.notes.result_json
+        if not output:
+            planned = await self._definitions.revision(state.name.flow_id, facts.revision, facts.user_id)
+            output = _as_object((await self._outputs([(state, planned)]))[0] if planned is not None else [])
+        size = len(output.encode())
+        if size > MOST_OUTPUT_BYTES:
+            name = state.name
+            why = (
+                f'cycle {name.cycle} of flow "{name.flow_id}" completed, and emitted {size} bytes, at most 1 MiB: '
+                "let its last nodes emit less, or where it is kept"
+            )
+            return SubFlowReport(parent, facts.user_id, name, error_code=TOO_LARGE, error=why, final=True)
+        return SubFlowReport(parent, facts.user_id, state.name, output_json=output)
+
+
+def _as_object(sinks: Sequence[tuple[str, Outputs]]) -> str:
+    """Return a JSON object of what sinks emitted, by node and handle."""
+    nodes = (f"{json.dumps(node)}:{{{','.join(_pairs(outputs))}}}" for node, outputs in sinks)
+    return "{" + ",".join(nodes) + "}"
+
+
+def _pairs(outputs: Outputs) -> list[str]:
+    return [f"{json.dumps(handle)}:{value}" for handle, value in outputs]

@@ -1,0 +1,24 @@
+"""What stops a run at the node task manager."""
+
+from dataclasses import replace
+
+from tradewind.scheduler.domain.chain_state import ChainState, StopRequest
+from tradewind.scheduler.domain.submission import StopOrder
+
+STOPS_AT_ONCE = 20
+"""So many runs are stopped side by side."""
+
+
+def stop_orders(state: ChainState, *, with_handlers: bool = False) -> list[StopOrder]:
+    """Return the orders that stop a run; what handles its outcome is spared unless the stop is forced."""
+    order = stop_order(state)
+    handlers = state.facts.handlers
+    if handlers is None or not (with_handlers or (state.stop is not None and state.stop.forced)):
+        return [order]
+    return [order, *(replace(order, component_id=each) for each in handlers.all if each not in state.components)]
+
+
+def stop_order(state: ChainState) -> StopOrder:
+    """Return the order that stops a run."""
+    stop = state.stop or StopRequest("system", "", 0)
+    return StopOrder(state.name, state.facts.run_id, state.facts.user_id, stop.reason, stop.by, state.facts.deadline_ms)

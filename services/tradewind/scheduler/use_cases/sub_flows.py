@@ -1,0 +1,193 @@
+"""Cycles that run for nodes of type `flow` of other flows: begun once for each attempt, stopped when nobody waits."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from tradewind.scheduler.domain.beginning import BeginOutcome
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.flow_record import RememberedRequest
+from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.sub_flow import (
+    FAILED,
+    INPUT_TOO_LARGE,
+    SubFlowEvent,
+    SubFlowReport,
+    SubFlowWait,
+)
+from tradewind.scheduler.ports import ChainStateRepository, FlowRecords
+from tradewind.scheduler.ports.sub_flows import SubFlowNodes
+from tradewind.scheduler.use_cases.begin_cycles import Wish
+from tradewind.scheduler.use_cases.return_ends import ReturnEnds
+from tradewind.scheduler.use_cases.run_cycles import RunCycles, RunResult
+from tradewind.scheduler.use_cases.stop_cycle import StopCycle
+from tradewind.server.built_in.flows import MOST_DEPTH, MOST_INPUT_BYTES
+from tradewind.server.faults import FailedPrecondition, NotFound
+
+_AT_ONCE = 100
+_GONE = "nothing waits for this cycle any more: the node that it ran for has ended"
+
+_log = structlog.get_logger(__name__)
+
+
+class SubFlows:
+    """Level-triggered: it goes by the nodes that wait and the cycles on record; doing all of it again is harmless."""
+
+    def __init__(
+        self,
+        nodes: SubFlowNodes,
+        flows: FlowRecords,
+        states: ChainStateRepository,
+        run: RunCycles,
+        stop: StopCycle,
+        return_ends: ReturnEnds,
+    ) -> None:
+        self._nodes = nodes
+        self._flows = flows
+        self._states = states
+        self._run = run
+        self._stop = stop
+        self._return_ends = return_ends
+
+    async def heard(self, events: Sequence[SubFlowEvent]) -> None:
+        """Do what events ask for: begin cycles, and stop those that nobody waits for. Raises PeerUnavailable."""
+        wanted: dict[tuple[RunName, str, str], list[str]] = {}
+        for event in events:
+            if event.abandoned is None:
+                wanted.setdefault((event.run, event.run_id, event.user_id), []).append(event.node)
+            else:
+                await self._stop_child(event.abandoned, Parent(event.run, event.run_id, event.node, 0))
+        for (run, run_id, user_id), nodes in wanted.items():
+            await self._begin(run, run_id, user_id, nodes)
+
+    async def look(self, state: ChainState) -> None:
+        """Look after nodes of an open run that wait: begin what did not, return what ended. Raises PeerUnavailable."""
+        nodes: list[str] = []
+        known: list[tuple[SubFlowWait, RunName]] = []
+        async for wait in self._nodes.waits(state.name, state.facts.user_id):
+            if wait.run_id != state.facts.run_id:
+                continue
+            if wait.child is None:
+                nodes.append(wait.node)
+            else:
+                known.append((wait, wait.child))
+        await self._begin(state.name, state.facts.run_id, state.facts.user_id, nodes)
+        lost: list[SubFlowReport] = []
+        ended: list[ChainState] = []
+        for (wait, name), child in zip(known, await self._states.load_many([name for _, name in known]), strict=True):
+            parent = Parent(state.name, state.facts.run_id, wait.node, wait.attempt)
+            if child is None or child.facts.parent is None or child.facts.parent.task_id != parent.task_id:
+                why = f'cycle {name.cycle} of flow "{name.flow_id}" is on record no more'
+                lost.append(SubFlowReport(parent, state.facts.user_id, name, error_code=FAILED, error=why))
+            elif is_terminal(child.status):
+                ended.append(child)
+        await self._report(lost)
+        await self._return_ends.states(ended)
+
+    async def still_wanted(self, children: Sequence[ChainState]) -> None:
+        """Stop those open cycles whose nodes do not wait for them any more. Raises PeerUnavailable."""
+        for first in range(0, len(children), _AT_ONCE):
+            some = [(child, child.facts.parent) for child in children[first : first + _AT_ONCE] if child.stop is None]
+            begun = [SubFlowReport(parent, child.facts.user_id, child.name) for child, parent in some if parent]
+            await self._report(begun)
+
+    async def _begin(self, run: RunName, run_id: str, user_id: str, nodes: Sequence[str]) -> None:
+        """Begin a cycle for each of these nodes that waits for one, and say so."""
+        if not nodes:
+            return
+        state = await self._states.load(run)
+        above = state.facts.parent.depth if state is not None and state.facts.parent is not None else 0
+        left = list(dict.fromkeys(nodes))
+        while left:
+            waits = await self._nodes.inputs(run, user_id, left[:_AT_ONCE])
+            # Of a large answer only the first came; what is not in the last one does not wait.
+            seen = left.index(waits[-1].node) + 1 if waits and len(waits) < len(left[:_AT_ONCE]) else _AT_ONCE
+            left = left[seen:]
+            await self._begin_waiting(
+                [
+                    (Parent(run, run_id, wait.node, wait.attempt, above + 1), wait)
+                    for wait in waits
+                    if wait.run_id == run_id and wait.child is None
+                ],
+                user_id,
+                state.facts.traceparent if state is not None else "",
+            )
+
+    async def _begin_waiting(self, waits: Sequence[tuple[Parent, SubFlowWait]], user_id: str, traceparent: str) -> None:
+        named = sorted({wait.flow_id for _, wait in waits})
+        flows = await self._flows.find(named) if named else []
+        owners = {flow_id: flow.user_id if flow else None for flow_id, flow in zip(named, flows, strict=True)}
+        reports: list[SubFlowReport] = []
+        wishes: list[tuple[Parent, Wish]] = []
+        for parent, wait in waits:
+            fault = _fault(parent, wait, owners[wait.flow_id], user_id)
+            if fault is not None:
+                code, why, final = fault
+                reports.append(SubFlowReport(parent, user_id, None, error_code=code, error=why, final=final))
+                continue
+            request = RememberedRequest(user_id, parent.request_id, wait.flow_id)
+            wish = Wish(
+                wait.flow_id,
+                CycleOrigin.SUB_FLOW,
+                inputs_json="" if wait.inputs_json == "{}" else wait.inputs_json,
+                request=request,
+                traceparent=traceparent,
+                parent=parent,
+            )
+            wishes.append((parent, wish))
+        if wishes:
+            results = await self._run([wish for _, wish in wishes])
+            reports += [
+                _begun(parent, wish.flow_id, user_id, result)
+                for (parent, wish), result in zip(wishes, results, strict=True)
+            ]
+        await self._report(reports)
+
+    async def _report(self, reports: Sequence[SubFlowReport]) -> None:
+        """Report, and stop cycles that have begun for nobody."""
+        for first in range(0, len(reports), _AT_ONCE):
+            some = reports[first : first + _AT_ONCE]
+            for report, awaited in zip(some, await self._nodes.report(some), strict=True):
+                if not awaited and report.child is not None and not report.error_code:
+                    await self._stop_child(report.child, report.parent)
+
+    async def _stop_child(self, child: RunName, parent: Parent) -> None:
+        """Stop a cycle that ran for this node; what was asked to stop before, has ended or is gone is left alone."""
+        state = await self._states.load(child)
+        if state is None or state.stop is not None or is_terminal(state.status):
+            return
+        mine = state.facts.parent
+        if mine is None or (mine.task_id, mine.run_id) != (parent.task_id, parent.run_id):
+            return
+        _log.info("sub_flow_stopped", run=str(child), node_task=parent.task_id)
+        try:
+            await self._stop(*child, "system", f"{_GONE}: {parent.task_id}")
+        except (NotFound, FailedPrecondition):
+            return
+
+
+def _fault(parent: Parent, wait: SubFlowWait, owner: str | None, user_id: str) -> tuple[str, str, bool] | None:
+    """Return why no cycle may begin for a node: code, sentence, and whether trying again is of no use."""
+    if parent.too_deep:
+        why = f"flows run flows at most {MOST_DEPTH} deep, this would be {parent.depth}; does one run itself?"
+        return FAILED, why, True
+    if wait.input_bytes > MOST_INPUT_BYTES:
+        why = f"the inputs of the cycle would be {wait.input_bytes} bytes, at most 1 MiB; pass on where they are kept"
+        return INPUT_TOO_LARGE, why, True
+    if owner is None:
+        return FAILED, f'flow "{wait.flow_id}" is not registered; register it, and run this again', False
+    if owner != user_id:
+        return FAILED, f'flow "{wait.flow_id}" belongs to somebody else; a flow runs flows of the same user only', True
+    return None
+
+
+def _begun(parent: Parent, flow_id: str, user_id: str, result: RunResult) -> SubFlowReport:
+    if result.outcome in (BeginOutcome.BEGUN, BeginOutcome.DUPLICATE) and result.run is not None:
+        return SubFlowReport(parent, user_id, result.run)
+    why = {
+        BeginOutcome.NOT_FOUND: f'flow "{flow_id}" is not registered; register it, and run this again',
+        BeginOutcome.DELETING: f'flow "{flow_id}" is being deleted; register it again, and run this again',
+    }.get(result.outcome, f'no cycle of flow "{flow_id}" could begin: {result.outcome.value}')
+    return SubFlowReport(parent, user_id, None, error_code=FAILED, error=why)

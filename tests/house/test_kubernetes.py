@@ -1,0 +1,298 @@
+"""What k8s/ gives is sound by the schemas of Kubernetes, and agrees with the code."""
+
+import importlib.util
+import json
+import math
+import re
+import sys
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from typer.main import get_command
+
+from tests.house.manifests import (
+    BUILDS,
+    NAME,
+    OVERLAYS,
+    SERVICES,
+    build,
+    container,
+    environment,
+    of_kind,
+    selectors,
+    selects,
+    workloads,
+)
+from tests.house.project import ROOT
+from tools.store_secrets import acl_file, secret_manifests, user_names
+from tradewind.cli.app import app
+from tradewind.client import Addresses
+from tradewind.node_task_manager.rpc.external_scaler import METRIC, read_metadata
+from tradewind.server import bootstrap
+from tradewind.server.settings import load_settings, settings_table
+from tradewind.worker import load_nodes
+
+VERSIONS = ("1.31", "1.37")
+CUSTOM = {"ScaledObject", "GRPCRoute", "PrometheusRule", "PodMonitor", "ServiceMonitor", "Certificate", "Issuer"}
+"""Kinds that Kubernetes itself does not know; nothing here holds their schemas."""
+
+SECRETS = {
+    manifest["metadata"]["name"]: manifest["stringData"]
+    for manifest in secret_manifests(dict.fromkeys(user_names(), "x"))
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_manifest_has_the_schema_of_its_kind(version: str) -> None:
+    manifests = {json.dumps(each, sort_keys=True): each for folder in BUILDS for each in build(folder)}
+    for manifest in manifests.values():
+        if manifest["kind"] not in CUSTOM:
+            kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_a_field_that_is_none_is_refused() -> None:
+    """The schemas are strict, so that the test above can fail."""
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"clusterIp": "None"}}
+    for version in VERSIONS:
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(service, version, strict=True)
+
+
+@pytest.mark.parametrize("folder", BUILDS)
+def test_every_pod_is_restricted(folder: str) -> None:
+    """Pod Security's level `restricted`, and what it leaves open: a read-only root, no token, bounds."""
+    for name, template in workloads(folder).items():
+        pod = template["spec"]
+        assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False), name
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["securityContext"]["runAsUser"] > 0, name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys(), name
+        allowed = {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
+        assert all(set(volume) - {"name"} <= allowed for volume in pod.get("volumes", [])), name
+        only = container(template)
+        assert only["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, name
+        assert {"cpu", "memory"} <= only["resources"]["requests"].keys(), name
+        assert "memory" in only["resources"]["limits"], name
+        assert not any("hostPort" in port for port in only.get("ports", [])), name
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_the_namespace_admits_nothing_else(folder: str) -> None:
+    (namespace,) = of_kind(folder, "Namespace").values()
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    everywhere = {each["metadata"].get("namespace") for each in build(folder) if each["kind"] != "Namespace"}
+    assert everywhere == {namespace["metadata"]["name"]}
+
+
+@pytest.mark.parametrize("folder", BUILDS)
+def test_images_name_a_version_and_no_host(folder: str) -> None:
+    for template in workloads(folder).values():
+        image = container(template)["image"]
+        repository, _, tag = image.partition(":")
+        assert tag not in ("", "latest"), image
+        assert not re.search(r"[.:]", repository.split("/")[0]) or "/" not in repository, image
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_selectors_lead_to_pods(folder: str) -> None:
+    labels = [template["metadata"]["labels"] for template in workloads(folder).values()]
+    outside = {"tradewind-client", "k8s-app", "app"}
+    for manifest in build(folder):
+        for selector in selectors(manifest):
+            named = {*selector.get("matchLabels", {}), *(each["key"] for each in selector.get("matchExpressions", []))}
+            if not named or named & outside:
+                continue
+            assert any(selects(selector, each) for each in labels), (
+                manifest["kind"],
+                manifest["metadata"]["name"],
+                selector,
+            )
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_services_lead_to_ports(folder: str) -> None:
+    pods = workloads(folder)
+    for name, service in of_kind(folder, "Service").items():
+        found = [
+            each
+            for each in pods.values()
+            if selects({"matchLabels": service["spec"]["selector"]}, each["metadata"]["labels"])
+        ]
+        assert len(found) == 1, name
+        ports = {port["name"]: port["containerPort"] for port in container(found[0])["ports"]}
+        for port in service["spec"]["ports"]:
+            assert ports[port["targetPort"]] == port["port"], name
+
+
+@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each variable is one of its settings, with a value that it takes; ports, addresses, probes and drain follow."""
+    built, settings, user = SERVICES[name]
+    template = workloads(folder)[name]
+    only, variables = container(template), environment(folder, template)
+    known = {variable for variable, _, _ in settings_table(settings)}
+    assert {each for each in variables if each.startswith("TRADEWIND_")} <= known
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    values = load_settings(settings)
+
+    assert only["command"][:2] == ["python", "-m"]
+    assert importlib.util.find_spec(f"{only['command'][2]}.__main__")
+    assert sys.modules[built.__module__].__name__.startswith(only["command"][2])
+    assert values.host == "0.0.0.0"
+    assert only["ports"][0] == {"name": "grpc", "containerPort": values.port}
+    service = of_kind(folder, "Service")[name]["spec"]
+    assert (service["clusterIP"], service["ports"][0]["port"]) == ("None", values.port)
+    assert variables["TRADEWIND_STORE_USER"] == user.name
+    assert values.key_prefix == "trading_flow"
+    services = {peer: each["spec"]["ports"][0]["port"] for peer, each in of_kind(folder, "Service").items()}
+    for field in ("registry_address", "node_task_manager_address", "trigger_address"):
+        if hasattr(values, field):
+            peer, _, port = getattr(values, field).partition(":")
+            assert (peer.replace("-", "_") + "_address", services[peer]) == (field, int(port))
+    assert values.store_url == f"redis://redis:{services['redis']}"
+
+    for probe in ("startupProbe", "livenessProbe"):
+        assert only[probe]["grpc"] == {"port": values.port, "service": "liveness"}
+    assert only["readinessProbe"]["grpc"] == {"port": values.port, "service": "readiness"}
+    pause = only["lifecycle"]["preStop"]["sleep"]["seconds"]
+    grace = template["spec"]["terminationGracePeriodSeconds"]
+    assert pause + values.drain_seconds + 2 * bootstrap._STOP_S < grace
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_services_survive_a_node_and_a_drain(folder: str) -> None:
+    budgets = of_kind(folder, "PodDisruptionBudget")
+    for name in SERVICES:
+        template = workloads(folder)[name]
+        assert [each["topologyKey"] for each in template["spec"]["topologySpreadConstraints"]] == [
+            "kubernetes.io/hostname",
+            "topology.kubernetes.io/zone",
+        ]
+        assert budgets[name]["spec"]["maxUnavailable"] == 1
+    for scaler in of_kind(folder, "HorizontalPodAutoscaler").values():
+        assert scaler["spec"]["minReplicas"] >= 2
+        deployment = of_kind(folder, "Deployment")[scaler["spec"]["scaleTargetRef"]["name"]]
+        assert "replicas" not in deployment["spec"]
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_the_store_has_room_for_a_rewrite(folder: str) -> None:
+    """`maxmemory` is at most two thirds of what the container may take."""
+    only = container(workloads(folder)["redis"])
+    conf = dict(
+        re.findall(r"^(maxmemory) (\w+)$", of_kind(folder, "ConfigMap")[_redis(folder)]["data"]["redis.conf"], re.M)
+    )
+    command = only["command"]
+    most = command[command.index("--maxmemory") + 1] if "--maxmemory" in command else conf["maxmemory"]
+    units = {"gb": 2**30, "mb": 2**20, "Gi": 2**30, "Mi": 2**20}
+    bytes_of = [int(text[:-2]) * units[text[-2:]] for text in (most, only["resources"]["limits"]["memory"])]
+    assert bytes_of[0] * 3 <= bytes_of[1] * 2
+
+
+def _redis(folder: str) -> str:
+    (name,) = [
+        volume["configMap"]["name"] for volume in workloads(folder)["redis"]["spec"]["volumes"] if "configMap" in volume
+    ]
+    assert isinstance(name, str)
+    return name
+
+
+@pytest.mark.parametrize("folder", BUILDS)
+def test_secrets_are_those_that_are_made(folder: str) -> None:
+    """What a pod takes from a Secret is what tools/store_secrets.py puts there."""
+    for template in workloads(folder).values():
+        for each in container(template).get("env", []):
+            reference = each.get("valueFrom", {}).get("secretKeyRef")
+            if reference:
+                assert reference["key"] in SECRETS[reference["name"]]
+        for volume in template["spec"].get("volumes", []):
+            if "secret" in volume:
+                assert volume["secret"]["secretName"] in SECRETS
+
+
+def test_prod_holds_no_secret() -> None:
+    assert of_kind("k8s/overlays/prod", "Secret") == {}
+
+
+def test_the_users_of_dev_are_those_of_the_code() -> None:
+    secrets = of_kind("k8s/overlays/dev", "Secret")
+    names = secrets["store-passwords"]["data"]
+    assert names.keys() >= {"admin", "backup", *(user.name for _, _, user in SERVICES.values())}
+    expected = acl_file({name: f"dev-{name}" for name in names})
+    assert (ROOT / "k8s/overlays/dev/users.acl").read_text(encoding="utf-8") == expected
+
+
+@pytest.mark.parametrize("folder", BUILDS)
+def test_commands_exist(folder: str) -> None:
+    """What a container runs of `tradewind` is a command with these options."""
+    ran = 0
+    for template in workloads(folder).values():
+        command = container(template).get("command", [])
+        if command[:1] == ["tradewind"]:
+            # Parsed, not run: everything but the last step of a command line.
+            found: Any = get_command(app)
+            words = command[1:]
+            while hasattr(found, "commands"):
+                word = words[0] if words[0] in found.commands else "run"
+                words = words[1:] if words[0] in found.commands else words
+                found = found.commands[word]
+            found.make_context("tradewind", list(words), resilient_parsing=False)
+            ran += 1
+    assert ran
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_workers_find_their_servers(folder: str) -> None:
+    template = workloads(folder)["worker"]
+    services = {name: each["spec"]["ports"][0]["port"] for name, each in of_kind(folder, "Service").items()}
+    found = Addresses.find(environment=environment(folder, template))
+    for name in ("scheduler", "registry", "node-task-manager"):
+        assert getattr(found, name.replace("-", "_")) == f"{name}:{services[name]}"
+    command = container(template)["command"]
+    grace = float(command[command.index("--grace") + 1])
+    assert grace + 10 < template["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_workers_are_scaled_by_what_they_offer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node types that KEDA asks about are those of the pool, and the node task manager takes the metadata."""
+    (scaled,) = of_kind("k8s/overlays/prod", "ScaledObject").values()
+    (trigger,) = scaled["spec"]["triggers"]
+    assert trigger["type"] == "external-push"
+    monkeypatch.syspath_prepend(ROOT / "k8s/components/workers")
+    pool, target = read_metadata(trigger["metadata"])
+    assert set(pool.node_types) == {each.type for each in load_nodes("nodes")}
+    assert math.isfinite(target)
+    assert METRIC
+    name, _, port = trigger["metadata"]["scalerAddress"].partition(":")
+    assert (name, int(port)) == ("node-task-manager.tradewind.svc", 7703)
+    assert scaled["spec"]["scaleTargetRef"]["name"] in of_kind("k8s/overlays/prod", "Deployment")
+
+
+def test_the_route_sends_each_method_to_who_serves_it() -> None:
+    (route,) = of_kind("k8s/overlays/prod", "GRPCRoute").values()
+    services = of_kind("k8s/overlays/prod", "Service")
+    routed: dict[str, str] = {}
+    for rule in route["spec"]["rules"]:
+        (backend,) = rule["backendRefs"]
+        assert services[backend["name"]]["spec"]["ports"][0]["port"] == backend["port"]
+        for match in rule["matches"]:
+            routed[match["method"]["service"]] = backend["name"]
+    for name, (built, _, _) in SERVICES.items():
+        for served in built.names:
+            if served.startswith("tradewind."):
+                assert routed[served] == name
+
+
+def test_labels_name_what_they_are_on() -> None:
+    for folder in OVERLAYS:
+        for name, template in workloads(folder).items():
+            assert template["metadata"]["labels"][NAME] == name
+            assert template["metadata"]["labels"]["app.kubernetes.io/part-of"] == "tradewind"

@@ -1,0 +1,133 @@
+"""The network policies of k8s/ open the calls that the code makes, and no others."""
+
+from typing import Any
+
+import pytest
+
+from tests.house.manifests import (
+    NAME,
+    OVERLAYS,
+    SERVICES,
+    Manifest,
+    container,
+    environment,
+    of_kind,
+    selects,
+    workloads,
+)
+from tradewind.client import Addresses
+
+Edge = tuple[str, str, int]
+"""Who calls, who is called, at which port."""
+
+CLIENT = {"tradewind-client": "true"}
+
+
+def pods(folder: str) -> dict[str, dict[str, str]]:
+    """Return the labels of every pod, and of a client's."""
+    return {name: each["metadata"]["labels"] for name, each in workloads(folder).items()} | {"client": CLIENT}
+
+
+def peers(folder: str, rule: Manifest, side: str) -> set[str]:
+    """Return the pods of this namespace that a rule names."""
+    assert rule.get(side), "a rule that names nobody is open to everybody"
+    found: set[str] = set()
+    for peer in rule[side]:
+        assert "ipBlock" not in peer
+        if "namespaceSelector" not in peer:
+            assert peer["podSelector"], "an empty selector takes every pod"
+            found |= {name for name, labels in pods(folder).items() if selects(peer["podSelector"], labels)}
+    return found
+
+
+def opened(folder: str, direction: str) -> set[Edge]:
+    """Return the edges within the namespace that the policies open in one direction."""
+    found: set[Edge] = set()
+    for policy in of_kind(folder, "NetworkPolicy").values():
+        side = "to" if direction == "egress" else "from"
+        for rule in policy["spec"].get(direction, []):
+            here = {name for name, labels in pods(folder).items() if selects(policy["spec"]["podSelector"], labels)}
+            for other in peers(folder, rule, side):
+                for port in rule["ports"]:
+                    for name in here:
+                        found.add((name, other, port["port"]) if direction == "egress" else (other, name, port["port"]))
+    return found
+
+
+def port_of(folder: str, name: str) -> int:
+    port = of_kind(folder, "Service")[name]["spec"]["ports"][0]["port"]
+    assert isinstance(port, int)
+    return port
+
+
+def called(folder: str) -> set[Edge]:
+    """Return the calls that pods make, by the addresses they are given, and those of clients by what a client knows."""
+    found: set[Edge] = set()
+    for name, template in workloads(folder).items():
+        variables = environment(folder, template)
+        for variable, value in variables.items():
+            if variable.startswith("TRADEWIND_") and variable.endswith("_ADDRESS"):
+                peer, _, port = value.partition(":")
+                found.add((name, peer, int(port)))
+        if "TRADEWIND_STORE_URL" in variables:
+            found.add((name, "redis", port_of(folder, "redis")))
+        if name in SERVICES and "TRADEWIND_OTLP_ENDPOINT" in variables:
+            peer, _, port = variables["TRADEWIND_OTLP_ENDPOINT"].removeprefix("http://").partition(":")
+            found.add((name, peer, int(port)))
+    for field in Addresses.__dataclass_fields__:
+        peer = field.replace("_", "-")
+        if peer in SERVICES:
+            found.add(("client", peer, port_of(folder, peer)))
+    return found
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_the_edges_are_those_of_the_code(folder: str) -> None:
+    calls = called(folder)
+    assert opened(folder, "egress") == calls
+    ports = {(name, other, _ingress_port(folder, other, port)) for name, other, port in calls}
+    within = {edge for edge in opened(folder, "ingress") if edge[2] == port_of(folder, edge[1])}
+    assert within == ports
+
+
+def _ingress_port(folder: str, name: str, port: int) -> int:
+    """Ports of policies are those of pods; services here have the same."""
+    assert port in [each["containerPort"] for each in container(workloads(folder)[name])["ports"]]
+    return port
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_calls_between_services_go_one_way(folder: str) -> None:
+    """Scheduler to trigger, node task manager and registry; node task manager to registry; these two to nobody."""
+    assert {(a, b) for a, b, _ in opened(folder, "egress") if a in SERVICES and b in SERVICES} == {
+        ("scheduler", "trigger"),
+        ("scheduler", "node-task-manager"),
+        ("scheduler", "registry"),
+        ("node-task-manager", "registry"),
+    }
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_nothing_is_open_but_what_is_said(folder: str) -> None:
+    policies = of_kind(folder, "NetworkPolicy")
+    default: dict[str, Any] = policies["default-deny"]["spec"]
+    assert default == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    foreign: dict[str, set[str]] = {}
+    for name, policy in policies.items():
+        for direction, side in (("ingress", "from"), ("egress", "to")):
+            rules = policy["spec"].get(direction, [])
+            assert not rules or direction.capitalize() in policy["spec"]["policyTypes"], name
+            for rule in rules:
+                assert all("port" in port for port in rule["ports"]), name
+                if any("namespaceSelector" in peer for peer in rule[side]):
+                    foreign.setdefault(direction, set()).add(name)
+    assert foreign["egress"] == {"dns"}
+    assert foreign.get("ingress", set()) <= {"from-gateway", "node-task-manager-from-keda", "from-prometheus"}
+
+
+def test_a_pod_without_a_label_reaches_nothing() -> None:
+    """A policy for all pods opens names alone."""
+    for folder in OVERLAYS:
+        for name, policy in of_kind(folder, "NetworkPolicy").items():
+            if selects(policy["spec"]["podSelector"], {NAME: "stranger"}):
+                assert name in ("default-deny", "dns")

@@ -1,0 +1,106 @@
+"""KEDA's external scaler over a real channel: what it is told of a pool of workers."""
+
+import grpc
+
+from tests.rpc.node_task_manager.conftest import Ntm, plan
+from tests.rpc.node_task_manager.test_bad_input import faults
+from tests.rpc.node_task_manager.test_calls import claim, complete
+from tests.waiting import until
+from tradewind.api.keda.v1 import external_scaler_pb2 as pb2
+from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
+
+METRIC = "tradewind-node-tasks"
+
+
+def scaled(**metadata: str) -> pb2.ScaledObjectRef:
+    return pb2.ScaledObjectRef(name="worker", namespace="tradewind", scaler_metadata=metadata)
+
+
+async def counted(stub: ExternalScalerStub, **metadata: str) -> int:
+    """Ask for the metric as KEDA does."""
+    answer = await stub.GetMetrics(pb2.GetMetricsRequest(scaled_object_ref=scaled(**metadata), metric_name=METRIC))
+    (value,) = answer.metric_values
+    assert (value.metric_name, value.metric_value_float) == (METRIC, value.metric_value)
+    return value.metric_value
+
+
+async def test_it_is_told_what_waits_and_runs(ntm: Ntm) -> None:
+    stub = ExternalScalerStub(ntm.channel)
+    assert not (await stub.IsActive(scaled())).result
+
+    await ntm.submit(plan(nodes="a b c"))
+    await ntm.submit(plan(nodes="a b", digest="p2"), flow_id="other", user_id="ann")
+    (first,) = await claim(ntm, limit=1)
+
+    async def is_counted(number: int, **metadata: str) -> None:
+        async def so() -> bool:
+            return await counted(stub, **metadata) == number
+
+        await until(so, f"{number} node tasks count for {metadata}")
+
+    await is_counted(5)
+    await is_counted(5, nodeTypes="other, noop")
+    await is_counted(4, countRunning="false")
+    await is_counted(2, userId="ann")
+    await is_counted(0, nodeTypes="other")
+    assert (await stub.IsActive(scaled(nodeTypes="noop"))).result
+    assert not (await stub.IsActive(scaled(nodeTypes="other"))).result
+    await complete(ntm, first.token)
+    await is_counted(4)
+
+
+async def test_the_target_is_how_much_one_worker_should_have(ntm: Ntm) -> None:
+    stub = ExternalScalerStub(ntm.channel)
+    for metadata, target in (({}, 10.0), ({"tasksPerWorker": "2.5"}, 2.5)):
+        (spec,) = (await stub.GetMetricSpec(scaled(**metadata))).metric_specs
+        assert (spec.metric_name, spec.target_size_float) == (METRIC, target)
+        assert spec.target_size == -(-target // 1)
+
+
+async def test_a_push_begins_at_once_and_ends_with_the_server(ntm: Ntm) -> None:
+    call = ExternalScalerStub(ntm.channel).StreamIsActive(scaled())
+    first = await call.read()
+    assert isinstance(first, pb2.IsActiveResponse)
+    assert not first.result
+    await ntm.server.stop()
+    assert await call.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_every_fault_of_the_metadata_is_told(ntm: Ntm) -> None:
+    stub = ExternalScalerStub(ntm.channel)
+    wrong = scaled(nodeTypes="a b,c", userId="!", countRunning="perhaps", tasksPerWorker="none")
+    names = {f"scaler_metadata.{name}" for name in ("nodeTypes", "userId", "countRunning", "tasksPerWorker")}
+    assert set(await faults(stub.IsActive(wrong))) == names
+    assert set(await faults(stub.GetMetricSpec(wrong))) == names
+    another = pb2.GetMetricsRequest(scaled_object_ref=scaled(), metric_name="cpu")
+    assert await faults(stub.GetMetrics(another)) == ["metric_name"]
+
+
+def test_the_contract_is_kedas() -> None:
+    """KEDA finds methods and fields by these names and numbers."""
+    service = pb2.DESCRIPTOR.services_by_name["ExternalScaler"]
+    assert service.full_name == "externalscaler.ExternalScaler"
+    methods = {
+        method.name: (method.input_type.full_name, method.output_type.full_name, method.server_streaming)
+        for method in service.methods
+    }
+    reference, active = "externalscaler.ScaledObjectRef", "externalscaler.IsActiveResponse"
+    assert methods == {
+        "IsActive": (reference, active, False),
+        "StreamIsActive": (reference, active, True),
+        "GetMetricSpec": (reference, "externalscaler.GetMetricSpecResponse", False),
+        "GetMetrics": ("externalscaler.GetMetricsRequest", "externalscaler.GetMetricsResponse", False),
+    }
+    fields = {
+        name: [(field.number, field.camelcase_name) for field in message.fields]
+        for name, message in pb2.DESCRIPTOR.message_types_by_name.items()
+    }
+    assert fields == {
+        "ScaledObjectRef": [(1, "name"), (2, "namespace"), (3, "scalerMetadata")],
+        "IsActiveResponse": [(1, "result")],
+        "GetMetricSpecResponse": [(1, "metricSpecs")],
+        "MetricSpec": [(1, "metricName"), (2, "targetSize"), (3, "targetSizeFloat")],
+        "GetMetricsRequest": [(1, "scaledObjectRef"), (2, "metricName")],
+        "GetMetricsResponse": [(1, "metricValues")],
+        "MetricValue": [(1, "metricName"), (2, "metricValue"), (3, "metricValueFloat")],
+    }

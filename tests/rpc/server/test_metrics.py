@@ -1,0 +1,69 @@
+"""The metrics of a server's process: their endpoint, and what is counted of calls."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.metrics import scrape
+from tests.ports import free_port
+from tests.rpc.server.echo_service import EchoClient, EchoService
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import open_channel
+from tradewind.server.metrics import OTHER, SWITCH, BoundedNames, MetricsEndpoint
+
+
+async def test_calls_are_counted_while_the_endpoint_is_open() -> None:
+    port = free_port()
+    endpoint = MetricsEndpoint("127.0.0.1", port)
+    await endpoint.open()
+    server = Server([EchoService()])
+    try:
+        before = await scrape(port)
+        await server.start()
+        async with open_channel(server.address) as channel:
+            client = EchoClient(channel)
+            assert await client.call("UnaryUnary", "x") == ["x"]
+            for number in range(3):
+                made_up: Any = channel.unary_unary(f"/tradewind.test.Echo/MadeUp{number}")
+                with pytest.raises(Exception, match="no method"):
+                    await made_up(b"")
+        after = await scrape(port)
+        # The echo service has no descriptor, so no name of it is a label either.
+        for code, count in (("OK", 1), ("UNIMPLEMENTED", 3)):
+            of_code = {"method": "unknown", "code": code}
+            name = "tradewind_rpc_seconds_count"
+            assert after.sum(name, **of_code) - before.sum(name, **of_code) == count
+        assert not any("MadeUp" in label for _, labels, _ in after.samples for label in labels.values())
+        assert after.sum("tradewind_ready", service="tradewind.test.Echo") == 1
+    finally:
+        await server.stop()
+        await endpoint.close()
+    assert not SWITCH.on
+
+
+async def test_without_a_port_nothing_is_served_and_nothing_counted() -> None:
+    endpoint = MetricsEndpoint("127.0.0.1", 0)
+    await endpoint.open()
+    assert not SWITCH.on
+    await endpoint.close()
+
+
+def test_a_port_that_is_taken_ends_a_server_with_a_sentence() -> None:
+    settings = {"TRADEWIND_METRICS_HOST": "192.0.2.1", "TRADEWIND_METRICS_PORT": str(free_port())}
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.rpc.server.echo_app"],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 1
+    assert "echo cannot start: cannot serve metrics on 192.0.2.1:" in ran.stderr
+
+
+def test_names_that_people_give_are_bounded() -> None:
+    names = BoundedNames(most=2)
+    assert [names(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", OTHER, "a", OTHER]

@@ -1,0 +1,119 @@
+"""Node tasks that wait for a cycle of another flow: the scheduler is told of each attempt, and says how it ended."""
+
+from dataclasses import replace
+
+from tests.stores.node_task_manager.shards import Bench
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
+from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
+from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowEvent, SubFlowReport
+from tradewind.node_task_manager.domain.waiting import Wait
+
+RUNS_B = PlanNode("a", "flow", wait=Wait(flow_id="b"))
+EDGE = (PlanEdge(0, "output", 1, "in"),)
+PLAN = Plan("sub", (RUNS_B, PlanNode("z", "noop")), EDGE)
+AGAIN = Plan("again", (replace(RUNS_B, retry=RetryPolicy(2, initial_ms=100, jitter=0)), PlanNode("z", "noop")), EDGE)
+ERROR = TaskError("SUB_FLOW_FAILED", 'cycle 4 of flow "b" ended as failed')
+BEGUN = SubFlowReport("flow:0:0:a", "r0", 1, ReportKind.BEGUN, "b:4:0")
+COMPLETED = replace(BEGUN, kind=ReportKind.COMPLETED, output='{"x":1}')
+FAILED = replace(BEGUN, kind=ReportKind.FAILED, error=ERROR)
+
+
+async def task(bench: Bench) -> NodeTask:
+    (found,) = await bench.shard.tasks(["flow:0:0:a"], outputs=True)
+    assert found is not None
+    return found
+
+
+async def told(bench: Bench) -> list[str]:
+    """The cycles that are said to be wanted ("") or to be of no use any more."""
+    events = await bench.shard.read({3: "0"}, 100)
+    mine = [event for event in events if isinstance(event, SubFlowEvent)]
+    assert {(event.task_id, event.run_id, event.user_id) for event in mine} <= {("flow:0:0:a", "r0", "default")}
+    return [event.child for event in mine]
+
+
+async def report(bench: Bench, *reports: SubFlowReport) -> list[str]:
+    return list((await bench.shard.report_sub_flows(reports)).results)
+
+
+async def test_the_scheduler_is_told_and_its_cycle_completes_the_node_once(bench: Bench) -> None:
+    await bench.submit(PLAN)
+    assert await told(bench) == [""]
+    assert ((await task(bench)).status, (await task(bench)).attempt) == ("suspended", 1)
+    assert await report(bench, BEGUN, BEGUN) == ["", ""]
+    assert (await task(bench)).child == "b:4:0"
+    first, second = await report(bench, COMPLETED, COMPLETED)
+    assert (first, bool(second)) == ("", True)
+    done = await task(bench)
+    assert (done.status, done.outputs, done.child) == ("completed", (("output", '{"x":1}'),), "b:4:0")
+    assert (await bench.statuses(PLAN))["z"] == "pending"
+    assert await told(bench) == [""]
+
+
+async def test_an_end_counts_also_when_the_beginning_was_never_reported(bench: Bench) -> None:
+    await bench.submit(PLAN)
+    assert await report(bench, COMPLETED) == [""]
+    assert ((await task(bench)).status, (await task(bench)).child) == ("completed", "b:4:0")
+
+
+async def test_reports_of_another_cycle_attempt_or_run_change_nothing(bench: Bench) -> None:
+    await bench.submit(PLAN)
+    await report(bench, BEGUN)
+    before = await task(bench)
+    others = (replace(FAILED, child="b:5:0"), replace(FAILED, attempt=2), replace(FAILED, run_id="r1"))
+    assert all(await report(bench, *others, replace(BEGUN, child="b:5:0")))
+    assert await task(bench) == before
+
+
+async def test_a_failure_is_retried_as_a_new_attempt_with_a_cycle_of_its_own(bench: Bench) -> None:
+    await bench.submit(AGAIN)
+    assert await report(bench, BEGUN, FAILED) == ["", ""]
+    assert (await task(bench)).status == "pending"
+    bench.clock.advance(200)
+    await bench.shard.reap()
+    waiting = await task(bench)
+    assert (waiting.status, waiting.attempt, waiting.child) == ("suspended", 2, "")
+    assert await told(bench) == ["", ""]
+    assert await report(bench, replace(FAILED, attempt=2, child="b:5:0")) == [""]
+    failed = await task(bench)
+    assert (failed.status, failed.failures, failed.error and failed.error.code) == ("failed", 2, "SUB_FLOW_FAILED")
+    assert (await bench.statuses(AGAIN))["z"] == "skipped"
+
+
+async def test_what_is_final_is_not_retried(bench: Bench) -> None:
+    await bench.submit(AGAIN)
+    assert await report(bench, replace(FAILED, child="", final=True)) == [""]
+    assert (await task(bench)).status == "failed"
+
+
+async def test_a_stop_tells_of_the_cycle_that_nobody_waits_for_any_more(bench: Bench) -> None:
+    await bench.submit(PLAN)
+    await report(bench, BEGUN)
+    await bench.shard.stop(RunName("flow", 0, 0), "r0", "", "enough", "ann", 1000)
+    assert (await task(bench)).status == "terminated"
+    assert await told(bench) == ["", "b:4:0"]
+    assert await report(bench, COMPLETED) == ["the node task is terminated"]
+
+
+async def test_one_that_is_stopped_before_its_cycle_is_known_tells_of_none(bench: Bench) -> None:
+    await bench.submit(PLAN)
+    await bench.shard.terminate("flow:0:0:a", "0", 0, "enough", "ann")
+    assert await told(bench) == [""]
+    assert await report(bench, BEGUN) == ["the node task is terminated"]
+
+
+async def test_its_total_time_ends_it_for_good(bench: Bench) -> None:
+    await bench.submit(Plan("timed", (replace(AGAIN.nodes[0], total_ms=1000), PlanNode("z", "noop")), EDGE))
+    await report(bench, BEGUN)
+    bench.clock.advance(1001)
+    await bench.shard.reap()
+    ended = await task(bench)
+    assert (ended.status, ended.error and ended.error.code) == ("failed", "TOTAL_TIMEOUT")
+    assert await told(bench) == ["", "b:4:0"]
+
+
+async def test_no_signal_reaches_it_and_inputs_of_its_run_are_at_hand(bench: Bench) -> None:
+    await bench.submit(PLAN)
+    assert await bench.shard.run_inputs(RunName("flow", 0, 0), "0") == ""

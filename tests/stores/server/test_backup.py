@@ -1,0 +1,191 @@
+"""Backups of a store under writes: whole, refused when damaged, and put back for each way of keeping data."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS
+from tests.waiting import until
+from tools.store_secrets import BACKUP
+from tradewind.server.redis import backup as backups
+from tradewind.server.redis.backup import BackupError
+from tradewind.server.redis.client import Client, connect
+from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.redis.snapshot import SnapshotError, fetch_snapshot
+
+NOW = datetime(2026, 11, 22, 3, 17, tzinfo=UTC)
+BINARIES = [None, *([SYSTEM_REDIS] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
+
+
+@pytest.fixture(params=BINARIES, ids=lambda binary: "system" if binary else "embedded")
+def binary(request: pytest.FixtureRequest) -> str | None:
+    """The server program: the embedded one, and the redis-server on PATH."""
+    program: str | None = request.param
+    return program
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, binary: str | None, *options: str) -> AsyncIterator[tuple[EmbeddedStore, Client]]:
+    """A store over a directory, and its admin."""
+    store = EmbeddedStore(directory, binary=binary, options=options)
+    await store.start()
+    admin = connect(store.url_for())
+    try:
+        yield store, admin
+    finally:
+        await admin.end()
+        await store.stop()
+
+
+class Writer:
+    """Writes pairs, in one transaction each, as fast as it can: `a<n>` and `b<n>` are there together or not at all."""
+
+    def __init__(self, admin: Client) -> None:
+        self.written = 0
+        self.stopped = False
+        self._admin = admin
+
+    async def run(self) -> None:
+        while not self.stopped:
+            pipeline = self._admin.pipeline(transaction=True)
+            pipeline.execute_command("SET", f"a{self.written}", "x" * 100)
+            pipeline.execute_command("SET", f"b{self.written}", "y" * 100)
+            await pipeline.execute()
+            self.written += 1
+
+
+@pytest_asyncio.fixture
+async def busy(tmp_path: Path, binary: str | None) -> AsyncIterator[tuple[EmbeddedStore, Client, Writer]]:
+    """A store that is written to all the time."""
+    # By `everysec` the files are up to two seconds behind what was answered; by `always` they never are.
+    async with running(tmp_path / "store", binary, "--appendfsync", "always") as (store, admin):
+        writer = Writer(admin)
+        writing = asyncio.create_task(writer.run())
+        await until(lambda: writer.written > 50, "there is something")
+        yield store, admin, writer
+        writer.stopped = True
+        await writing
+
+
+async def whole(admin: Client, at_least: int) -> None:
+    """Assert that a restored store has all pairs up to some number, and nothing else."""
+    keys = {key.decode() for key in await admin.execute_command("KEYS", "*")}
+    count = len(keys) // 2
+    assert count >= at_least
+    assert keys == {f"{letter}{number}" for letter in "ab" for number in range(count)}
+
+
+@pytest.mark.parametrize("persistence", ["append-only", "snapshot"])
+async def test_a_snapshot_under_writes_is_restored(
+    busy: tuple[EmbeddedStore, Client, Writer], tmp_path: Path, binary: str | None, persistence: backups.Persistence
+) -> None:
+    store, admin, writer = busy
+    await admin.execute_command("ACL", "SETUSER", "backup", "on", ">secret", *BACKUP.split())
+    url, before = f"redis://127.0.0.1:{store.port}", writer.written
+    taken = await backups.back_up_store(url, tmp_path / "backups", NOW, user="backup", password="secret")
+    await until(lambda: writer.written > before + 50, "it goes on")
+
+    assert (taken.kind, taken.taken_at, set(taken.files)) == ("snapshot", NOW, {"dump.rdb"})
+    assert backups.restore(taken, tmp_path / "other", persistence=persistence) is None
+    options = () if persistence == "append-only" else ("--appendonly", "no")
+    async with running(tmp_path / "other", binary, *options) as (_, restored):
+        await whole(restored, before)
+
+
+async def test_append_only_files_under_writes_and_rewrites_are_restored(
+    busy: tuple[EmbeddedStore, Client, Writer], tmp_path: Path, binary: str | None
+) -> None:
+    store, admin, writer = busy
+    for number in range(3):
+        before = writer.written
+        await admin.execute_command("BGREWRITEAOF")
+        taken = backups.back_up_directory(store.directory, tmp_path / "backups", NOW + timedelta(seconds=number))
+        await until(lambda limit=before: writer.written > limit + 20, "it goes on")
+
+        async def rewritten() -> bool:
+            return not (await admin.info("persistence"))["aof_rewrite_in_progress"]
+
+        await until(rewritten, "the files are rewritten")
+        home = tmp_path / f"restored-{number}"
+        backups.restore(taken, home)
+        async with running(home, binary) as (_, restored):
+            await whole(restored, before)
+    assert [each.taken_at.second for each in backups.list_backups(tmp_path / "backups")] == [0, 1, 2]
+
+
+async def test_a_user_who_may_not_is_told(busy: tuple[EmbeddedStore, Client, Writer], tmp_path: Path) -> None:
+    store, admin, _ = busy
+    url = f"redis://127.0.0.1:{store.port}"
+    await admin.execute_command("ACL", "SETUSER", "reader", "on", ">secret", "+get", "+replconf", "~*")
+    with pytest.raises(SnapshotError, match=r"refused: -NOPERM .*SYNC and REPLCONF"):
+        await backups.back_up_store(url, tmp_path / "backups", NOW, user="reader", password="secret")
+    with pytest.raises(SnapshotError, match="refused AUTH: WRONGPASS"):
+        await fetch_snapshot(url, tmp_path / "x", user="reader", password="wrong")
+    assert list((tmp_path / "backups").iterdir()) == []
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> backups.Backup:
+    """A small backup of append-only files."""
+    source = tmp_path / "data" / backups.APPEND_ONLY
+    source.mkdir(parents=True)
+    (source / backups.MANIFEST).write_text("file base seq 1 type b\nfile gone seq 1 type h\nfile more seq 2 type i\n")
+    (source / "base").write_text("BASE")
+    (source / "more").write_text("MORE")
+    return backups.back_up_directory(tmp_path / "data", tmp_path / "backups", NOW)
+
+
+def test_what_a_rewrite_left_behind_is_not_copied(copied: backups.Backup) -> None:
+    assert set(copied.files) == {f"appendonlydir/{name}" for name in ("base", "more", backups.MANIFEST)}
+    text = (copied.path / backups.APPEND_ONLY / backups.MANIFEST).read_text()
+    assert text == "file base seq 1 type b\nfile more seq 2 type i\n"
+
+
+def test_a_damaged_backup_is_not_restored(copied: backups.Backup, tmp_path: Path) -> None:
+    base = copied.path / "appendonlydir" / "base"
+    base.write_text("BASF")
+    with pytest.raises(BackupError, match="is not what was written"):
+        backups.restore(copied, tmp_path / "new")
+    base.unlink()
+    with pytest.raises(BackupError, match="is missing"):
+        backups.restore(copied, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_data_that_are_there_are_kept(copied: backups.Backup, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with pytest.raises(BackupError, match="holds data"):
+        backups.restore(copied, data)
+    (data / backups.APPEND_ONLY / "more").write_text("NEWER")
+    aside = backups.restore(copied, data, replace=True)
+    assert aside is not None
+    assert (aside / backups.APPEND_ONLY / "more").read_text() == "NEWER"
+    assert (data / backups.APPEND_ONLY / "more").read_text() == "MORE"
+
+
+def test_the_newest_stay(copied: backups.Backup, tmp_path: Path) -> None:
+    target = tmp_path / "backups"
+    later = [backups.back_up_directory(tmp_path / "data", target, NOW + timedelta(days=day)) for day in (1, 2)]
+    (target / "20990101T000000.000000Z.part").mkdir()
+    assert [path.name for path in backups.remove_old(target, 2)] == [copied.path.name]
+    assert backups.list_backups(target) == later
+    assert backups.find_backup(target) == later[-1]
+    assert backups.remove_old(target, 0) == []
+
+
+async def test_a_directory_in_use_is_left_alone(copied: backups.Backup, tmp_path: Path) -> None:
+    async with running(tmp_path / "store", None):
+        with pytest.raises(BackupError, match="a store runs over"):
+            backups.restore(copied, tmp_path / "store", replace=True)
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="no append-only files"):
+        backups.back_up_directory(tmp_path, tmp_path / "backups", NOW)
+    with pytest.raises(BackupError, match="no backup in"):
+        backups.find_backup(tmp_path)

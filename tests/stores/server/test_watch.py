@@ -1,0 +1,92 @@
+"""Metrics of the store: what it says of itself, to a user who may ask that and nothing else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from prometheus_client import Gauge
+from redis.exceptions import NoPermissionError
+
+from tests.ports import free_port
+from tests.servers import RedisServer
+from tests.waiting import until
+from tradewind.server.ending import end_tasks
+from tradewind.server.metrics import REGISTRY
+from tradewind.server.redis import watch
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.watch import METRICS, StoreWatch
+
+OF_NODES = (
+    watch.MEMORY_USED,
+    watch.MEMORY_MAX,
+    watch.CONNECTIONS,
+    watch.CONNECTIONS_MAX,
+    watch.KEYSPACE_HITS,
+    watch.KEYSPACE_MISSES,
+)
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    """Begin without values of other tests."""
+    watch.UP.set(-1)
+    for gauge in OF_NODES:
+        gauge.clear()
+
+
+@asynccontextmanager
+async def watching(url: str) -> AsyncIterator[asyncio.Task[None]]:
+    """Look at a store again and again."""
+    task = asyncio.create_task(StoreWatch(url, None, None, 0.05).run())
+    try:
+        yield task
+    finally:
+        await end_tasks([task])
+
+
+def up() -> float | None:
+    """What is told of the store as a whole."""
+    return REGISTRY.get_sample_value("tradewind_store_up")
+
+
+def nodes_of(gauge: Gauge) -> dict[str, float]:
+    """Return a gauge by node."""
+    return {sample.labels["node"]: sample.value for family in gauge.collect() for sample in family.samples}
+
+
+async def test_each_master_tells_of_its_memory_and_connections(redis_server: RedisServer) -> None:
+    async with watching(redis_server.url(METRICS.name)):
+        await until(lambda: up() == 1, "the store was asked")
+    used, most = nodes_of(watch.MEMORY_USED), nodes_of(watch.MEMORY_MAX)
+    assert len(used) == len(redis_server.nodes)
+    for gauge in OF_NODES:
+        assert nodes_of(gauge).keys() == used.keys()
+    for node in used:
+        assert 0 < used[node] < most[node]
+        assert 0 < nodes_of(watch.CONNECTIONS)[node] < nodes_of(watch.CONNECTIONS_MAX)[node]
+
+
+async def test_whoever_measures_may_do_nothing_else(redis_server: RedisServer) -> None:
+    client = connect(redis_server.nodes[0].url_for(METRICS.name))
+    try:
+        for command in (("GET", "trading_flow:{f1}:flow:a"), ("CONFIG", "GET", "*"), ("CLIENT", "LIST"), ("FLUSHALL",)):
+            with pytest.raises(NoPermissionError):
+                await client.execute_command(*command)
+    finally:
+        await client.end()
+
+
+async def test_a_user_who_may_not_ask_ends_it_with_a_hint(
+    redis_server: RedisServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with watching(redis_server.url("scheduler")) as task:
+        await asyncio.wait_for(task, 30)
+    assert up() == -1
+    assert "TRADEWIND_METRICS_STORE_USER" in capfd.readouterr().err
+
+
+async def test_a_store_that_is_away_is_down() -> None:
+    async with watching(f"redis://127.0.0.1:{free_port()}") as task:
+        await until(lambda: up() == 0, "the store is found to be away")
+        assert not task.done()

@@ -1,0 +1,33 @@
+"""Nodes that do everything with a secret that they should not."""
+
+from tradewind.worker import Context, node
+
+
+@node("told", outputs=["length"])
+async def told(ctx: Context, key: str, shown: str) -> int:
+    """Write the secret into the log and the progress."""
+    ctx.log.info("the key is %s", key, key=key)
+    await ctx.progress(50, f"with {key}", step=f"using {key}")
+    return len(key)
+
+
+@node("raised", outputs=["nothing"])
+def raised(ctx: Context, length: int, key: str) -> None:
+    """Fail with the secret in the message, a cause, and the traceback."""
+    try:
+        raise KeyError(key)
+    except KeyError as error:
+        raise ValueError(f"the server refused {key!r}") from error
+
+
+@node("apart", outputs=["nothing"], process=True)
+def apart(ctx: Context, length: int, key: str) -> None:
+    """The same in a process."""
+    ctx.log.warning("the key is still %s", key)
+    raise RuntimeError(f"no such account: {key}")
+
+
+@node("emitted", outputs=["key"])
+async def emitted(length: int, key: str) -> list[str]:
+    """Emit the secret."""
+    return [f"Bearer {key}"]

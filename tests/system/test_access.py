@@ -1,0 +1,167 @@
+"""A stack that asks who calls: the first admin, users among each other, workers, streams, and what asking costs."""
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.system import flows
+from tests.system.processes import NODES, Shell
+from tests.waiting import until
+from tradewind.access.ports import Authorized, Refusal
+from tradewind.access.stores.redis import RedisSessions
+from tradewind.client import Client, NotFound, PermissionDenied, Role, Unauthenticated
+from tradewind.server.access.tokens import digest_of
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker, WorkerError, load_nodes
+
+
+@pytest_asyncio.fixture
+async def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Standalone]:
+    """Every service, behind a gate."""
+    monkeypatch.delenv("TRADEWIND_TOKEN", raising=False)
+    monkeypatch.setenv("TRADEWIND_ACCESS_CACHE_SECONDS", "60")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    async with Standalone(data=tmp_path / "data", port=0, auth=True) as stack:
+        yield stack
+
+
+@pytest_asyncio.fixture
+async def admin(guarded: Standalone) -> AsyncIterator[Client]:
+    """The first admin."""
+    async with Client(guarded.address, token=guarded.new_admin_token) as client:
+        yield client
+
+
+async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Standalone, admin: Client) -> None:
+    """Flows, their cycles, ad-hoc tasks and notifications, by unary calls and by streams."""
+    pool = await admin.create_token("pool", role=Role.WORKER)
+    tokens = {name: (await admin.create_token(name, role=Role.USER)).token for name in ("ann", "bob")}
+    async with (
+        Worker(load_nodes(NODES), address=guarded.address, token=pool.token),
+        Client(guarded.address, token=tokens["ann"]) as ann,
+        Client(guarded.address, token=tokens["bob"]) as bob,
+        Client(guarded.address) as nobody,
+    ):
+        await ann.register_flow("sums", flows.sums())
+        assert (await ann.get_flow("sums")).flow.user_id == "ann"
+        cycle = await ann.run_flow("sums")
+        assert (await cycle.wait(30)).succeeded
+        task = await ann.submit_task("numbers", {"start": 5})
+
+        for client, refused in ((bob, PermissionDenied), (nobody, Unauthenticated)):
+            for call in (
+                client.get_flow("sums"),
+                client.register_flow("sums", flows.sums()),
+                client.start_flow("sums"),
+                client.run_flow("sums"),
+                client.cycle("sums", 0).describe(),
+                client.cycle("sums", 0).stop(),
+                client.get_node_task((await cycle.describe()).nodes[0].node_task_id),
+                client.delete_flow("sums"),
+            ):
+                with pytest.raises(refused):
+                    await call
+            with pytest.raises(refused if client is nobody else NotFound):
+                await client.task(task.task_id).cancel()
+        assert (await ann.get_flow("sums")).flow.status == "registered"
+        assert (await ann.get_flow("sums")).flow.revision == 1
+
+        await bob.register_flow("others", flows.sums())
+        assert [flow.flow_id async for flow in ann.list_flows()] == ["sums"]
+        assert [flow.flow_id async for flow in bob.list_flows()] == ["others"]
+        assert [flow.flow_id async for flow in admin.list_flows()] == ["others", "sums"]
+        with pytest.raises(PermissionDenied):
+            await ann.get_config()
+        with pytest.raises(PermissionDenied):
+            await ann.set_user("ann", Role.ADMIN)
+
+
+async def test_no_look_up_comes_with_nodes(guarded: Standalone, admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many node tasks go over the open stream, and however often a token that is known calls."""
+    asked: list[str] = []
+    authorize = RedisSessions.authorize
+
+    async def counted(self: RedisSessions, digest: str) -> Authorized | Refusal:
+        asked.append(digest)
+        return await authorize(self, digest)
+
+    monkeypatch.setattr(RedisSessions, "authorize", counted)
+    pool = (await admin.create_token("pool", role=Role.WORKER)).token
+    ann_token = (await admin.create_token("ann", role=Role.USER)).token
+    async with (
+        Worker(load_nodes(NODES), address=guarded.address, token=pool),
+        Client(guarded.address, token=ann_token) as ann,
+    ):
+        await ann.register_flow("sums", flows.sums())
+        known = len(asked)
+        assert set(asked) <= {digest_of(token) for token in (pool, ann_token, guarded.new_admin_token or "")}
+        ended = [await (await ann.run_flow("sums")).wait(30) for _ in range(30)]
+        assert all(cycle.succeeded for cycle in ended)
+        # Each of the two is remembered for a minute.
+        assert len(asked) - known <= 2
+
+
+async def test_a_revoked_worker_leaves_and_a_wrong_token_is_refused(guarded: Standalone, admin: Client) -> None:
+    with pytest.raises(WorkerError):
+        async with Worker(load_nodes(NODES), address=guarded.address):
+            pass
+    pool = await admin.create_token("pool", role=Role.WORKER)
+    worker = Worker(load_nodes(NODES), address=guarded.address, token=pool.token)
+    serving = asyncio.create_task(worker.serve())
+
+    async def at_work() -> bool:
+        return [each.worker_id async for each in admin.list_workers()] == [worker.worker_id]
+
+    await until(at_work, "the worker has come")
+    await admin.revoke_session(pool.session.session_id, user_id="pool")
+    with pytest.raises(WorkerError):
+        await asyncio.wait_for(serving, 30)
+
+
+async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, tmp_path: Path) -> None:
+    shell = Shell(guarded.address)
+    assert guarded.new_admin_token is not None
+    file = guarded.admin_token_file
+    assert file.read_text().strip() == guarded.new_admin_token
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    assert "send a token" in await shell("flow", "list", ends=1)
+    assert "logged in as admin (admin)" in await shell("login", "--token-file", str(file))
+    kept = tmp_path / "config" / "tradewind" / "tokens.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert guarded.new_admin_token not in kept.read_text()
+    assert await shell("whoami") == "admin (admin)\n"
+    token = (await shell("token", "create", "--user", "ann", "--role", "user", "--label", "ci")).strip()
+    (listed,) = await shell.json("token", "list", "--user", "ann")
+    assert (listed["label"], listed["kind"]) == ("ci", "token")
+    assert sorted(user["user_id"] for user in await shell.json("user", "list")) == ["admin", "ann"]
+    async with Client(guarded.address, token=token) as ann:
+        assert (await ann.who_am_i()).role is Role.USER
+        await shell("user", "set", "ann", "--role", "operator")
+        await until(lambda: _is(ann, Role.OPERATOR), "the role has changed")
+        await shell("token", "revoke", listed["session_id"], "--user", "ann")
+        await until(lambda: _is(ann, None), "the token is good no more")
+    await shell("logout")
+    assert "send a token" in await shell("whoami", ends=1)
+
+
+async def _is(client: Client, role: Role | None) -> bool:
+    try:
+        return (await client.who_am_i()).role is role
+    except Unauthenticated:
+        return role is None
+
+
+async def test_the_admin_stays_over_a_restart(tmp_path: Path) -> None:
+    async with Standalone(data=tmp_path / "data", port=0, auth=True) as stack:
+        token = stack.new_admin_token
+    async with (
+        Standalone(data=tmp_path / "data", port=0, auth=True) as stack,
+        Client(stack.address, token=token) as client,
+    ):
+        assert stack.new_admin_token is None
+        assert (await client.who_am_i()).role is Role.ADMIN

@@ -1,0 +1,129 @@
+"""The drill of docs/backup.md: load, back up under writes, lose everything, restore, doctor, flows go on."""
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.system import flows
+from tests.system.processes import NODES, Shell
+from tests.waiting import until
+from tools.store_secrets import BACKUP
+from tradewind.client import Client
+from tradewind.server.redis.backup import find_backup
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.standalone import Standalone
+from tradewind.standalone.services import ACL_USERS
+from tradewind.worker import Worker, load_nodes
+
+
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a lost worker held runs again after this, and not after half a minute."""
+    monkeypatch.setenv("TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS", "2")
+
+
+async def completed(client: Client, flow_id: str) -> int:
+    """Return the highest number of a completed cycle, -1 for none."""
+    numbers = [each.cycle async for each in client.list_cycles(flow_id) if each.status == "completed"]
+    return max(numbers, default=-1)
+
+
+async def test_all_is_lost_and_comes_back(tmp_path: Path) -> None:
+    """With `tradewind up` and its append-only files."""
+    data, kept = tmp_path / "data", tmp_path / "backups"
+    async with (
+        Standalone(data=data, port=0, node_task_manager_shards=2) as stack,
+        Worker(load_nodes(NODES), address=stack.address),
+        Client(stack.address) as client,
+    ):
+        await _load(client)
+        before = await completed(client, "sums")
+        shell = Shell(stack.address)
+
+        async def taken() -> bool:
+            """By `everysec` the files may be two seconds behind."""
+            await shell("backup", "create", str(kept), "--data", str(data), "--keep", "1")
+            return datetime.now(UTC).timestamp() - started > 3
+
+        started = datetime.now(UTC).timestamp()
+        await until(taken, "the files hold what was answered")
+        assert "is whole" in await shell("backup", "verify", str(kept))
+    shutil.rmtree(data)
+
+    assert f"is in {data}" in await shell("backup", "restore", str(kept), str(data))
+    async with Standalone(data=data, port=0) as stack:
+        await _goes_on(stack, before)
+
+
+async def test_a_snapshot_over_the_network_comes_back(tmp_path: Path) -> None:
+    """With a store of one's own, as on Kubernetes."""
+    kept = tmp_path / "backups"
+    store = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS)
+    await store.start()
+    try:
+        admin = connect(store.url_for(ADMIN))
+        await admin.execute_command("ACL", "SETUSER", "backup", "on", ">secret", *BACKUP.split())
+        await admin.end()
+        async with (
+            Standalone(data=tmp_path / "unused", port=0, store_url=store.url_for(ADMIN)) as stack,
+            Worker(load_nodes(NODES), address=stack.address),
+            Client(stack.address) as client,
+        ):
+            await _load(client)
+            before = await completed(client, "sums")
+            shell = Shell(stack.address)
+            where = ("--store", f"redis://127.0.0.1:{store.port}", "--user", "backup", "--password", "secret")
+            told = await shell.json("backup", "create", str(kept), *where)
+            assert told == {"path": str(find_backup(kept).path), "kind": "snapshot", "bytes": find_backup(kept).bytes}
+    finally:
+        await store.stop()
+    shutil.rmtree(store.directory)
+
+    await shell("backup", "restore", str(kept), str(store.directory))
+    store = EmbeddedStore(store.directory, acl_users=ACL_USERS)
+    await store.start()
+    try:
+        async with Standalone(data=tmp_path / "unused", port=0, store_url=store.url_for(ADMIN)) as stack:
+            await _goes_on(stack, before)
+    finally:
+        await store.stop()
+
+
+async def _load(client: Client) -> None:
+    """A flow that runs all the time, one that waits, a trigger, a batch: something of each service."""
+    await client.register_flow("sums", flows.sums("200ms"))
+    await client.register_flow("idle", flows.sums("1h"))
+    await client.start_flow("sums")
+    batch = await client.submit_batch("total", [{"numbers": [number]} for number in range(20)])
+    await batch.result()
+
+    async def busy() -> bool:
+        return await completed(client, "sums") >= 2
+
+    await until(busy, "cycles have completed")
+
+
+async def _goes_on(stack: Standalone, before: int) -> None:
+    """What had completed is there, nothing is broken, and more completes."""
+    shell = Shell(stack.address)
+    async with Client(stack.address) as client:
+        # Before a worker may hide what is wrong by going on.
+        diagnosis = await client.run_doctor()
+        assert (diagnosis.findings, diagnosis.healthy) == ((), True)
+        there = await completed(client, "sums")
+        assert there >= before
+        assert {flow.flow_id for flow in [each async for each in client.list_flows()]} == {"sums", "idle"}
+        (batch,) = [each async for each in client.list_batches()]
+        assert batch.progress.completed == 20
+        async with Worker(load_nodes(NODES), address=stack.address):
+
+            async def further() -> bool:
+                return await completed(client, "sums") >= there + 2
+
+            await until(further, "further cycles complete", timeout=120)
+            described = await client.cycle("sums", there + 1).describe()
+            assert {node.status for node in described.nodes} <= {"completed", "skipped"}
+            assert "0 broken invariants" in await shell("doctor", "--mend")

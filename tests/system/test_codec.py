@@ -1,0 +1,94 @@
+"""With a codec, clients and workers read what the servers and the store never can."""
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.system.processes import Shell
+from tradewind.client import Client
+from tradewind.codec import AesGcm
+from tradewind.flow import Flow
+from tradewind.standalone import Standalone
+from tradewind.worker import Worker, load_nodes
+
+NODES = "tests.system.coded_nodes"
+KEY = bytes(range(32))
+CODEC = AesGcm({"2026": KEY})
+PLANTED = "grapefruit"
+"""Stands in the inputs, so that it is in every payload of the cycle."""
+
+
+@pytest_asyncio.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[Standalone]:
+    """Every service over an embedded store."""
+    async with Standalone(data=tmp_path / "data", port=0) as stack:
+        yield stack
+
+
+def flow() -> Flow:
+    flow = Flow("coded", "1h")
+    made = flow.node("made", "words", {"count": 3})
+    joined = flow.node("joined", "join")
+    made["words"] >> joined["words"]
+    loud = flow.node("loud", "shout")
+    joined["text"] >> loud["text"]
+    both = flow.node("both", "all")
+    joined["text"] >> both["texts"]
+    loud["text"] >> both["texts"]
+    return flow
+
+
+def written(folder: Path) -> bytes:
+    """Return everything that the store has written, whatever became of it since."""
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+async def test_only_who_has_the_codec_can_read_payloads(
+    tmp_path: Path, stack: Standalone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = " ".join(f"{PLANTED}-{at}" for at in range(3))
+    expected = {"both": {"texts": [text, f"{text} {PLANTED}-2".upper()]}}
+    worker = Worker(load_nodes(NODES), address=stack.address, codec=CODEC, process_capacity=1)
+    async with worker, Client(stack.address, codec=CODEC) as client, Client(stack.address) as stranger:
+        await client.register_flow("coded", flow())
+        run = await client.run_flow("coded", {"start": PLANTED})
+        assert await run.result(60) == expected
+        described = await run.describe(include_outputs=True)
+        assert described.cycle.inputs == {"start": PLANTED}
+        assert described.cycle.given == {"last": f"{PLANTED}-2"}
+        assert (await client.get_memory("coded")).variables == {"latest": f"{PLANTED}-2"}
+        await client.update_memory("coded", {"mine": PLANTED})
+        assert (await client.get_memory("coded")).variables["mine"] == PLANTED
+        task = await client.submit_task("join", {"words": [PLANTED, "pie"]})
+        assert await task.result(60) == {"text": f"{PLANTED} pie"}
+
+        seen = await stranger.cycle("coded", run.cycle).describe(include_outputs=True)
+        assert PLANTED not in str(seen).lower()
+        assert PLANTED not in str(await stranger.get_memory("coded"))
+        assert all(node.outputs for node in seen.sinks), "they are there, but not to be read"
+
+        shell = Shell(stack.address)
+        keys = tmp_path / "keys"
+        keys.write_text(f"2026 {base64.b64encode(KEY).decode()}\n")
+        monkeypatch.setenv("TRADEWIND_CODEC_KEYS", str(keys))
+        shown = ("flow", "memory", "coded", "-o", "json")
+        assert PLANTED in await shell("--codec", "tradewind.codec.aes_gcm:aes_gcm", *shown)
+        assert PLANTED not in await shell(*shown)
+    await stack.stop()
+    kept = written(tmp_path / "data")
+    assert b"coded" in kept
+    assert PLANTED.encode() not in kept
+    assert PLANTED.upper().encode() not in kept
+
+
+async def test_a_worker_without_the_key_fails_the_node_and_says_why(stack: Standalone) -> None:
+    worker = Worker(load_nodes(NODES), address=stack.address, codec=AesGcm({"2027": KEY}), process_capacity=0)
+    async with worker, Client(stack.address, codec=CODEC) as client:
+        task = await client.submit_task("join", {"words": ["a"]})
+        failed = await task.wait(60)
+        assert failed.status == "failed"
+        assert "an input cannot be read" in str(failed.error)
+        assert '"2026", which is not here' in str(failed.error)

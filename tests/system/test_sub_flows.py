@@ -1,0 +1,364 @@
+"""Flows that run other flows: in a simulation, where the clock costs nothing, and over a whole stack."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.system.processes import Shell
+from tests.waiting import until
+from tradewind.client import Client, CycleOrigin, CycleStatus, FlowStatus, InvalidInput, NodeTaskStatus
+from tradewind.flow import Flow, Retry, Timeouts
+from tradewind.testing import VirtualStack, simulate
+from tradewind.worker import Context, Fatal, Node, node
+
+
+@node("double")
+async def double(x: int) -> int:
+    return 2 * x
+
+
+@node("slow")
+async def slow(ctx: Context, seconds: float = 3600) -> int:
+    await asyncio.sleep(seconds)
+    return ctx.cycle
+
+
+@node("unlucky")
+async def unlucky(ctx: Context, until_cycle: int = 99) -> int:
+    if ctx.cycle < until_cycle:
+        raise Fatal("no luck")
+    return ctx.cycle
+
+
+@node("listing")
+async def listing(ctx: Context) -> list[dict[str, int]]:
+    return [{"n": n} for n in range(5)]
+
+
+@node("gives")
+async def gives(ctx: Context) -> int:
+    await ctx.set_result({"sum": 12})
+    return 1
+
+
+NODES: list[Node[..., Any]] = [double, slow, unlucky, listing, gives]
+
+
+def one(
+    flow_id: str, node_type: Any, config: dict[str, Any] | None = None, interval: str = "1h", **fields: Any
+) -> Flow:
+    """A flow of one node, `only`."""
+    flow = Flow(flow_id, interval, **fields)
+    flow.node("only", node_type, config, timeout=0)
+    return flow
+
+
+def over(child: str, flow_id: str = "above", **fields: Any) -> Flow:
+    """A flow whose only node, `sub`, runs another."""
+    flow = Flow(flow_id, "1h")
+    flow.sub_flow("sub", child, **fields)
+    return flow
+
+
+def played(main: Callable[[VirtualStack], Awaitable[Any]], *flows: Flow) -> Any:
+    """Register flows and play `main`."""
+
+    async def play(stack: VirtualStack) -> Any:
+        for flow in flows:
+            await stack.client.register_flow(flow.flow_id, flow)
+        return await main(stack)
+
+    return simulate(play, NODES)
+
+
+def test_inputs_go_down_and_outputs_come_up() -> None:
+    above = Flow("above", "1h")
+    number = above.node("number", double, {"x": 5})
+    sub = above.sub_flow("sub", "below", {"x": 1, "unused": [1, "a"]})
+    number["output"] >> sub["x"]
+
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        assert await (await client.run_flow("above")).result(60) == {"sub": {"output": {"only": {"output": 20}}}}
+        found = (await client.describe_cycle("above")).node("sub")
+        assert found is not None
+        assert found.sub_flow is not None
+        assert (found.sub_flow.flow_id, found.sub_flow.cycle, found.attempt) == ("below", 0, 1)
+        cycle = (await client.describe_cycle("below")).cycle
+        assert (cycle.origin, str(cycle.parent)) == (CycleOrigin.SUB_FLOW, "above:0:0:sub")
+        assert cycle.inputs == {"x": 10, "unused": [1, "a"]}
+
+    played(main, one("below", double, {"x": 3}), above)
+
+
+def test_inputs_of_the_run_reach_the_cycle_and_flows_may_be_nested() -> None:
+    async def main(stack: VirtualStack) -> None:
+        handle = await stack.client.run_flow("top", {"x": 21})
+        below = {"only": {"output": 42}}
+        assert await handle.result(60) == {"sub": {"output": {"sub": {"output": below}}}}
+        cycle = (await stack.client.describe_cycle("below")).cycle
+        assert cycle.parent is not None
+        assert cycle.parent.depth == 2
+
+    played(main, one("below", double, {"x": 3}), over("below"), over("above", "top"))
+
+
+def test_a_failure_names_the_cycle_and_a_retry_runs_a_new_one() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        ended = await (await client.run_flow("above")).wait(600)
+        assert ended.status is CycleStatus.COMPLETED
+        found = await client.get_node_task("above:0:0:sub")
+        assert (found.attempt, found.failures) == (3, 2)
+        assert found.sub_flow is not None
+        assert found.sub_flow.cycle == 2
+        assert found.last_error is not None
+        assert found.last_error.code == "SUB_FLOW_FAILED"
+        assert 'cycle 1 of flow "below" ended as failed' in found.last_error.message
+
+    below = one("below", unlucky, {"until_cycle": 2})
+    played(main, below, over("below", retry=Retry(5, initial="1s")))
+
+
+def test_a_cycle_that_fails_fails_the_node() -> None:
+    async def main(stack: VirtualStack) -> None:
+        described = await (await stack.client.run_flow("above")).wait(60)
+        assert described.status is CycleStatus.FAILED
+        (failure,) = (await stack.client.describe_cycle("above")).failures
+        assert str(failure).startswith('sub (flow) failed: SUB_FLOW_FAILED: cycle 0 of flow "below" ended as failed')
+
+    played(main, one("below", unlucky), over("below"))
+
+
+def test_a_stop_above_stops_the_cycle_below_and_a_stop_below_fails_the_node() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        handle = await client.run_flow("above")
+        await stack.run_for(seconds=10)
+        await client.stop_cycle("above", 0, reason="enough")
+        assert (await handle.wait(60)).status is CycleStatus.CANCELLED
+        await stack.run_for(seconds=10)
+        below = await client.get_cycle("below", 0)
+        assert below.status is CycleStatus.CANCELLED
+        assert below.stop is not None
+        assert "above:0:0:sub" in below.stop.reason
+        handle = await client.run_flow("above")
+        await stack.run_for(seconds=10)
+        await client.stop_cycle("below", 1, reason="not now")
+        assert (await handle.wait(60)).status is CycleStatus.FAILED
+        error = (await client.get_node_task("above:1:0:sub")).error
+        assert error is not None
+        assert 'cycle 1 of flow "below" ended as cancelled' in error.message
+
+    played(main, one("below", slow), over("below"))
+
+
+def test_time_limits_above_end_the_cycle_below() -> None:
+    timed = over("below", "timed", timeouts=Timeouts(total="20s"))
+    short = Flow("short", "1h", timeout="20s")
+    short.sub_flow("sub", "below")
+
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        assert (await (await client.run_flow("timed")).wait(60)).status is CycleStatus.FAILED
+        error = (await client.get_node_task("timed:0:0:sub")).error
+        assert error is not None
+        assert error.code == "TOTAL_TIMEOUT"
+        assert (await (await client.run_flow("short")).wait(60)).status is CycleStatus.TIMEOUT
+        await stack.run_for(seconds=60)
+        ended = [cycle.status async for cycle in client.list_cycles("below")]
+        assert ended == [CycleStatus.CANCELLED, CycleStatus.CANCELLED]
+
+    played(main, one("below", slow), timed, short)
+
+
+def test_a_mapped_node_runs_a_cycle_for_each_item() -> None:
+    above = Flow("above", "1h")
+    items = above.node("items", listing)
+    sub = above.sub_flow("sub", "below", {"x": 4}, map="item", max_parallel=2)
+    items["output"] >> sub["item"]
+
+    async def main(stack: VirtualStack) -> None:
+        result = await (await stack.client.run_flow("above")).result(600)
+        assert result == {"sub": {"output": [{"only": {"output": 8}}] * 5}}
+        cycles = [cycle async for cycle in stack.client.list_cycles("below")]
+        assert sorted(cycle.inputs["item"]["n"] for cycle in cycles) == [0, 1, 2, 3, 4]
+        assert {cycle.parent.node_id for cycle in cycles if cycle.parent} == {f"sub:{at}" for at in range(5)}
+
+    played(main, one("below", double), above)
+
+
+def test_it_runs_beside_the_schedule_whatever_the_overlap_and_is_in_nobodys_way() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        await client.start_flow("below")
+        await stack.run_for(seconds=10)
+        handle = await client.run_flow("above")
+        await stack.run_for(seconds=23)
+        started = {cycle.cycle: (cycle.origin, cycle.status) async for cycle in client.list_cycles("below")}
+        # It began beside the first one of the schedule, and the second one beside it.
+        assert started == {
+            0: (CycleOrigin.SCHEDULE, CycleStatus.COMPLETED),
+            1: (CycleOrigin.SUB_FLOW, CycleStatus.RUNNING),
+            2: (CycleOrigin.SCHEDULE, CycleStatus.RUNNING),
+        }
+        assert (await handle.wait(60)).status is CycleStatus.COMPLETED
+
+    played(main, one("below", slow, {"seconds": 25}, "30s"), over("below"))
+
+
+def test_what_the_cycle_gives_is_what_comes_up() -> None:
+    async def main(stack: VirtualStack) -> None:
+        assert await (await stack.client.run_flow("above")).result(60) == {"sub": {"output": {"sum": 12}}}
+
+    played(main, one("below", gives), over("below"))
+
+
+def test_the_schedule_of_the_flow_below_does_not_cancel_it() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        await client.start_flow("below")
+        await stack.run_for(seconds=15)
+        handle = await client.run_flow("above")
+        await stack.run_for(seconds=20)
+        # The next planned time has cancelled the first cycle of the schedule, and not that of the node.
+        statuses = {cycle.cycle: cycle.status async for cycle in client.list_cycles("below")}
+        assert statuses == {0: CycleStatus.CANCELLED, 1: CycleStatus.RUNNING, 2: CycleStatus.RUNNING}
+        assert (await handle.wait(60)).status is CycleStatus.COMPLETED
+
+    played(main, one("below", slow, {"seconds": 40}, "30s", overlap="cancel_running"), over("below"))
+
+
+def test_a_failure_of_its_cycle_does_not_pause_the_flow_below() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        await client.start_flow("below")
+        await stack.run_for(minutes=1)
+        assert (await (await client.run_flow("above")).wait(60)).status is CycleStatus.FAILED
+        assert (await client.get_flow("below")).flow.status is FlowStatus.RUNNING
+
+    below = one("below", unlucky, {"until_cycle": 9}, pause_after_failures=2)
+    played(main, below, over("below"))
+
+
+def test_a_flow_that_is_deleted_meanwhile_fails_the_node() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        handle = await client.run_flow("above")
+        await stack.run_for(seconds=10)
+        await client.delete_flow("below", wait=60)
+        assert (await handle.wait(600)).status is CycleStatus.FAILED
+        error = (await client.get_node_task("above:0:0:sub")).error
+        assert error is not None
+        assert error.code == "SUB_FLOW_FAILED"
+
+    played(main, one("below", slow), over("below"))
+
+
+def test_a_flow_above_that_is_deleted_stops_the_cycle_below() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        await client.run_flow("above")
+        await stack.run_for(seconds=10)
+        await client.delete_flow("above", wait=60)
+        assert (await client.cycle("below", 0).wait(600)).status is CycleStatus.CANCELLED
+
+    played(main, one("below", slow), over("below"))
+
+
+def test_unknown_flows_warn_at_first_and_fail_the_node_then() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        registered = await client.register_flow("above", over("below"))
+        assert [str(warning) for warning in registered.warnings] == [
+            'nodes[0].config.flow_id: no flow "below" is registered; the node fails until there is one'
+        ]
+        assert (await (await client.run_flow("above")).wait(60)).status is CycleStatus.FAILED
+        error = (await client.get_node_task("above:0:0:sub")).error
+        assert error is not None
+        assert 'flow "below" is not registered; register it' in error.message
+        await client.register_flow("below", one("below", double, {"x": 2}))
+        assert (await (await client.rerun_cycle("above", 0)).wait(60)).status is CycleStatus.COMPLETED
+
+    played(main)
+
+
+def test_a_flow_that_would_run_itself_is_refused_with_the_way() -> None:
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        await client.register_flow("a", over("b", "a"))
+        await client.register_flow("b", over("c", "b"))
+        with pytest.raises(InvalidInput) as refused:
+            await client.register_flow("c", over("a", "c"))
+        assert "c -> a -> b -> c" in str(refused.value)
+        with pytest.raises(InvalidInput, match="d -> d"):
+            await client.register_flow("d", over("d", "d"))
+        await client.register_flow("c", one("c", double, {"x": 1}))
+        # Nor by way of an older revision, and the dry run says so as well.
+        await client.register_flow("e", over("f", "e"))
+        await client.register_flow("e", one("e", double, {"x": 1}))
+        await client.register_flow("f", over("e", "f"))
+        with pytest.raises(InvalidInput, match="e -> f -> e"):
+            await client.roll_back_flow("e", 1)
+        plan = await client.plan_flow("e", over("f", "e"))
+        assert ["e -> f -> e" in str(each) for each in plan.violations] == [True]
+
+    played(main)
+
+
+def test_flows_run_flows_eight_deep_and_no_deeper() -> None:
+    chain = [one("f9", double, {"x": 1}), *(over(f"f{at + 1}", f"f{at}") for at in range(8, -1, -1))]
+
+    async def main(stack: VirtualStack) -> None:
+        assert (await (await stack.client.run_flow("f1")).wait(60)).status is CycleStatus.COMPLETED
+        assert (await (await stack.client.run_flow("f0")).wait(60)).status is CycleStatus.FAILED
+        error = (await stack.client.get_node_task("f8:1:0:sub")).error
+        assert error is not None
+        assert "at most 8 deep" in error.message
+
+    played(main, *chain)
+
+
+def test_a_rerun_keeps_what_a_cycle_below_gave() -> None:
+    above = Flow("above", "1h")
+    sub = above.sub_flow("sub", "below")
+    sub["output"] >> above.node("after", unlucky)["until_cycle"]
+
+    async def main(stack: VirtualStack) -> None:
+        client = stack.client
+        assert (await (await client.run_flow("above")).wait(60)).status is CycleStatus.FAILED
+        await (await client.rerun_cycle("above", 0)).wait(60)
+        assert len([cycle async for cycle in client.list_cycles("below")]) == 1
+        kept = await client.get_node_task("above:0:1:sub")
+        assert (kept.status, kept.kept_from) == (NodeTaskStatus.COMPLETED, "above:0:0:sub")
+
+    played(main, one("below", double, {"x": 2}), above)
+
+
+async def test_commands_show_both_ends_over_a_whole_stack(client: Client, shell: Shell) -> None:
+    await client.register_flow("below", one("below", "payment", {"sum": 5}))
+    await client.register_flow("above", over("below"))
+    handle = await client.run_flow("above")
+
+    async def waits() -> bool:
+        task = await client.get_node_task("above:0:0:sub")
+        return task.sub_flow is not None
+
+    await until(waits, "the cycle below has begun")
+    assert re.search(
+        r'sub +flow +suspended +1 .*waits for cycle 0 of flow "below"', await shell("cycle", "show", "above")
+    )
+    assert 'waits for cycle 0 of flow "below"' in await shell("explain", "above", "0", "sub")
+    assert "runs for node sub of above cycle 0 run 0" in await shell("cycle", "show", "below")
+    assert "runs flow below" in await shell("flow", "graph", "above")
+
+    async def asks() -> bool:
+        return (await client.get_node_task("below:0:0:only")).status is NodeTaskStatus.SUSPENDED
+
+    await until(asks, "the node below waits")
+    await client.signal_node("below:0:0:only", "paid", {"euros": 5})
+    assert (await handle.wait(30)).status is CycleStatus.COMPLETED
+    assert "ran cycle 0 of flow below" in await shell("cycle", "show", "above")

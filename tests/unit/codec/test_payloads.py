@@ -1,0 +1,121 @@
+"""Encoded values within JSON text, and the codec that encrypts."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.codec import AesGcm, CodecError, codec_of, load_codec
+from tradewind.codec.aes_gcm import aes_gcm
+from tradewind.codec.payloads import decode_text, encode_members, encode_text
+
+KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
+CODEC = AesGcm({"2026": KEY})
+TEXTS = st.text(st.characters(codec="utf-8"))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS.filter(lambda name: name != "$encoded"), inner),
+    max_leaves=10,
+)
+
+
+@given(VALUES)
+def test_what_is_encoded_comes_back_wherever_it_stands(value: object) -> None:
+    encoded = encode_text(CODEC, json.dumps(value))
+
+    assert json.loads(decode_text(CODEC, encoded)) == value
+    assert json.loads(decode_text(CODEC, f'[1, {{"in": {encoded}}}]')) == [1, {"in": value}]
+
+
+@given(st.dictionaries(TEXTS.filter(lambda name: name != "$encoded"), VALUES))
+def test_members_are_encoded_one_by_one_and_their_names_stay(members: dict[str, object]) -> None:
+    encoded = encode_members(CODEC, json.dumps(members))
+
+    assert json.loads(encoded).keys() == members.keys()
+    assert all(value.keys() == {"$encoded"} for value in json.loads(encoded).values())
+    assert json.loads(encode_members(CODEC, encoded)) == json.loads(encoded), "not twice"
+    assert json.loads(decode_text(CODEC, encoded)) == members
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"a": 1}', "no JSON", '"$encoded', '{"$encoded":1}'])
+def test_what_is_not_encoded_stays_as_it_is(text: str) -> None:
+    assert decode_text(CODEC, text) == text
+
+
+def test_numbers_stay_as_they_were_written() -> None:
+    number = "123456789012345678901234567890.10"
+
+    assert decode_text(CODEC, encode_text(CODEC, number)) == number
+
+
+def test_the_same_value_is_encrypted_otherwise_each_time() -> None:
+    assert encode_text(CODEC, '"x"') != encode_text(CODEC, '"x"')
+
+
+def test_what_cannot_be_read_is_told_without_the_value() -> None:
+    encoded = encode_text(CODEC, '"hidden"')
+
+    with pytest.raises(CodecError, match='under the key "2026", which is not here'):
+        decode_text(AesGcm({"2027": KEY}), encoded)
+    with pytest.raises(CodecError, match="changed, or encrypted under another key of the same name"):
+        decode_text(AesGcm({"2026": OTHER}), encoded)
+    with pytest.raises(CodecError, match="there is no codec here: set TRADEWIND_CODEC"):
+        decode_text(None, encoded)
+    with pytest.raises(CodecError, match="encoded in another way"):
+        decode_text(CODEC, '{"$encoded": "!"}')
+    with pytest.raises(CodecError, match="the codec cannot read the value: IndexError"):
+        decode_text(CODEC, '{"$encoded": ""}')
+
+
+def test_a_new_key_comes_first_and_the_old_one_still_reads() -> None:
+    before = encode_text(CODEC, "1")
+    rotated = AesGcm({"2027": OTHER, "2026": KEY})
+
+    assert decode_text(rotated, before) == "1"
+    with pytest.raises(CodecError, match="2027"):
+        decode_text(CODEC, encode_text(rotated, "1"))
+
+
+@pytest.mark.parametrize("keys", [{}, {"short": b"x"}, {"": KEY}, {"n" * 256: KEY}])
+def test_keys_that_are_none_are_refused(keys: dict[str, bytes]) -> None:
+    with pytest.raises(ValueError, match="key"):
+        AesGcm(keys)
+
+
+def test_a_codec_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(f"2027 {base64.b64encode(OTHER).decode()}\n\n2026 {base64.b64encode(KEY).decode()}\n")
+    monkeypatch.setenv("TRADEWIND_CODEC_KEYS", str(keys))
+
+    assert codec_of(None) is None
+    monkeypatch.setenv("TRADEWIND_CODEC", "tradewind.codec.aes_gcm:aes_gcm")
+    found = codec_of(None)
+    assert found is not None
+    assert found.decode(CODEC.encode(b"x")) == b"x"
+    assert codec_of(CODEC) is CODEC
+
+
+@pytest.mark.parametrize("target", ["", "json", "no_such_module:x", "json:absent", "json:loads"])
+def test_a_name_that_is_no_codec_is_told(target: str) -> None:
+    with pytest.raises(ValueError, match="codec"):
+        load_codec(target)
+
+
+def test_a_file_of_keys_that_is_none_is_told_without_its_content(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TRADEWIND_CODEC_KEYS", raising=False)
+    with pytest.raises(ValueError, match="TRADEWIND_CODEC_KEYS is to name the file"):
+        aes_gcm()
+    monkeypatch.setenv("TRADEWIND_CODEC_KEYS", str(tmp_path / "absent"))
+    with pytest.raises(ValueError, match="No such file"):
+        aes_gcm()
+    keys = tmp_path / "keys"
+    keys.write_text("2026 not-base64!\n")
+    monkeypatch.setenv("TRADEWIND_CODEC_KEYS", str(keys))
+    with pytest.raises(ValueError, match="line 1: this is not a name") as caught:
+        aes_gcm()
+    assert "not-base64" not in str(caught.value)

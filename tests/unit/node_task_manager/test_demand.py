@@ -1,0 +1,59 @@
+"""How much work there is for a pool of workers."""
+
+import asyncio
+from contextlib import aclosing
+
+from tradewind.node_task_manager.use_cases.demand import Demand, Pool
+from tradewind.node_task_manager.use_cases.queue_statistics import QueueDepth, QueueStatistics
+
+
+def statistics(*queues: QueueDepth) -> QueueStatistics:
+    return QueueStatistics(queues, 0, 0, 0, {}, {})
+
+
+SOME = statistics(
+    QueueDepth("fetch", "ann", 3, 2, 1), QueueDepth("fetch", "bob", 1, 0, 1), QueueDepth("fit", "ann", 0, 4, 0)
+)
+
+
+class Looks:
+    """Answers with one after another, the last one for ever."""
+
+    def __init__(self, *answers: QueueStatistics) -> None:
+        self.answers = list(answers)
+        self.count = 0
+
+    async def __call__(self) -> QueueStatistics:
+        self.count += 1
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+async def test_types_users_and_what_runs_are_told_apart() -> None:
+    demand = Demand(Looks(SOME))
+
+    assert await demand.of(Pool()) == 10
+    assert await demand.of(Pool(count_running=False)) == 4
+    assert await demand.of(Pool({"fetch"})) == 6
+    assert await demand.of(Pool({"fetch", "fit"}, "ann")) == 9
+    assert await demand.of(Pool({"other"})) == 0
+
+
+async def test_many_who_ask_cause_one_look() -> None:
+    looks = Looks(SOME)
+    demand = Demand(looks, fresh_s=3600)
+
+    assert await asyncio.gather(*(demand.of(Pool()) for _ in range(50))) == [10] * 50
+    assert looks.count == 1
+
+
+async def test_changes_alone_are_pushed() -> None:
+    looks = Looks(statistics(), SOME, SOME, SOME, statistics(), statistics())
+    heard = []
+    async with aclosing(Demand(looks, look_s=0, fresh_s=0).follow(Pool())) as changes:
+        async for active in changes:
+            heard.append(active)
+            if len(heard) == 3:
+                break
+
+    assert heard == [False, True, False]
+    assert looks.count == 5

@@ -1,0 +1,85 @@
+"""Makes the two Secrets that k8s/ needs: the passwords of the store's users, and its ACL file.
+
+    python tools/store_secrets.py | kubectl apply -f -     new passwords, at random
+    python tools/store_secrets.py --dev                    the ACL file of the overlay dev, with its known passwords
+
+Apply it once: services read their password when they start. To change passwords, apply it again and restart
+the store, then the services.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from tradewind.server.redis.acl import NOBODY
+from tradewind.standalone.services import ACL_USERS
+
+BACKUP = "resetkeys resetchannels -@all +ping +sync +psync +replconf"
+"""What the user of the backup may do: have the whole store sent to it, and nothing else."""
+
+PROBE = "user probe on nopass resetkeys resetchannels -@all +ping"
+"""The user of the store's own health checks."""
+
+_NAMESPACE = "tradewind"
+
+
+def user_names() -> list[str]:
+    """Return the users that have a password, in order."""
+    return sorted([*(user.name for user in ACL_USERS), "admin", "backup"])
+
+
+def acl_file(passwords: Mapping[str, str]) -> str:
+    """Return the ACL file for those users that have a password; it holds hashes only."""
+    lines = [
+        NOBODY,
+        f"user admin on #{_digest(passwords['admin'])} ~* &* +@all",
+        f"user backup on #{_digest(passwords['backup'])} {BACKUP}",
+        PROBE,
+    ]
+    lines += [
+        user.rule(passwords[user.name])
+        for user in sorted(ACL_USERS, key=lambda user: user.name)
+        if user.name in passwords
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def secret_manifests(passwords: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the Secrets `store-passwords` and `store-users`."""
+    texts = {"store-passwords": dict(passwords), "store-users": {"users.acl": acl_file(passwords)}}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": _NAMESPACE},
+            "type": "Opaque",
+            "stringData": text,
+        }
+        for name, text in texts.items()
+    ]
+
+
+def _digest(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()
+
+
+def main() -> int:
+    """Print; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dev", action="store_true", help="print the ACL file of the overlay dev")
+    if parser.parse_args().dev:
+        print(acl_file({name: f"dev-{name}" for name in user_names()}), end="")
+    else:
+        passwords = {name: secrets.token_urlsafe(32) for name in user_names()}
+        print(yaml.safe_dump_all(secret_manifests(passwords), sort_keys=False), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
