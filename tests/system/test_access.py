@@ -1,6 +1,5 @@
 """A stack that asks who calls: the first admin, users among each other, workers, streams, and what asking costs."""
 
-import asyncio
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.system.processes import NODES, Shell
 from tests.waiting import until
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.redis import RedisSessions
-from tradewind.client import Client, NotFound, PermissionDenied, Role, Unauthenticated
+from tradewind.client import Client, Exhausted, NewToken, NotFound, PermissionDenied, Role, Unauthenticated
 from tradewind.server.access.tokens import digest_of
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, WorkerError, load_nodes
@@ -110,16 +109,17 @@ async def test_a_revoked_worker_leaves_and_a_wrong_token_is_refused(guarded: Sta
         async with Worker(load_nodes(NODES), address=guarded.address):
             pass
     pool = await admin.create_token("pool", role=Role.WORKER)
-    worker = Worker(load_nodes(NODES), address=guarded.address, token=pool.token)
-    serving = asyncio.create_task(worker.serve())
-
-    async def at_work() -> bool:
-        return [each.worker_id async for each in admin.list_workers()] == [worker.worker_id]
-
-    await until(at_work, "the worker has come")
-    await admin.revoke_session(pool.session.session_id, user_id="pool")
     with pytest.raises(WorkerError):
-        await asyncio.wait_for(serving, 30)
+        await _work_until_revoked(guarded, admin, pool)
+
+
+async def _work_until_revoked(stack: Standalone, admin: Client, pool: NewToken) -> None:
+    async with Worker(load_nodes(NODES), address=stack.address, token=pool.token) as worker:
+        await admin.revoke_session(pool.session.session_id, user_id="pool")
+        serving = worker._background
+        assert serving is not None
+        # It leaves when its stream ends, or at the latest with its next heartbeat.
+        await until(serving.done, "the worker has left", timeout=60)
 
 
 async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, tmp_path: Path) -> None:
@@ -165,3 +165,27 @@ async def test_the_admin_stays_over_a_restart(tmp_path: Path) -> None:
     ):
         assert stack.new_admin_token is None
         assert (await client.who_am_i()).role is Role.ADMIN
+
+
+async def test_a_limit_of_runs_holds_over_streams_and_bulk_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRADEWIND_RATE_LIMITS", "RunFlow=3/d")
+    async with (
+        Standalone(data=tmp_path / "data", port=0, auth=True) as stack,
+        Client(stack.address, token=stack.new_admin_token) as admin,
+    ):
+        token = (await admin.create_token("ann", role=Role.USER)).token
+        async with Client(stack.address, token=token) as ann:
+            await ann.register_flow("sums", flows.sums(overlap="allow"))
+            with pytest.raises(Exhausted):
+                await ann.run_flows(["sums"] * 4)
+            await ann.run_flow("sums")
+            await ann.run_flows(["sums"] * 2)
+            with pytest.raises(Exhausted) as refusal:
+                await ann.run_flow("sums")
+            assert refusal.value.reason == "RATE_LIMITED"
+            assert 86_000 < refusal.value.retry_after <= 86_400
+            async with Client(stack.address, token=token, run_stream=False) as unary:
+                with pytest.raises(Exhausted):
+                    await unary.run_flow("sums")

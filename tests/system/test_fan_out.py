@@ -68,6 +68,25 @@ async def test_enough_items_make_it_succeed_and_the_others_are_null(client: Clie
     assert re.search(r"error: ValueError: 5 is odd", await shell("task", "get", "halving:0:0:half:5"))
 
 
+async def test_items_of_a_kept_node_are_those_of_the_run_that_it_is_kept_from(client: Client, shell: Shell) -> None:
+    await client.register_flow("halving", halving(6, min_success=0.5))
+    assert (await (await client.run_flow("halving")).wait(30)).status is CycleStatus.COMPLETED
+    for run in (1, 2):
+        again = await client.rerun_cycle("halving", from_nodes=["listed"], wait=30)
+        assert again.record is not None
+        assert (again.record.run, again.record.status) == (run, CycleStatus.COMPLETED)
+        half = (await client.describe_cycle("halving", 0)).node("half")
+        assert half is not None
+        assert (half.kept_from, half.items) == ("halving:0:0:half", ItemCounts(6, 3, begun=6, completed=3, failed=3))
+        items = [item async for item in client.list_node_tasks("halving", 0, items_of="half")]
+        assert [(item.node_task_id, item.run) for item in items] == [(f"halving:0:0:half:{at}", 0) for at in range(6)]
+        assert [item.status.value for item in items] == ["completed", "failed"] * 3
+        assert (await client.get_node_task(f"halving:0:{run}:half:3")).node_task_id == "halving:0:0:half:3"
+    assert re.search(
+        r"^3 +failed +1 .*ValueError: 3 is odd", await shell("cycle", "show", "halving", "--items", "half"), re.M
+    )
+
+
 async def test_too_few_end_it_and_say_so(client: Client, shell: Shell) -> None:
     await client.register_flow("halving", halving(1000, max_parallel=1, min_success=998, retry=Retry(2, "10ms")))
     handle = await client.run_flow("halving")

@@ -3,16 +3,34 @@
 import secrets
 from pathlib import Path
 
+import grpc
 import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import add_TraceServiceServicer_to_server
 
-from tests.system.processes import Shell
+from tests.system.collector import Collector
+from tests.system.processes import Processes, Shell
+from tests.waiting import until
 from tradewind.client import Client
 from tradewind.flow import Flow
 from tradewind.standalone import Standalone
-from tradewind.worker import Worker, load_nodes
 
 NODES = "tests.system.secret_nodes"
 MARKER = "a-value-that-may-be-seen"
+
+
+class WholeTraces(Collector):
+    """Keeps everything that was sent, as it came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+
+    async def Export(
+        self, request: trace_service_pb2.ExportTraceServiceRequest, context: object
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
+        self.sent += request.SerializeToString()
+        return await super().Export(request, context)
 
 
 def flow() -> Flow:
@@ -24,19 +42,26 @@ def flow() -> Flow:
     return flow
 
 
-async def test_a_planted_secret_is_in_no_output_no_log_and_not_in_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+async def test_a_planted_secret_is_in_no_output_log_or_trace_and_not_in_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], started: Processes
 ) -> None:
     planted = secrets.token_urlsafe(24)
     files = tmp_path / "secrets"
     files.mkdir()
     (files / "broker.key").write_text(f"{planted}\n")
+    traces, receiver = WholeTraces(), grpc.aio.server()
+    add_TraceServiceServicer_to_server(traces, receiver)  # type: ignore[no-untyped-call]
+    port = receiver.add_insecure_port("127.0.0.1:0")
+    await receiver.start()
+    monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
     monkeypatch.setenv("TRADEWIND_SECRETS_DIR", str(files))
     monkeypatch.setenv("TRADEWIND_LOG_LEVEL", "debug")
     seen: list[str] = []
-    async with Standalone(data=tmp_path / "data", port=0) as stack:
-        worker = Worker(load_nodes(NODES), address=stack.address, process_capacity=1)
-        async with worker, Client(stack.address) as client:
+    try:
+        async with Standalone(data=tmp_path / "data", port=0) as stack, Client(stack.address) as client:
+            worker = started.start("worker", NODES, "--processes", "1", address=stack.address)
+            await worker.says("connected as")
             await client.register_flow("keyed", flow())
             run = await client.run_flow("keyed")
             await run.wait(60)
@@ -48,22 +73,30 @@ async def test_a_planted_secret_is_in_no_output_no_log_and_not_in_the_store(
             assert "output key holds the value of the secret broker.key" in failed["emitted"]
             assert next(node.outputs for node in described.nodes if node.node_id == "told") == {"length": len(planted)}
             shell = Shell(stack.address)
-            commands = (
+            for command in (
                 ("cycle", "show", "keyed", "0", "-o", "json"),
                 ("cycle", "show", "keyed", "0"),
                 ("flow", "logs", "keyed"),
                 ("flow", "status", "keyed", "-o", "json"),
                 ("explain", "keyed", "raised"),
                 ("task", "get", "keyed:0:0:apart", "-o", "json"),
-            )
-            for command in commands:
-                seen.append(await shell(*command, ends=0))
+            ):
+                seen.append(await shell(*command))
             seen.append(str(described))
-    seen += [record.getMessage() for record in caplog.records]
+
+            def ended() -> int:
+                return sum(each.failed and each.name.startswith("node ") for each in traces.spans)
+
+            await until(lambda: ended() == len(failed), "the traces of the failed nodes have arrived")
+            seen.append(worker.printed)
+    finally:
+        await receiver.stop(None)
     seen += capfd.readouterr()
     everything = "\n".join(seen)
     assert "the key is [secret broker.key]" in everything
     assert planted not in everything
+    assert b"secret broker.key" in traces.sent, "errors are in traces"
+    assert planted.encode() not in traces.sent
     kept = b"".join(path.read_bytes() for path in sorted((tmp_path / "data").rglob("*")) if path.is_file())
     assert MARKER.encode() in kept, "what is kept can be found by looking so"
     assert planted.encode() not in kept

@@ -28,10 +28,15 @@ async def test_a_node_waits_for_a_signal_and_goes_on_with_it(client: Client, she
 
     await until(waits, "it waits")
     assert re.search(r"pay +payment +suspended .*waits for signal .paid.", await shell("cycle", "show", "paying"))
-    assert (await client.describe_cycle("paying", 0)).statistics.suspended_nodes == 1
+    described = await client.describe_cycle("paying", 0)
+    assert (described.cycle.status, described.statistics.suspended_nodes) == (CycleStatus.RUNNING, 1)
+    assert described.statistics.waiting
+    assert "paying cycle 0 waiting" in await shell("cycle", "show", "paying")
+    assert re.search(r"last cycle +0 waiting", await shell("flow", "status", "paying"))
     said = await shell("task", "signal", task_id, "--signal", "paid", "--payload", '{"euros": 5}', "--request-id", "r1")
     assert said.startswith(f"{task_id} has the signal")
     assert (await handle.wait(30)).status is CycleStatus.COMPLETED
+    assert not (await client.describe_cycle("paying", 0)).statistics.waiting
     paid = (await client.get_node_task(task_id)).outputs["paid"]
     assert paid == {"sum": 5, "attempt": 2, "payload": {"euros": 5}, "by": "default"}
     assert re.search(r'resumed +by signal "paid" of default', await shell("task", "get", task_id))

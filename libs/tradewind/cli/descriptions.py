@@ -55,7 +55,8 @@ def components_words(count: int) -> str:
 
 def cycle_words(cycle: CycleRecord, statistics: CycleStatistics | None = None) -> str:
     """Return `3 completed in 0.4 s (9 completed)`."""
-    words = f"{cycle.cycle}{f' run {cycle.run}' if cycle.run else ''} {cycle.status}"
+    status = "waiting" if statistics is not None and statistics.waiting and not cycle.ended else cycle.status
+    words = f"{cycle.cycle}{f' run {cycle.run}' if cycle.run else ''} {status}"
     if cycle.seconds is not None:
         words += f" in {length(cycle.seconds)}"
     counts = _statistics_words(statistics) if statistics is not None and not cycle.ended else counts_words(cycle.counts)

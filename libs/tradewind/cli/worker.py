@@ -1,4 +1,4 @@
-"""`tradewind worker MODULE...` runs a worker; `tradewind worker list` lists them."""
+"""`tradewind worker MODULE...` runs a worker; `tradewind worker list` lists them, `drain` sends one home."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     cls=RunUnlessNamed,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Run a worker or list workers.\n\n`worker MODULE...` is short for `worker run MODULE...`.",
+    help="Run a worker, list workers or drain one.\n\n`worker MODULE...` is short for `worker run MODULE...`.",
     subcommand_metavar="MODULE... | COMMAND [ARGS]...",
 )
 
@@ -110,3 +110,22 @@ async def list_(
         for worker in workers
     ]
     session.screen.table(["WORKER", "STATUS", "LOAD", "LAST BEAT", "PROCESS", "CALLED AT", "NODE TYPES"], rows)
+
+
+@app.command()
+@asynchronous
+async def drain(
+    session: Session,
+    worker_id: Annotated[str, typer.Argument(metavar="WORKER", help="Its id.")],
+    output: Output = Format.TEXT,
+) -> None:
+    """Ask a worker to take no new work, finish what it runs, and leave.
+
+    It hears of it with its next heartbeat.
+    """
+    async with session.client() as client:
+        worker = await client.drain_worker(worker_id)
+    if output is Format.JSON:
+        session.screen.json(worker)
+        return
+    session.screen.line(f"worker {worker.worker_id} is {worker.status}, with {worker.running} node tasks to finish")

@@ -128,6 +128,11 @@ class CycleStatistics:
     skipped_nodes: int
     suspended_nodes: int = 0
 
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing of it goes on by itself: all that could is suspended until a signal, an answer or a time."""
+        return self.suspended_nodes > 0 and not (self.running_nodes or self.pending_nodes)
+
 
 class SignalStatus(StrEnum):
     """Whether the value of an edge is there: its source is undecided, emitted it, or will not."""

@@ -132,6 +132,10 @@ class CommonSettings(TelemetrySettings, TlsSettings):
     access_cache_seconds: float = Field(
         5.0, ge=0, le=60, description="For how long is remembered whose a token is; changes are told at once."
     )
+    rate_limits: str = Field(
+        "",
+        description="How often each user may call which methods, as RunFlow=60/m,SubmitTask=10/s; operators any time.",
+    )
     access_on_outage: Literal["refuse", "reads", "all"] = Field(
         "reads",
         description="Which calls go on, with what was last known of a token, while the access service is away.",

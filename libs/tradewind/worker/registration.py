@@ -16,7 +16,8 @@ logger = logging.getLogger("tradewind.worker")
 
 CALL_TIMEOUT = 10.0
 _DEFAULT_INTERVAL = 20.0
-_REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+_NOT_ALLOWED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+_REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, *_NOT_ALLOWED)
 
 
 class Registration:
@@ -88,6 +89,8 @@ class Registration:
         try:
             response = await self._stub.Heartbeat(request, timeout=CALL_TIMEOUT)
         except grpc.aio.AioRpcError as error:
+            if error.code() in _NOT_ALLOWED:
+                raise WorkerRefused(f"the registry refuses this worker: {explain(error)}") from None
             logger.warning("a heartbeat did not get through, trying again: %s", explain(error))
             return False
         if response.register_again:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tradewind.access.domain.session import Draft, Session, User
 from tradewind.server.access.roles import Role
+from tradewind.server.rates import Rate
 
 
 class Refusal(StrEnum):
@@ -83,6 +84,18 @@ class UserStore(Protocol):
         ...
 
 
+class CallCounts(Protocol):
+    """How many calls of a user to an endpoint were admitted lately."""
+
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, cost: int = 1) -> int:
+        """Admit `cost` calls at once if no more than `rate` are then within its period; return 0.
+
+        Otherwise nothing is counted, and returned is after how many ms they would be admitted if nothing else comes.
+        The whole period is returned for more calls than ever are admitted at once.
+        """
+        ...
+
+
 class Changes(Protocol):
     """Word of users of whom a session was closed or the role was changed."""
 
@@ -99,6 +112,9 @@ class Stores(Protocol):
 
     @property
     def users(self) -> UserStore: ...
+
+    @property
+    def calls(self) -> CallCounts: ...
 
     @property
     def changes(self) -> Changes: ...

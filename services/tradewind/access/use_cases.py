@@ -14,6 +14,7 @@ from tradewind.server.access.tokens import digest_of, is_digest, new_token
 from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.partitions import PARTITIONS
+from tradewind.server.rates import Rate
 
 MOST_LABEL = 128
 RESERVED = ("default", "service")
@@ -154,6 +155,9 @@ class LocalAuthority:
         if not is_digest(digest):
             raise InvalidInput([Violation("digest", "must be 66 hexadecimal digits, the first two a partition's")])
         return await self._stores.sessions.authorize(digest)
+
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
+        return await self._stores.calls.admit(user_id, endpoint, rate, calls) / 1000
 
     async def watch(self, changed: Changed) -> None:
         with self._listeners.hearing(changed):

@@ -143,6 +143,14 @@ async def test_what_is_wrong_with_a_request(calls: Calls) -> None:
     assert other == (grpc.StatusCode.FAILED_PRECONDITION, "WRONG_STATUS")
 
 
+async def test_calls_are_admitted_up_to_the_limit(calls: Calls) -> None:
+    request = pb2.AdmitCallRequest(user_id="ann", endpoint="RunFlow", limit="2/d", calls=2)
+    assert not (await calls.root.AdmitCall(request)).HasField("retry_after")
+    assert 86_000 < (await calls.root.AdmitCall(request)).retry_after.seconds <= 86_400
+    request.limit = "often"
+    assert await refusal(calls.root.AdmitCall(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
 async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:
     """Two replicas of access, and a gate elsewhere that would remember for a minute."""
     first, second = await start(), await start()

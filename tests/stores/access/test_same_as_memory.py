@@ -16,6 +16,7 @@ from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
+from tradewind.server.rates import Rate
 
 # Few names, so that the same ones are met again and again.
 users = st.sampled_from(["ann", "bob"])
@@ -86,6 +87,10 @@ class Twins(RuleBasedStateMachine):
     @rule(user_id=users, role=st.sampled_from([Role.USER, Role.ADMIN]))
     def set_user(self, user_id: str, role: Role) -> None:
         self.both(lambda bench: bench.users.set(user_id, role))
+
+    @rule(user_id=users, endpoint=st.sampled_from(["RunFlow", "SubmitTask"]), cost=st.integers(1, 4))
+    def admit(self, user_id: str, endpoint: str, cost: int) -> None:
+        self.both(lambda bench: bench.calls.admit(user_id, endpoint, Rate(3, MINUTE), cost))
 
     @rule(span=spans)
     def advance(self, span: int) -> None:

@@ -11,10 +11,8 @@ from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
     RESULT,
-    SUSPENDED,
     ChainState,
     Notes,
-    Suspension,
     UpdateOutcome,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -30,17 +28,17 @@ CURSOR = MemoryChange({"cursor": "17", "ü": '["ä", 1.50]'}, change_id="c1")
 async def test_each_note_is_a_field_of_its_own(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    notes = Notes("NODES_FAILED", Memory().after(CURSOR), '{"profit":1}', Suspension(5, "an approval, by ann"))
-    parts = {"error": ERROR, "memory": MEMORY, "result_json": RESULT, "suspended": SUSPENDED}
+    notes = Notes("NODES_FAILED", Memory().after(CURSOR), '{"profit":1}')
+    parts = {"error": ERROR, "memory": MEMORY, "result_json": RESULT}
     expected = state.notes
     for version, (part, field) in enumerate(parts.items(), start=1):
         result = await bench.stores.states.try_update(replace(state, version=version, notes=notes), {field})
         assert (result.outcome, result.version) == (UpdateOutcome.OK, version + 1)
         expected = replace(expected, **{part: getattr(notes, part)})
         assert (await bench.state(state.name)).notes == expected
-    gone = replace(state, version=5, notes=Notes())
-    assert (await bench.stores.states.try_update(gone, {SUSPENDED})).ok
-    assert (await bench.state(state.name)).notes == replace(notes, suspended=None)
+    gone = replace(state, version=4, notes=Notes())
+    assert (await bench.stores.states.try_update(gone, {RESULT})).ok
+    assert (await bench.state(state.name)).notes == replace(notes, result_json="")
 
 
 async def test_large_variables_are_compressed(bench: Bench, server: RedisServer | None) -> None:
@@ -69,11 +67,11 @@ async def test_variables_stay_with_an_ended_run_and_change_no_more(bench: Bench)
     assert (ended.status, ended.notes) == (CycleStatus.COMPLETED, kept.notes)
 
 
-async def test_what_is_suspended_outlives_every_retention(bench: Bench, server: RedisServer | None) -> None:
+async def test_what_waits_outlives_every_retention(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     state = await bench.begun()
-    waits = replace(state, notes=Notes(suspended=Suspension(bench.now, "an approval")))
-    assert (await bench.stores.states.try_update(waits, {SUSPENDED})).ok
+    waits = replace(state, notes=Notes(memory=Memory().after(CURSOR)))
+    assert (await bench.stores.states.try_update(waits, {MEMORY})).ok
     bench.clock.advance(400 * 24 * 3600 * 1000)
     assert (await bench.state(state.name)).notes == waits.notes
     if server is not None:

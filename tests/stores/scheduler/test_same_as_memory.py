@@ -34,13 +34,11 @@ from tradewind.scheduler.domain.chain_state import (
     STATUS,
     STOP,
     SUBMITTED,
-    SUSPENDED,
     ChainState,
     ComponentEnd,
     CycleOrigin,
     Notes,
     StopRequest,
-    Suspension,
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -102,7 +100,6 @@ notes = st.builds(
     st.sampled_from(["", "E"]),
     st.builds(lambda change: Memory().after(change), memory_changes),
     texts,
-    st.sampled_from([None, Suspension(7, "waits for ü")]),
 )
 
 
@@ -377,7 +374,7 @@ class Twins(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.seen)
-    @rule(pick=picks, offset=offsets, noted=notes, fields=st.sets(st.sampled_from([ERROR, MEMORY, RESULT, SUSPENDED])))
+    @rule(pick=picks, offset=offsets, noted=notes, fields=st.sets(st.sampled_from([ERROR, MEMORY, RESULT])))
     def note(self, pick: int, offset: int, noted: Notes, fields: set[str]) -> None:
         state = self.picked(pick)
         self.write(RunUpdate(replace(state, version=state.version + offset, notes=noted), fields))

@@ -11,6 +11,7 @@ from tradewind.server.access.refusals import refused
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
 from tradewind.server.faults import Unavailable
+from tradewind.server.rates import Rate
 
 SCHEDULER = "/tradewind.api.scheduler.v1.SchedulerService/"
 
@@ -22,6 +23,7 @@ class Authority:
         self.roles: dict[str, tuple[str, Role]] = {}
         self.asked = 0
         self.away = False
+        self.counted: list[tuple[str, str, int]] = []
         self.changed: Changed | None = None
 
     def token(self, user_id: str, role: Role = Role.USER) -> str:
@@ -47,6 +49,12 @@ class Authority:
         if digest not in self.roles:
             raise refused("TOKEN_INVALID")
         return Identity(*self.roles[digest], digest[:20], digest)
+
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
+        if self.away:
+            raise Unavailable("PEER_UNAVAILABLE", "away")
+        self.counted.append((user_id, endpoint, calls))
+        return 0 if len(self.counted) <= rate.count else 1.5
 
     async def watch(self, changed: Changed) -> None:
         self.changed = changed

@@ -18,7 +18,8 @@ from tradewind.api.scheduler.v1.scheduler_service_pb2 import (
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.identity import Identity
 from tradewind.server.access.roles import Role
-from tradewind.server.faults import PermissionDenied, Unauthenticated, Unavailable
+from tradewind.server.faults import Exhausted, PermissionDenied, Unauthenticated, Unavailable
+from tradewind.server.rates import Rate
 
 SECRET = "a secret of all the servers"
 OWNING = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}
@@ -203,3 +204,35 @@ async def test_a_stream_costs_one_look_up_however_long_it_lasts_and_ends_with_it
     with pytest.raises(Unauthenticated) as refusal:
         await asyncio.wait_for(stream, 10)
     assert refusal.value.reason == "TOKEN_INVALID"
+
+
+async def test_calls_are_counted_where_a_limit_is_set_and_for_users_only(authority: Authority) -> None:
+    gate = Gate(authority, owning=OWNING, rates={"RunFlow": Rate(2, 60_000)})
+    ann, operator = authority.token("ann"), authority.token("olga", Role.OPERATOR)
+    for _ in range(5):
+        await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), ann)
+        await call(gate, "RunFlow", RunFlowRequest(flow_id="ann-1"), operator)
+    assert authority.counted == []
+    for _ in range(2):
+        await call(gate, "RunFlow", RunFlowRequest(flow_id="ann-1"), ann)
+    with pytest.raises(Exhausted) as refusal:
+        await call(gate, "RunFlow", RunFlowRequest(flow_id="ann-1"), ann)
+    assert (refusal.value.reason, refusal.value.retry_after_s) == ("RATE_LIMITED", 1.5)
+    assert authority.counted == [("ann", "RunFlow", 1)] * 3
+
+
+@pytest.mark.parametrize(
+    ("on_outage", "goes_on"), [("reads", ["GetFlow"]), ("refuse", []), ("all", ["GetFlow", "RunFlow"])]
+)
+async def test_limits_while_access_is_away(authority: Authority, on_outage: Any, goes_on: list[str]) -> None:
+    rates = {"RunFlow": Rate(2, 60_000), "GetFlow": Rate(2, 60_000)}
+    gate = Gate(authority, cache_s=60, on_outage=on_outage, owning=OWNING, rates=rates)
+    ann = authority.token("ann")
+    await call(gate, "GetFlow", GetFlowRequest(), ann)
+    authority.away = True
+    for method, request in (("GetFlow", GetFlowRequest()), ("RunFlow", RunFlowRequest())):
+        if method in goes_on:
+            await call(gate, method, request, ann)
+            continue
+        with pytest.raises(Unavailable):
+            await call(gate, method, request, ann)

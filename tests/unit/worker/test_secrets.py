@@ -1,6 +1,7 @@
 """Secrets are resolved in the worker, and never leave it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from tests.unit.worker.attempts import Bench
 from tradewind.testing import run_node
 from tradewind.worker import Context, node
-from tradewind.worker.secrets import Redactor, environment_name
+from tradewind.worker.errors import NodeFault
+from tradewind.worker.secrets import Redactor, SecretResolver, environment_name
 
 VALUE = 's3cr"t\n/ü'
 
@@ -156,3 +158,45 @@ def test_the_longer_of_two_overlapping_secrets_is_redacted_whole() -> None:
 
 def test_names_of_environment_variables() -> None:
     assert environment_name("broker.api-key_2") == "TRADEWIND_SECRET_BROKER_API_KEY_2"
+
+
+async def test_secrets_are_found_in_a_directory_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_SECRETS_DIR", str(tmp_path))
+    (tmp_path / "broker.key").write_text("one\n", encoding="utf-8")
+    source = SecretResolver()
+    config = {"key": reference("broker.key")}
+
+    assert (await source.resolve(config))[0] == {"key": "one"}
+    (tmp_path / "broker.key").write_text("two\r\n", encoding="utf-8")
+    assert (await source.resolve(config))[0] == {"key": "two"}
+    monkeypatch.setenv("TRADEWIND_SECRET_BROKER_KEY", "three")
+    assert (await source.resolve(config))[0] == {"key": "three"}
+
+
+@pytest.mark.parametrize("name", ["absent", "../outside", "..", "folder", "."])
+async def test_nothing_but_files_of_the_directory_is_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outside").write_text("outside", encoding="utf-8")
+    (tmp_path / "secrets" / "folder").mkdir(parents=True)
+    monkeypatch.setenv("TRADEWIND_SECRETS_DIR", str(tmp_path / "secrets"))
+    with pytest.raises(NodeFault, match="nor a file of that name in") as caught:
+        await SecretResolver().resolve({"key": reference(name)})
+    assert caught.value.code == "SECRET_MISSING"
+
+
+@pytest.mark.parametrize(("value", "refused"), [("correct-horse", True), ("short", False)])
+async def test_an_output_that_holds_a_secret_fails_its_node(value: str, refused: bool) -> None:
+    @node("leak")
+    async def leak(key: str) -> list[str]:
+        return [f"Bearer {key}"]
+
+    run = await run_node(leak, config={"key": reference("broker")}, secrets={"broker": value})
+
+    if not refused:
+        assert run.output == ["Bearer short"]
+        return
+    assert run.error is not None
+    assert run.error.code == "INVALID_OUTPUT"
+    assert "output" in run.error.message
+    assert value not in repr(run)

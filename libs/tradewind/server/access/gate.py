@@ -11,14 +11,16 @@ import structlog
 from google.protobuf.message import Message
 
 from tradewind.server.access.authority import Authority
-from tradewind.server.access.identity import Identity, require_own, set_identity, user_meant
-from tradewind.server.access.methods import OPEN, Rule, rule
+from tradewind.server.access.identity import Identity, current_identity, require_own, set_identity, user_meant
+from tradewind.server.access.metering import set_meter, too_often
+from tradewind.server.access.methods import OPEN, Rule, is_read, rule
 from tradewind.server.access.refusals import refused
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import PermissionDenied, Unauthenticated, Unavailable
 from tradewind.server.interception import Behavior, Context
+from tradewind.server.rates import Rate
 
 OnOutage = Literal["refuse", "reads", "all"]
 """What is let through for tokens that were good before, while nobody can say whether they still are."""
@@ -27,6 +29,7 @@ STALE_S = 300.0
 """For so long what was known of a token counts while nobody can be asked."""
 _MOST_KNOWN = 10_000
 _AGAIN_S = 1.0
+_SENT_S = 0.1
 _SERVICE = Identity("service", Role.SERVICE)
 
 _log = structlog.get_logger(__name__)
@@ -73,8 +76,10 @@ class Gate:
         cache_s: float = 5.0,
         on_outage: OnOutage = "reads",
         owning: Mapping[str, Owning] | None = None,
+        rates: Mapping[str, Rate] | None = None,
     ) -> None:
-        """Take `owning` services by the names of their gRPC services."""
+        """Take `owning` services by the names of their gRPC services, `rates` of users by names of methods."""
+        self._rates = dict(rates or {})
         self._authority = authority
         self._service_token = service_token.encode()
         self._cache_s = cache_s
@@ -124,11 +129,27 @@ class Gate:
                     if owning is None:
                         raise PermissionDenied("METHOD_CLOSED", f"{name} cannot tell whose things are: ask an operator")
                     require_own(await owning.owners(request))
+            if self._rates and identity.role is Role.USER:
+                set_meter(self._count)
+                await self._count(name, 1)
             if allowed.lasts:
                 return await self._last(identity, behavior, request, context)
             return await behavior(request, context)
 
         return admitted
+
+    async def _count(self, name: str, calls: int) -> None:
+        rate, identity = self._rates.get(name), current_identity()
+        if rate is None or identity is None:
+            return
+        try:
+            wait_s = await self._authority.admit(identity.user_id, name, rate, calls)
+        except Unavailable:
+            if self._on_outage == "all" or (self._on_outage == "reads" and is_read(name)):
+                return
+            raise
+        if wait_s:
+            raise too_often(name, rate, wait_s)
 
     async def _last(self, identity: Identity, behavior: Behavior, request: Any, context: Context) -> Any:
         task = asyncio.current_task()
@@ -139,6 +160,8 @@ class Gate:
             return await behavior(request, context)
         except asyncio.CancelledError:
             if stream.refusal is not None:
+                # What is on its way to the caller must have been sent before a status can be.
+                await asyncio.sleep(_SENT_S)
                 raise stream.refusal from None
             raise
         finally:

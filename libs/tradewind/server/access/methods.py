@@ -37,6 +37,11 @@ def rule(method: str) -> Rule | None:
     return _RULES.get(method)
 
 
+def is_read(name: str) -> bool:
+    """Say whether the method of a name changes nothing."""
+    return name.startswith(_READS)
+
+
 def methods() -> frozenset[str]:
     """Return the full names of the methods that are listed."""
     return frozenset(_RULES)
@@ -51,7 +56,7 @@ def _rules(of: str, /, **names: str) -> dict[str, Rule]:
                 Role(least),
                 workers="worker" in marks,
                 owned="own" in marks,
-                reads=name.startswith(_READS),
+                reads=is_read(name),
                 lasts=name in _LASTING or name.startswith("Watch"),
             )
     return found
@@ -110,7 +115,7 @@ _RULES: dict[str, Rule] = {
         user_worker="WhoAmI RefreshSession",
         operator="ListUsers",
         admin="SetUser",
-        service="Authorize WatchChanges",
+        service="Authorize AdmitCall WatchChanges",
     ),
     "/grpc.channelz.v1.Channelz/GetChannel": Rule(Role.OPERATOR, reads=True),
     "/grpc.channelz.v1.Channelz/GetServer": Rule(Role.OPERATOR, reads=True),

@@ -1,13 +1,16 @@
 """The gate of a server, as its settings and services ask for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.gate import Gate, Owning
+from tradewind.server.access.metering import rates_of
+from tradewind.server.access.methods import methods
 from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.channels import channels_of
+from tradewind.server.rates import Rate
 from tradewind.server.settings import CommonSettings, text_of, variable_of
 
 
@@ -38,7 +41,20 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
         cache_s=settings.access_cache_seconds,
         on_outage=settings.access_on_outage,
         owning=owning_of(services),
+        rates=rates_in(settings),
     )
+
+
+def rates_in(settings: CommonSettings) -> Mapping[str, Rate]:
+    """Return the limits of the settings. Raises ValueError, naming the variable."""
+    try:
+        rates = rates_of(settings.rate_limits)
+        unknown = sorted(set(rates) - {each.rpartition("/")[2] for each in methods()})
+        if unknown:
+            raise ValueError(f"there is no method {', '.join(unknown)}")
+    except ValueError as error:
+        raise ValueError(f"{variable_of('rate_limits')}: {error}") from None
+    return rates
 
 
 def owning_of(services: Sequence[Any]) -> dict[str, Owning]:

@@ -13,6 +13,7 @@ from tradewind.server.access.identity import Identity
 from tradewind.server.access.refusals import refused
 from tradewind.server.access.role_messages import role_of
 from tradewind.server.faults import Unavailable
+from tradewind.server.rates import Rate
 
 _CALL_S = 2.0
 _PAUSE_S = (0.05, 1.0)
@@ -36,6 +37,15 @@ class RemoteAuthority:
         if answer.refusal:
             raise refused(answer.refusal)
         return Identity(answer.user_id, role_of(answer.role), answer.session_id, digest)
+
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
+        request = pb2.AdmitCallRequest(user_id=user_id, endpoint=endpoint, limit=str(rate), calls=calls)
+        try:
+            answer = await self._stub.AdmitCall(request, timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("access_away", code=error.code().name, details=error.details())
+            raise Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached") from error
+        return answer.retry_after.ToMilliseconds() / 1000
 
     async def close(self) -> None:
         await self._channel.close()

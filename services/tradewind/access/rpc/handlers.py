@@ -17,6 +17,7 @@ from tradewind.server.access.role_messages import ROLE_MESSAGES, role_of
 from tradewind.server.access.roles import Role
 from tradewind.server.faults import InvalidInput, NotFound, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
+from tradewind.server.rates import Rate
 from tradewind.server.streams import OpenStreams
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -99,6 +100,18 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         if isinstance(found, Refusal):
             return pb2.AuthorizeResponse(refusal=use_cases.REFUSED[found])
         return pb2.AuthorizeResponse(user_id=found.user_id, role=ROLE_MESSAGES[found.role], session_id=found.session_id)
+
+    async def AdmitCall(self, request: pb2.AdmitCallRequest, context: Context) -> pb2.AdmitCallResponse:
+        use_cases.check(user_id=request.user_id, endpoint=request.endpoint)
+        try:
+            rate = Rate.parse(request.limit)
+        except ValueError as error:
+            raise InvalidInput([Violation("limit", str(error))]) from None
+        wait_ms = await self._stores.calls.admit(request.user_id, request.endpoint, rate, max(1, request.calls))
+        response = pb2.AdmitCallResponse()
+        if wait_ms:
+            response.retry_after.FromMilliseconds(wait_ms)
+        return response
 
     async def WatchChanges(
         self, request: pb2.WatchChangesRequest, context: Context

@@ -8,6 +8,7 @@ All keys of a user share the tag `{a<p>}`, the partition of the user's id, so th
 | `users` | zset | users, all with score 0: in the order of their ids | for ever, one entry per user |
 | `session:<digest>` | hash | whose, kind, label, times; the digest is that of the token | 1 h after its end |
 | `sessions:<user>` | zset | digests of the user's sessions, by when they were made | the latest end of them |
+| `rate_limit:<user>:<endpoint>` | zset | admitted calls by time, as many as the limit at most | its period |
 | `data_version` | string | version of the data and number of partitions | one, in partition 0 |
 | `changes` | channel | users of whom something has changed | nothing is kept |
 """
@@ -44,6 +45,9 @@ class Keys:
 
     def session(self, partition: int, digest: str) -> str:
         return f"{self.base(partition)}session:{digest}"
+
+    def rate_limit(self, user_id: str, endpoint: str) -> str:
+        return f"{self.base(partition_of(user_id))}rate_limit:{user_id}:{endpoint}"
 
     def changes(self) -> str:
         return f"{self.base(0)}changes"

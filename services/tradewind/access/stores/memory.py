@@ -8,6 +8,7 @@ from tradewind.access.ports import Authorized, Refusal
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
 from tradewind.server.partitions import partition_of
+from tradewind.server.rates import Rate
 
 
 @dataclass(slots=True)
@@ -17,6 +18,7 @@ class MemoryAccess:
     clock: Callable[[], int]
     kept_users: dict[str, User] = field(default_factory=dict)
     kept: dict[str, Session] = field(default_factory=dict)
+    admitted: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
 
     @property
@@ -28,6 +30,11 @@ class MemoryAccess:
     def users(self) -> "MemoryUsers":
         """The port for users."""
         return MemoryUsers(self)
+
+    @property
+    def calls(self) -> "MemoryCallCounts":
+        """The port for counted calls."""
+        return MemoryCallCounts(self)
 
     @property
     def changes(self) -> "MemoryChanges":
@@ -126,6 +133,23 @@ class MemoryUsers:
     async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
         users = sorted(self.access.kept_users.values(), key=lambda user: user.user_id)
         return [user for user in users if partition_of(user.user_id) == partition and user.user_id > after][:limit]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCallCounts:
+    """See `CallCounts`."""
+
+    access: MemoryAccess
+
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, cost: int = 1) -> int:
+        now = self.access.clock()
+        before = self.access.admitted.get((user_id, endpoint), [])
+        within = [time for time in before if time > now - rate.period_ms]
+        over = len(within) + cost - rate.count
+        if over > 0:
+            return within[over - 1] + rate.period_ms - now if over <= len(within) else rate.period_ms
+        self.access.admitted[user_id, endpoint] = within + [now] * cost
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from tradewind.access.stores.keys import Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import partition_in, session_id_of
 from tradewind.server.partitions import partition_of
+from tradewind.server.rates import Rate
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Reply, Script
 from tradewind.server.redis.subscriber import Subscriber
@@ -20,6 +21,7 @@ _AUTHORIZE = Script(__name__, "authorize", tuple[str, str, str])
 _CLOSE = Script(__name__, "close_sessions", int)
 _LIST = Script(__name__, "list_sessions", list[_Row])
 _SET_USER = Script(__name__, "set_user", int)
+_ADMIT = Script(__name__, "admit", int)
 _LIST_USERS = Script(__name__, "list_users", list[tuple[str, str, int]])
 
 
@@ -34,6 +36,7 @@ class RedisAccess:
         self._clock = clock
         self.sessions = RedisSessions(self)
         self.users = RedisUsers(self)
+        self.calls = RedisCallCounts(self)
         self.changes = RedisChanges(keys, subscriber)
 
     @property
@@ -122,6 +125,19 @@ class RedisUsers:
         keys = [self._access.keys.users(partition)]
         rows = await self._access.run(_LIST_USERS, partition, keys, after=after, limit=limit)
         return [User(user_id, Role(role), updated_at) for user_id, role, updated_at in rows]
+
+
+class RedisCallCounts:
+    """See `CallCounts`."""
+
+    def __init__(self, access: RedisAccess) -> None:
+        self._access = access
+
+    async def admit(self, user_id: str, endpoint: str, rate: Rate, cost: int = 1) -> int:
+        keys = [self._access.keys.rate_limit(user_id, endpoint)]
+        return await self._access.run(
+            _ADMIT, partition_of(user_id), keys, count=rate.count, period_ms=rate.period_ms, cost=cost
+        )
 
 
 class RedisChanges:

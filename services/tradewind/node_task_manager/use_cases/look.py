@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tradewind.node_task_manager.domain.component import Component
@@ -181,7 +181,13 @@ class Look:
         *,
         outputs: bool,
     ) -> list[Seen]:
-        shard, place = self.shard(user_id), plan.place[node_id]
+        shard = self.shard(user_id)
+        (owner,) = await shard.reader.tasks([component.run.task_id(node_id)])
+        if owner is not None and owner.kept:
+            # Its items are those of the run whose result it took over.
+            former = await self.plans_of(TaskName.parse(owner.kept).run, user_id)
+            component, plan = next((each for each in former if node_id in each[1].place), (component, plan))
+        place = plan.place[node_id]
         read = await read_items(shard.reader, component, plan, place, items, outputs=outputs)
         seen = [Seen(task, component, plan, waits) for task, waits in read]
         return [
@@ -238,7 +244,7 @@ class Look:
     ) -> list[Seen]:
         ids = [component.run.task_id(node_id) for node_id in node_ids]
         shard = self.shard(user_id)
-        tasks = await shard.reader.tasks(ids, outputs=outputs)
+        tasks = await self._with_kept_items(plan, await shard.reader.tasks(ids, outputs=outputs), shard)
         seen = [
             Seen(task, component, plan)
             if task is not None
@@ -246,6 +252,15 @@ class Look:
             for node_id, task in zip(node_ids, tasks, strict=True)
         ]
         return await self._explain(shard, seen)
+
+    @staticmethod
+    async def _with_kept_items(plan: Plan, tasks: Sequence[NodeTask | None], shard: Shard) -> list[NodeTask | None]:
+        """Put in how the items of mapped nodes ended whose results a rerun took over."""
+        kept = [task.kept for task in tasks if task and task.kept and plan.nodes[task.index].fan_out is not None]
+        if not kept:
+            return list(tasks)
+        items = {task.task_id: task.items for task in await shard.reader.tasks(kept) if task is not None}
+        return [replace(task, items=items[task.kept]) if task and task.kept in items else task for task in tasks]
 
 
 def _withheld(component: Component) -> str:

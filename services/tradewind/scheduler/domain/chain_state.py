@@ -31,8 +31,6 @@ MEMORY = "variables"
 """Field: the variables that its nodes keep."""
 RESULT = "result"
 """Field: what a node said that it gives."""
-SUSPENDED = "suspended"
-"""Field: since when, and for what, all that is left of it waits."""
 _COMPONENT = "component:"
 
 
@@ -105,21 +103,12 @@ class CycleFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspension:
-    """All that is left of a run waits for `reason` since `since_ms`."""
-
-    since_ms: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Notes:
     """What only some runs have: each is a field of the chain state. `result_json` is "" for none, as is `error`."""
 
     error: str = ""
     memory: Memory = NO_MEMORY
     result_json: str = ""
-    suspended: Suspension | None = None
 
 
 NO_NOTES = Notes()

@@ -36,6 +36,7 @@ from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.access.identity import is_restricted, require_own
+from tradewind.server.access.metering import count_calls
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
@@ -182,6 +183,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
     async def _run_own(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
         if is_restricted():
             require_own(await self._read.owners([request.flow_id]))
+            await count_calls("RunFlow")
         return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
@@ -204,6 +206,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         if len(request.items) > run_mapping.MOST_ITEMS:
             message = f"{len(request.items)} items; at most {run_mapping.MOST_ITEMS}: send several requests"
             raise InvalidInput([Violation("items", message)])
+        await count_calls("RunFlow", len(request.items))
         wishes = run_mapping.wishes_of(request.items, request.request_id, "items[{}].", current_traceparent())
         results = await self._run(wishes, wait_s)
         response = run_mapping.run_flows_response(wishes, results, request.request_id)

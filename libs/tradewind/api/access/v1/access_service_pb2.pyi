@@ -572,6 +572,64 @@ class AuthorizeResponse(_message.Message):
 Global___AuthorizeResponse: _TypeAlias = AuthorizeResponse  # noqa: Y015
 
 @_typing.final
+class AdmitCallRequest(_message.Message):
+    """Asks whether a user may call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """Who."""
+    endpoint: _builtins.str
+    """The method, without its service."""
+    limit: _builtins.str
+    """The limit, as "60/m": so many calls within any second (s), minute (m), hour (h) or day (d)."""
+    calls: _builtins.int
+    """How many calls at once, 1 for 0."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        endpoint: _builtins.str = ...,
+        limit: _builtins.str = ...,
+        calls: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "endpoint", b"endpoint", "limit", b"limit", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdmitCallRequest: _TypeAlias = AdmitCallRequest  # noqa: Y015
+
+@_typing.final
+class AdmitCallResponse(_message.Message):
+    """Whether they may."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def retry_after(self) -> _duration_pb2.Duration:
+        """Not set when they may; else after how long they would be admitted."""
+
+    def __init__(
+        self,
+        *,
+        retry_after: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdmitCallResponse: _TypeAlias = AdmitCallResponse  # noqa: Y015
+
+@_typing.final
 class WatchChangesRequest(_message.Message):
     """Asks for changes."""
 

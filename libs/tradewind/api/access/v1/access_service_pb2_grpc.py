@@ -90,6 +90,11 @@ class AccessServiceStub:
                 request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AuthorizeRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AuthorizeResponse.FromString,
                 _registered_method=True)
+        self.AdmitCall = channel.unary_unary(
+                '/tradewind.api.access.v1.AccessService/AdmitCall',
+                request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallResponse.FromString,
+                _registered_method=True)
         self.WatchChanges = channel.unary_stream(
                 '/tradewind.api.access.v1.AccessService/WatchChanges',
                 request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.WatchChangesRequest.SerializeToString,
@@ -184,6 +189,14 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdmitCall(self, request, context):
+        """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
+        slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchChanges(self, request, context):
         """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
         first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
@@ -249,6 +262,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.Authorize,
                     request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AuthorizeRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AuthorizeResponse.SerializeToString,
+            ),
+            'AdmitCall': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdmitCall,
+                    request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallResponse.SerializeToString,
             ),
             'WatchChanges': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchChanges,
@@ -554,6 +572,33 @@ class AccessService:
             '/tradewind.api.access.v1.AccessService/Authorize',
             tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AuthorizeRequest.SerializeToString,
             tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AuthorizeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdmitCall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.access.v1.AccessService/AdmitCall',
+            tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallRequest.SerializeToString,
+            tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,10 @@ class AccessServiceStub:
     """All users, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
     Authorize: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AuthorizeRequest, _access_service_pb2.AuthorizeResponse]
     """For servers: whose a token is. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
+    AdmitCall: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AdmitCallRequest, _access_service_pb2.AdmitCallResponse]
+    """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
+    slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    """
     WatchChanges: _aio.UnaryStreamMultiCallable[_access_service_pb2.WatchChangesRequest, _access_service_pb2.WatchChangesResponse]
     """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
     first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
@@ -155,6 +159,16 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_access_service_pb2.AuthorizeRequest, _abc.Awaitable[_access_service_pb2.AuthorizeResponse]],
     ) -> _abc.Awaitable[_access_service_pb2.AuthorizeResponse]:
         """For servers: whose a token is. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
+
+    @_abc_1.abstractmethod
+    def AdmitCall(
+        self,
+        request: _access_service_pb2.AdmitCallRequest,
+        context: _aio.ServicerContext[_access_service_pb2.AdmitCallRequest, _abc.Awaitable[_access_service_pb2.AdmitCallResponse]],
+    ) -> _abc.Awaitable[_access_service_pb2.AdmitCallResponse]:
+        """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
+        slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """
 
     @_abc_1.abstractmethod
     def WatchChanges(

@@ -106,6 +106,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """PERMISSION_DENIED: it belongs to another user."""
     ERROR_REASON_METHOD_CLOSED: _ErrorReason.ValueType  # 125
     """PERMISSION_DENIED: no role may call this method, for none has been given the right."""
+    ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 128
+    """RESOURCE_EXHAUSTED: the user has called this as often as they may; google.rpc.RetryInfo says when to come back."""
     ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 126
     """NOT_FOUND: the user has no such session or token."""
     ERROR_REASON_USER_NOT_FOUND: _ErrorReason.ValueType  # 127
@@ -201,6 +203,8 @@ ERROR_REASON_NOT_OWNER: ErrorReason.ValueType  # 124
 """PERMISSION_DENIED: it belongs to another user."""
 ERROR_REASON_METHOD_CLOSED: ErrorReason.ValueType  # 125
 """PERMISSION_DENIED: no role may call this method, for none has been given the right."""
+ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 128
+"""RESOURCE_EXHAUSTED: the user has called this as often as they may; google.rpc.RetryInfo says when to come back."""
 ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 126
 """NOT_FOUND: the user has no such session or token."""
 ERROR_REASON_USER_NOT_FOUND: ErrorReason.ValueType  # 127

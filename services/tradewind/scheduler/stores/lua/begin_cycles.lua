@@ -25,7 +25,7 @@ end
 -- Removes the line that says that a run was begun for a planned time.
 local function forget_firing(key, name, run_id)
   local cycle, run = string.match(name, '^(%d+):(%d+)$')
-  for _, line in ipairs(call('ZREVRANGE', key .. ':firings', 0, 9)) do
+  for _, line in ipairs(call('ZREVRANGE', key .. ':firings', 0, 99)) do
     if string.find(line, ' fired ' .. cycle .. ' ' .. run .. ' ' .. run_id .. ' ', 1, true) then
       call('ZREM', key .. ':firings', line)
     end

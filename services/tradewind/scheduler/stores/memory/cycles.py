@@ -13,7 +13,6 @@ from tradewind.scheduler.domain.chain_state import (
     STATUS,
     STOP,
     SUBMITTED,
-    SUSPENDED,
     ChainState,
     Notes,
     UpdateOutcome,
@@ -101,7 +100,8 @@ class MemoryCycles:
         if run is None or run.state.facts.run_id != run_id:
             return None
         self._data.drop_run(flow, name)
-        flow.firings = {at: line for at, line in flow.firings.items() if line.run_id != run_id}
+        dropped = (name.cycle, name.run, run_id)
+        flow.firings = {at: line for at, line in flow.firings.items() if (line.cycle, line.run, line.run_id) != dropped}
         return run.request if run.request and self._data.first_answer(flow.flow_id, run.request) else None
 
     def _refusal(self, request: BeginRequest, flow: Flow) -> BeginAnswer | None:
@@ -316,7 +316,7 @@ def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> Chain
     for component_id, end in new.components.items():
         if component_field(component_id) in fields:
             components[component_id] = end
-    known = {REASON, STOP, SUBMITTED, STATUS, ERROR, MEMORY, RESULT, SUSPENDED}
+    known = {REASON, STOP, SUBMITTED, STATUS, ERROR, MEMORY, RESULT}
     unknown = set(fields) - known - {component_field(each) for each in new.components}
     if unknown:
         raise ValueError(f"a chain state has no fields {sorted(unknown)} that could be written")
@@ -331,6 +331,5 @@ def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> Chain
             new.notes.error if ERROR in fields else old.notes.error,
             new.notes.memory if MEMORY in fields else old.notes.memory,
             new.notes.result_json if RESULT in fields else old.notes.result_json,
-            new.notes.suspended if SUSPENDED in fields else old.notes.suspended,
         ),
     )

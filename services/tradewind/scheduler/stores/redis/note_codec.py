@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tradewind.scheduler.domain.chain_state import ERROR, MEMORY, RESULT, SUSPENDED, Notes, Suspension
+from tradewind.scheduler.domain.chain_state import ERROR, MEMORY, RESULT, Notes
 from tradewind.scheduler.domain.memory import MOST_BYTES, Memory
 from tradewind.scheduler.stores.redis.packed import pack, unpack
 
@@ -35,23 +35,19 @@ def memory_of(stored: str) -> Memory:
 
 
 def note_field(notes: Notes, name: str) -> str:
-    """Return the text of the field `name`: MEMORY, RESULT or SUSPENDED."""
+    """Return the text of the field `name`, MEMORY or RESULT."""
     if name == MEMORY:
         return memory_text(notes.memory)
-    if name == RESULT:
-        return pack(notes.result_json)
-    return f"{notes.suspended.since_ms} {notes.suspended.reason}" if notes.suspended else ""
+    return pack(notes.result_json)
 
 
 def notes_after(notes: Notes, text: Mapping[str, str]) -> Notes:
     """Return the notes that result from writing some fields."""
-    memory, result, suspended = text.get(MEMORY), text.get(RESULT), text.get(SUSPENDED)
-    if memory is None and result is None and suspended is None and ERROR not in text:
+    memory, result = text.get(MEMORY), text.get(RESULT)
+    if memory is None and result is None and ERROR not in text:
         return notes
-    since, _, reason = (suspended or "").partition(" ")
     return Notes(
         text.get(ERROR, notes.error),
         notes.memory if memory is None else memory_of(memory),
         notes.result_json if result is None else unpack(result, _LARGEST),
-        notes.suspended if suspended is None else Suspension(int(since), reason) if suspended else None,
     )

@@ -13,7 +13,6 @@ from tradewind.scheduler.domain.chain_state import (
     STATUS,
     STOP,
     SUBMITTED,
-    SUSPENDED,
     ChainState,
     ComponentEnd,
     CycleFacts,
@@ -32,7 +31,7 @@ from tradewind.scheduler.stores.redis.note_codec import note_field, notes_after
 Field = str | int
 
 _COMPONENT = component_field("")
-_LARGE = frozenset({MEMORY, RESULT, SUSPENDED})
+_LARGE = frozenset({MEMORY, RESULT})
 
 
 class _Facts(msgspec.Struct, array_like=True):

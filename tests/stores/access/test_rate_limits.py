@@ -1,0 +1,37 @@
+"""Calls are counted in a window that slides, those admitted only, and the reset is the true one."""
+
+from tests.stores.access.bench import MINUTE, Bench
+from tradewind.server.rates import Rate
+
+SIXTY = Rate(60, MINUTE)
+
+
+async def test_one_call_a_second_is_never_refused_at_sixty_a_minute(bench: Bench) -> None:
+    for _ in range(150):
+        assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 0
+        bench.clock.advance(1000)
+
+
+async def test_a_burst_is_refused_until_the_first_of_it_has_left_the_window(bench: Bench) -> None:
+    """A window that began anew each minute would take twice as many around its edge."""
+    bench.clock.advance(59_000)
+    for _ in range(60):
+        assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 0
+    bench.clock.advance(2_000)
+    for _ in range(3):
+        assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 58_000
+    assert await bench.calls.admit("ann", "SubmitTask", SIXTY) == await bench.calls.admit("bob", "RunFlow", SIXTY) == 0
+    bench.clock.advance(58_000 - 1)
+    assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 1
+    bench.clock.advance(1)
+    assert await bench.calls.admit("ann", "RunFlow", SIXTY) == 0
+
+
+async def test_many_at_once_are_admitted_whole_or_not_at_all(bench: Bench) -> None:
+    rate = Rate(5, 1000)
+    assert await bench.calls.admit("ann", "RunFlow", rate, 3) == 0
+    bench.clock.advance(400)
+    assert await bench.calls.admit("ann", "RunFlow", rate, 3) == 600
+    assert await bench.calls.admit("ann", "RunFlow", rate, 2) == 0
+    assert await bench.calls.admit("ann", "RunFlow", rate, 4) == 1000
+    assert await bench.calls.admit("ann", "RunFlow", rate, 6) == 1000
