@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -107,12 +107,22 @@ class Executor:
             self._deadlines.watch(attempt.deadline)
         self._held[attempt.token] = attempt
         self._idle.clear()
-        running: Coroutine[Any, Any, object]
+        bare = functools.partial(self._run, attempt, node)
+        run: Callable[[], Coroutine[Any, Any, object]] = bare
         if self._tracer is not None and assignment.traceparent:
-            running = self._tracer.within_span(attempt, functools.partial(self._run, attempt, node))
-        else:
-            running = self._run(attempt, node)
-        attempt.task = asyncio.get_running_loop().create_task(running)
+            run = functools.partial(self._tracer.within_span, attempt, bare)
+        if assignment.HasField("start_in"):
+            run = functools.partial(self._begin_in, assignment.start_in.ToTimedelta().total_seconds(), attempt, run)
+        attempt.task = asyncio.get_running_loop().create_task(run())
+
+    async def _begin_in(self, delay_s: float, attempt: Attempt, run: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a node in its time; one that is stopped before that never begins."""
+        try:
+            await asyncio.sleep(delay_s)
+        except asyncio.CancelledError:
+            self._forget(attempt)
+            raise
+        await run()
 
     def _end_earlier(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """An attempt of the same node that still runs here lost its lease while this worker was not heard of."""

@@ -122,7 +122,7 @@ class Scheduler:
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
         ]
         node_tasks = NodeTaskManagerPeer(self._channels[0])
-        triggers = TriggerPeer(self._channels[1], replica)
+        triggers = TriggerPeer(self._channels[1], replica, round(settings.scheduler_lead_seconds * 1000))
         node_types = RegistryPeer(self._channels[2])
 
         clock = SystemClock()

@@ -21,6 +21,13 @@ class SchedulerSettings(CommonSettings):
     scheduler_sole: bool = Field(
         False, description="No other replica runs: what a predecessor held when it died is taken over at once."
     )
+    scheduler_lead_seconds: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="how long before their time due cycles may be put on record and handed out; workers begin them "
+        "in time; 0 for not at all",
+    )
     scheduler_check_in_seconds: float = Field(
         5.0, ge=0.1, le=600, description="A cycle of which nothing was heard for so long is looked after."
     )

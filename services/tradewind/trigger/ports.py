@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tradewind.trigger.domain.claim import Ack, DueTrigger, Extension, Firing, Nack, Subscription, Token
 from tradewind.trigger.domain.event import Event, Outcome
+from tradewind.trigger.domain.lead import NO_LEAD, Lead
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 
@@ -40,23 +41,29 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A partition's heads, and the store's time in microseconds when it looked."""
+    """A partition's heads, and the store's time in microseconds when it looked.
+
+    `lead_ms` is how long before its time the first of them would have been claimed, None when no claim was asked for.
+    """
 
     heads: Heads
     now_us: int
+    lead_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimOrder:
     """Asks for up to `limit` due triggers of a subscription's partition, leased for `lease_ms`.
 
-    `nonce` (letters and digits, at most 32) is fresh for each order and becomes part of the tokens.
+    `nonce` (letters and digits, at most 32) is fresh for each order and becomes part of the tokens. With a `lead` they
+    come before their time.
     """
 
     subscription: Subscription
     limit: int
     lease_ms: int
     nonce: str
+    lead: Lead = NO_LEAD
 
 
 @dataclass(frozen=True, slots=True)

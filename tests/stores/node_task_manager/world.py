@@ -205,7 +205,7 @@ class World:
             partition=self.rng.randint(0, 1),
             inputs_json=self.rng.choice(("", '{"x":1}')),
             traceparent=self.rng.choice(("", "00-1-2-01")),
-            planned_ms=self.rng.choice((0, 5)),
+            planned_ms=self.rng.choice((0, 5, self.clock() + 700)),
             begun_ms=self.clock(),
             keep_cycles=self.rng.choice((0, 1, 2)),
             # Limits on single nodes let in by what a script did so far: held back by one and released is not compared.

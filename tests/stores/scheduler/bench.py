@@ -205,12 +205,13 @@ class Bench:
         made = BeginRequest(shaped, f"run{next(self._names)}", CycleOrigin.RUN_FLOW, CHECK_IN)
         return replace(made, **changes)  # type: ignore[arg-type]
 
-    async def scheduled(self, due_ms: int, flow_id: str = "f", **changes: object) -> BeginRequest:
-        """A request of the flow's own schedule, judged now."""
+    async def scheduled(self, due_ms: int, flow_id: str = "f", now_ms: int = 0, **changes: object) -> BeginRequest:
+        """A request of the flow's own schedule, judged now, or ahead of it at `now_ms`."""
         flow = await self.flow(flow_id)
         changes.setdefault("schedule_epoch", flow.schedule_epoch)
         changes.setdefault("shape", shape(flow_id, flow.revision, schedule=flow.schedule))
-        return self.request(flow_id, **judged(flow.schedule, due_ms, self.now), **changes)
+        changes.setdefault("ahead", now_ms > self.now)
+        return self.request(flow_id, **judged(flow.schedule, due_ms, now_ms or self.now), **changes)
 
     def waiting(self, flow_id: str = "f") -> BeginRequest:
         """A request for the planned time that waits longest."""

@@ -121,6 +121,31 @@ async def test_the_same_planned_time_gets_the_first_answer(bench: Bench) -> None
     assert (await bench.flow()).last_cycle == 0
 
 
+async def test_a_cycle_put_on_record_ahead_of_its_time_starts_and_ends_no_sooner(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    await bench.move(FlowStatus.RUNNING)
+    due = bench.now + 400
+    answer = await bench.begin(await bench.scheduled(due, now_ms=due))
+    assert (answer.outcome, answer.next_ms) == (BeginOutcome.BEGUN, due + MINUTE)
+    assert answer.state is not None
+    assert (answer.state.facts.start_ms, answer.state.facts.planned_ms) == (due, due)
+    await bench.end(answer.state)
+    assert (await bench.state(answer.state.name)).end_ms == due
+
+
+async def test_what_is_due_soon_is_judged_by_what_runs_when_it_is_due(bench: Bench) -> None:
+    await bench.register(overlap=OverlapPolicy.SKIP)
+    await bench.move(FlowStatus.RUNNING)
+    first = await bench.begun()
+    before = await bench.flow()
+    due = bench.now + 400
+    assert (await bench.begin(await bench.scheduled(due, now_ms=due))).outcome is BeginOutcome.EARLY
+    assert (await bench.flow(), await bench.firings()) == (before, [])
+    await bench.end(first)
+    bench.clock.advance(400)
+    assert (await bench.begin(await bench.scheduled(due))).outcome is BeginOutcome.BEGUN
+
+
 async def test_a_skipped_planned_time_stays_skipped(bench: Bench) -> None:
     await bench.register(overlap=OverlapPolicy.SKIP)
     await bench.move(FlowStatus.RUNNING)

@@ -273,6 +273,7 @@ class Twins(RuleBasedStateMachine):
         wish = self.wish(
             flow_id,
             schedule_epoch=flow.schedule_epoch - older,
+            ahead=due > self.clock.now_ms(),
             **judged(flow.schedule, due, max(due, self.clock.now_ms())),
         )
         self.begin(replace(wish, shape=replace(wish.shape, revision=wish.shape.revision - stale)))

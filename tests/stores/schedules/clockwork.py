@@ -224,11 +224,11 @@ class Replica:
     async def begin(self, due: Sequence[DueFlow]) -> None:
         """Begin the cycles of flows that are due, hand them over and answer."""
         self._done("claimed")
-        answers, runs = await self._begin_due(due, self.epochs)
+        begun = await self._begin_due(due, self.epochs)
         self._done("begun")
-        await self.hand_over(runs)
+        await self.hand_over(begun.runs)
         self._done("handed over")
-        await self.answer(answers)
+        await self.answer(begun.answers)
         self._done("answered")
 
     async def answer(self, answers: Sequence[DueAnswer]) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 from tests.servers import RedisServer
 from tradewind.server.clock import ManualClock
 from tradewind.trigger.domain.claim import Ack, DueTrigger, Extension, Nack, Subscription, Token
+from tradewind.trigger.domain.lead import NO_LEAD, Lead
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
@@ -118,11 +119,11 @@ class Bench:
 
     async def order(
         self, limit: int = 100, *, lease_ms: int = 30_000, epoch: int = 1, session: str = SESSION,
-        partition: int = PARTITION,
+        partition: int = PARTITION, lead: Lead = NO_LEAD,
     ) -> Claims:  # fmt: skip
         nonce = f"n{next(self._nonces)}"
         (claims,) = await self.store.claim_due(
-            [ClaimOrder(Subscription(partition, epoch, session), limit, lease_ms, nonce)]
+            [ClaimOrder(Subscription(partition, epoch, session), limit, lease_ms, nonce, lead)]
         )
         return claims
 

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from tests.stores.trigger.bench import HOUR, PARTITION, Bench, ids, token
 from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Firing
+from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import TriggerStatus
 from tradewind.trigger.ports import DeadLetter, Heads, Survey
@@ -35,7 +38,24 @@ async def test_only_what_is_due_is_claimed_and_the_survey_says_when_to_come_agai
 
     assert ids(claims.due) == ["now"]
     assert claims.due[0].deadline_ms == bench.now + 30_000
-    assert claims.survey == Survey(Heads(bench.now + 5000, bench.now + 30_000), bench.now * 1000)
+    assert claims.survey == Survey(Heads(bench.now + 5000, bench.now + 30_000), bench.now * 1000, lead_ms=0)
+
+
+@pytest.mark.parametrize(("due", "shares", "expected_ms"), [(1, 1, 20), (1, 16, 28), (40, 16, 340), (90, 16, 500)])
+async def test_the_more_are_due_at_once_the_earlier_they_are_claimed(
+    bench: Bench, due: int, shares: int, expected_ms: int
+) -> None:
+    for index in range(due):
+        await bench.save(f"t{index}", 1000)
+    lead = Lead(500, shares)
+    bench.clock.advance(1000 - expected_ms - 1)
+    claims = await bench.order(lead=lead)
+    assert claims.due == ()
+    assert claims.survey is not None
+    # Only at half a second before is each of them seen; what is told then says when to come again.
+    assert claims.survey.lead_ms == (expected_ms if expected_ms < 500 else 20)
+    bench.clock.advance(1)
+    assert len((await bench.order(lead=lead)).due) == due
 
 
 async def test_a_claimed_trigger_is_not_claimed_again_while_its_lease_runs(bench: Bench) -> None:

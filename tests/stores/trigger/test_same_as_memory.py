@@ -22,6 +22,7 @@ from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
 from tradewind.trigger.domain.claim import Ack, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import StaleEpoch
+from tradewind.trigger.domain.lead import NO_LEAD, Lead
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Once, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
@@ -139,9 +140,9 @@ class Twins(RuleBasedStateMachine):
         if isinstance(answer, Survey):
             self.receivers[partition] = subscription
 
-    @rule(partition=partitions, limit=st.integers(1, 4), lease_ms=delays)
-    def claim(self, partition: int, limit: int, lease_ms: int) -> None:
-        self.claim_as(self.receivers[partition], limit, lease_ms)
+    @rule(partition=partitions, limit=st.integers(1, 4), lease_ms=delays, most_ms=st.sampled_from((0, 25, 1000)))
+    def claim(self, partition: int, limit: int, lease_ms: int, most_ms: int) -> None:
+        self.claim_as(self.receivers[partition], limit, lease_ms, Lead(most_ms, 3))
 
     @rule(limit=st.integers(1, 4), lease_ms=delays)
     def claim_once_more(self, limit: int, lease_ms: int) -> None:
@@ -151,8 +152,8 @@ class Twins(RuleBasedStateMachine):
     def claim_as_anybody(self, partition: int, epoch: int, session: str) -> None:
         self.claim_as(Subscription(partition, epoch, session), 4, 1000)
 
-    def claim_as(self, subscription: Subscription, limit: int, lease_ms: int) -> None:
-        order = ClaimOrder(subscription, limit, lease_ms, f"n{next(self.nonces)}")
+    def claim_as(self, subscription: Subscription, limit: int, lease_ms: int, lead: Lead = NO_LEAD) -> None:
+        order = ClaimOrder(subscription, limit, lease_ms, f"n{next(self.nonces)}", lead)
         (claims,) = self.both(lambda store: store.claim_due([order]))
         if claims.survey is not None:
             self.receivers[subscription.partition] = subscription

@@ -26,6 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SETTINGS = {
     # What is renewed or repeated by the clock alone must outlast the longest leap of the loop.
     "scheduler_lease_seconds": 86_400,
+    "scheduler_lead_seconds": 0,
     "registry_heartbeat_seconds": 12 * 3600,
     "registry_time_to_live_seconds": 2 * 86_400,
     "registry_retention_seconds": 7 * 86_400,

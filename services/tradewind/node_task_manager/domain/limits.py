@@ -48,3 +48,7 @@ class Limits:
     """Further attempts that a flow may have within a minute at any rate,"""
     retry_percent: int = 20
     """and how many in a hundred attempts begun, where that is more."""
+
+
+MOST_AHEAD_MS = 1_000
+"""So long before its planned time a node task may be handed out, to begin at that time."""

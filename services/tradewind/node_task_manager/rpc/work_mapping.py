@@ -1,11 +1,12 @@
 """Protobuf on the outside, domain on the inside: what passes to and from workers."""
 
+import time
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
+from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, OUTPUT_BYTES
 from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
@@ -124,7 +125,7 @@ def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
 def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
     """A node task for a worker."""
     given, run, node = ready.assignment, ready.run, ready.node
-    return work_pb2.NodeTaskAssignment(
+    message = work_pb2.NodeTaskAssignment(
         token=f"{ready.shard}~{given.task_id}~{given.attempt}~{given.nonce}",
         node_task_id=given.task_id,
         flow_id=run.flow_id,
@@ -145,6 +146,10 @@ def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
         item=TaskName.parse(given.task_id).item if node.fan_out is not None else None,
         resumed=resumption(given.resumed),
     )
+    ahead_ms = given.planned_ms - time.time_ns() // 1_000_000
+    if ahead_ms > 0:
+        message.start_in.FromMilliseconds(min(ahead_ms, MOST_AHEAD_MS))
+    return message
 
 
 def termination(shard: int, asked: Termination, grace_ms: int) -> work_pb2.NodeTaskTermination:

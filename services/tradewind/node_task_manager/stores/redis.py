@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
-from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
@@ -77,6 +77,7 @@ class RedisNodeTaskStore:
         self._any_key = [keys.inflight()]
         self._limits: dict[str, Any] = {
             "lease": limits.lease_ms,
+            "lead": MOST_AHEAD_MS,
             "stop_grace": limits.stop_grace_ms,
             "records": limits.records_per_script,
             "signal_bytes": limits.signal_bytes,

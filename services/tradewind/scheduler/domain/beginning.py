@@ -36,13 +36,13 @@ class CycleShape:
 class BeginRequest:
     """A wish for a cycle now.
 
-        A scheduled one answers a trigger's `due_ms` under its schedule epoch, and begins only in a running flow: at the
-    planned time `planned_ms`, 0 when none is to begin, with `next_ms` due after it (0: none) and `missed` passed over.
-    With `queued` it is the planned time that waits longest in the flow's queue; by RunFlow there is none of these. One
-    of a backfill is planned at the position of that, whatever else is open; one with a `parent` begins now, whatever
-    else is. `check_in_ms` is when to look after it if nothing is heard of it. `replaces` is the number that the same
-    run (`run_id`) had before somebody else's run was found to stand under it (-1 for none), and `at_least` the lowest
-    number it may get.
+    A scheduled one answers a trigger's `due_ms` under its schedule epoch, and begins only in a running flow: at the
+    planned time `planned_ms`, 0 when none is to begin (`ahead`: which is still to come), with `next_ms` due after it
+    (0: none) and `missed` passed over. With `queued` it is the planned time that waits longest in the flow's queue;
+    by RunFlow there is none of these. One of a backfill is planned at the position of that, whatever else is open;
+    one with a `parent` begins now, whatever else is. `check_in_ms` is when to look after it if nothing is heard of
+    it. `replaces` is the number that the same run (`run_id`) had before somebody else's run was found to stand under
+    it (-1 for none), and `at_least` the lowest number it may get.
     """
 
     shape: CycleShape
@@ -51,6 +51,7 @@ class BeginRequest:
     check_in_ms: int
     planned_ms: int = 0
     due_ms: int = 0
+    ahead: bool = False
     next_ms: int = 0
     missed: Span | None = None
     queued: bool = False
@@ -117,6 +118,7 @@ class BeginOutcome(StrEnum):
     OVERTAKEN = "overtaken"
     NOT_ENDED = "not_ended"
     NOT_LATEST = "not_latest"
+    EARLY = "early"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,8 @@ class BeginAnswer:
 
     `run` names the cycle that has begun, the one that had begun for the same planned time or request (`duplicate`), or
     the one that stands in the way (`overlap`). `settled` is what a planned time is at which nothing begins: it was
-    missed, skipped, queued or dropped, now or before. `next_ms` is what the flow's schedule plans next, 0 for nothing.
+    missed, skipped, queued or dropped, now or before. `early`: it is not due yet, and a cycle that runs may have ended
+    by then. `next_ms` is what the flow's schedule plans next, 0 for nothing.
     `state` is there when it has begun; `stopping` when running cycles were asked to make way. A rerun is refused when
     the run before has `not_ended`, or is `not_latest`: then `run` names the latest.
     """

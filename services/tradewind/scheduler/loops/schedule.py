@@ -1,6 +1,8 @@
 """Begins cycles when the trigger service says that flows are due or one waited for has ended; settles the outbox."""
 
+import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -26,19 +28,28 @@ _log = structlog.get_logger(__name__)
 def due_loop(
     triggers: Triggers, begin_due: BeginDue, hand_over: HandOver, own: OwnPartitions, background: Background
 ) -> OwnedStream[DueFlow, DueStream]:
-    """Return the loop that begins what is due: begun on record, then acknowledged, then handed over."""
+    """Return the loop that begins what is due: begun on record, then acknowledged, then handed over.
+
+    What is delivered before its time while a cycle runs waits here until it is due.
+    """
 
     async def work(stream: DueStream, due: list[DueFlow]) -> None:
         try:
-            answers, runs = await begin_due(due, own.epochs)
+            begun = await begin_due(due, own.epochs)
         except Exception as error:
             _log.warning("due_flows_not_begun", flows=len(due), error=repr(error))
             again = [DueAnswer(flow.token, retry_ms=_STORE_RETRY_MS, error="the store is away") for flow in due]
             await stream.answer(again)
             return
-        if runs:
-            background.begin(hand_over(runs), "handing over of due cycles")
-        await stream.answer(answers)
+        if begun.runs:
+            background.begin(hand_over(begun.runs), "handing over of due cycles")
+        await stream.answer(begun.answers)
+        for flow in begun.early:
+            background.begin(come_back(stream, flow), "beginning of a cycle in its time")
+
+    async def come_back(stream: DueStream, flow: DueFlow) -> None:
+        await asyncio.sleep(max(1, flow.planned_ms - flow.now_ms) / 1000)
+        await work(stream, [replace(flow, now_ms=flow.planned_ms)])
 
     return OwnedStream("due triggers", triggers.due, lambda stream: stream.receive(), work, own)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -81,11 +82,16 @@ class EventStreamPeer(_Stream[events_pb2.ReceiveEventsRequest, events_pb2.Receiv
 
 
 class DueStreamPeer(_Stream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResponse]):
-    """Implements DueStream. `receiver` says who receives, `credits` how many triggers it holds at most."""
+    """Implements DueStream. `receiver` says who receives, `credits` how many triggers it holds at most.
 
-    def __init__(self, peer: str, call: Any, receiver: str, credits: int) -> None:
+    Triggers come up to `lead_ms` before their time.
+    """
+
+    def __init__(self, peer: str, call: Any, receiver: str, credits: int, lead_ms: int) -> None:
         super().__init__(peer, call)
         self._first: dict[str, Any] = {"receiver": receiver, "credits": credits}
+        if lead_ms:
+            self._first["lead"] = timedelta(milliseconds=lead_ms)
 
     async def subscribe(self, epochs: Mapping[int, int]) -> None:
         wanted = [due_pb2.PartitionSubscription(partition=p, epoch=epoch) for p, epoch in epochs.items()]

@@ -15,15 +15,19 @@ _CALL_S = 5.0
 
 
 class TriggerPeer:
-    """Implements Triggers and Events. A flow has one trigger, which bears its id."""
+    """Implements Triggers and Events. A flow has one trigger, which bears its id.
 
-    def __init__(self, channel: grpc.aio.Channel, receiver: str, credits: int = 1000) -> None:
+    What is due comes up to `lead_ms` before its time.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, receiver: str, lead_ms: int, credits: int = 1000) -> None:
         self._stub = TriggerServiceStub(channel)
         self._receiver = receiver
+        self._lead_ms = lead_ms
         self._credits = credits
 
     def due(self) -> DueStreamPeer:
-        return DueStreamPeer(NAME, self._stub.ReceiveDue(), self._receiver, self._credits)
+        return DueStreamPeer(NAME, self._stub.ReceiveDue(), self._receiver, self._credits, self._lead_ms)
 
     async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
         trigger = Trigger(trigger_id=flow_id, partition_key=flow_id, epoch=schedule_epoch)

@@ -32,6 +32,7 @@ class Wish:
     planned_ms: int = 0
     due_ms: int = 0
     now_ms: int = 0
+    ahead: bool = False
     queued: bool = False
     schedule_epoch: int = 0
     inputs_json: str = ""
@@ -141,6 +142,7 @@ class BeginCycles:
             check_in_ms=min(self._check_in_ms, timeout_ms) if timeout_ms else self._check_in_ms,
             planned_ms=verdict.fire_ms or 0,
             due_ms=wish.due_ms,
+            ahead=wish.ahead,
             next_ms=verdict.next_ms or 0,
             missed=verdict.missed,
             queued=wish.queued,

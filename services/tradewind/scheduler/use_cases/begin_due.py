@@ -1,6 +1,7 @@
 """Begins the cycles of flows that are due."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
@@ -21,14 +22,23 @@ _NOT_NOW = {
 """A newer schedule is with the trigger service already, or on its way there."""
 
 
+@dataclass(frozen=True, slots=True)
+class BegunDue:
+    """The answers to the triggers, the runs to hand over, and the flows to come back to when they are due."""
+
+    answers: list[DueAnswer]
+    runs: list[PlannedRun]
+    early: list[DueFlow]
+
+
 class BeginDue:
     """All due triggers at hand go together, in few script calls whatever their partitions."""
 
     def __init__(self, begin: BeginCycles) -> None:
         self._begin = begin
 
-    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> tuple[list[DueAnswer], list[PlannedRun]]:
-        """Begin cycles as the owner of their partitions; return the answers to the triggers and the runs to hand over.
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> BegunDue:
+        """Begin cycles as the owner of their partitions, also those that are due in a moment.
 
         A trigger of a partition that has a newer owner gets no answer: its lease goes to that one.
         """
@@ -37,7 +47,8 @@ class BeginDue:
                 flow.flow_id,
                 CycleOrigin.SCHEDULE,
                 due_ms=flow.planned_ms,
-                now_ms=flow.now_ms,
+                now_ms=max(flow.now_ms, flow.planned_ms),
+                ahead=flow.planned_ms > flow.now_ms,
                 schedule_epoch=flow.schedule_epoch,
                 traceparent=flow.traceparent,
             )
@@ -45,13 +56,17 @@ class BeginDue:
         ]
         answers: list[DueAnswer] = []
         runs: list[PlannedRun] = []
+        early: list[DueFlow] = []
         for flow, begun in zip(due, await self._begin(wishes, epochs), strict=True):
+            if begun.answer.outcome is BeginOutcome.EARLY:
+                early.append(flow)
+                continue
             answer = _answer(flow, begun)
             if answer is not None:
                 answers.append(answer)
             if begun.answer.state is not None and begun.planned is not None:
                 runs.append(PlannedRun(begun.answer.state, begun.planned))
-        return answers, runs
+        return BegunDue(answers, runs, early)
 
 
 def _answer(flow: DueFlow, begun: Begun) -> DueAnswer | None:

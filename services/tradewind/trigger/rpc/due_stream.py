@@ -40,7 +40,7 @@ class DueStream:
         if first is None:
             return
         queue = parsing.stream_queue(first)
-        delivery = self._deliveries.open(parsing.credits(first), queue)
+        delivery = self._deliveries.open(parsing.credits(first), queue, parsing.lead_ms(first))
         log = _log.bind(receiver=first.receiver[:128], session=delivery.session, queue=queue)
         log.info("receiver_came")
         reading = asyncio.create_task(self._read(first, delivery, context, queue))

@@ -15,6 +15,7 @@ from tradewind.trigger.rpc.faults import Faults
 from tradewind.trigger.use_cases.find_triggers import Cursor
 
 MAX_CREDITS = 10_000
+MAX_LEAD_MS = 1_000
 DEFAULT_CREDITS = 1_000
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
@@ -139,6 +140,14 @@ def credits(request: pb2.ReceiveDueRequest) -> int:
     if 0 <= request.credits <= MAX_CREDITS:
         return request.credits or DEFAULT_CREDITS
     raise InvalidInput([Violation("credits", f"must be 0 to {MAX_CREDITS}, is {request.credits}")])
+
+
+def lead_ms(first: pb2.ReceiveDueRequest) -> int:
+    """Return how long before its time a trigger may be delivered on a stream."""
+    lead_ms = first.lead.ToMilliseconds()
+    if 0 <= lead_ms <= MAX_LEAD_MS:
+        return lead_ms
+    raise InvalidInput([Violation("lead", f"must be 0 to {MAX_LEAD_MS} ms, is {lead_ms} ms")])
 
 
 def stream_queue(first: pb2.ReceiveDueRequest) -> str:

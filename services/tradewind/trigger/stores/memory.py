@@ -151,7 +151,9 @@ class MemoryTriggerStore:
             self._fail(lane, entry, "the lease lapsed before an answer came", delay_ms, now_ms, dead)
         due: list[DueTrigger] = []
         size = 0
-        for entry in [entry for entry in lane.index(SCHEDULED) if entry.place_ms <= now_ms][: order.limit]:
+        within = [entry for entry in lane.index(SCHEDULED) if entry.place_ms <= now_ms + order.lead.most_ms]
+        lead_ms = order.lead.for_count(len(within))
+        for entry in [entry for entry in within if entry.place_ms <= now_ms + lead_ms][: order.limit]:
             if size >= BATCH_BYTES:
                 break
             parent = lane.parent(entry)
@@ -165,7 +167,7 @@ class MemoryTriggerStore:
             above = parent.trigger if parent and entry.trigger.event else None
             due.append(DueTrigger(claimed.trigger, token, claimed.place_ms, now_ms, above))
             size += len(claimed.trigger.payload_json.encode())
-        return Claims(Survey(lane.heads(), now_ms * 1000), tuple(due), tuple(dead))
+        return Claims(Survey(lane.heads(), now_ms * 1000, lead_ms), tuple(due), tuple(dead))
 
     async def ack(self, acks: Sequence[Ack], session: str) -> Settlement:
         def settle(lane: Lane, entry: Entry, ack: Ack, now_ms: int, _: list[DeadLetter]) -> None:

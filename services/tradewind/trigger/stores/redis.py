@@ -14,6 +14,7 @@ from tradewind.server.redis.script import Script
 from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Ack, Extension, Firing, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
+from tradewind.trigger.domain.lead import EACH_MS, LEAST_MS
 from tradewind.trigger.domain.policy import BATCH_BYTES, REAP_LIMIT, Policy
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft
 from tradewind.trigger.ports import ClaimOrder, Claims, DeadLetter, Heads, Page, Position, Settlement, Survey
@@ -241,6 +242,12 @@ class RedisTriggerStore:
             "limit": min(order.limit, _ITEMS_PER_SCRIPT),
             "lease_ms": order.lease_ms,
             "nonce": order.nonce,
+            "lead": {
+                "most_ms": order.lead.most_ms,
+                "shares": order.lead.shares,
+                "least_ms": LEAST_MS,
+                "each_ms": EACH_MS,
+            },
             "max_bytes": BATCH_BYTES,
             "reap": REAP_LIMIT,
             "policy": self._policy_args,

@@ -81,9 +81,10 @@ class SurveyReply(Struct):
     now_us: int
     due: int | None = None
     lapse: int | None = None
+    lead: int | None = None
 
     def survey(self) -> Survey:
-        return Survey(Heads(self.due, self.lapse), self.now_us)
+        return Survey(Heads(self.due, self.lapse), self.now_us, self.lead)
 
 
 class SubscribeReply(Struct):

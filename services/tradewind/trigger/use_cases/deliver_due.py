@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
+from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.metrics import count_delivered
 from tradewind.trigger.ports import (
     ClaimOrder,
@@ -69,6 +70,7 @@ class Delivery:
         credits: int,
         lease_ms: int,
         fallback_s: float,
+        lead_ms: int = 0,
         clock_us: Callable[[], int] = local_us,
         traces: TraceFirings | None = None,
     ) -> None:
@@ -78,6 +80,7 @@ class Delivery:
         self._claims = claims
         self._receivers = receivers
         self._lease_ms = lease_ms
+        self._lead_ms = lead_ms
         self._fallback_us = int(fallback_s * 1_000_000)
         self._clock_us = clock_us
         self._held = HeldClaims(credits)
@@ -99,7 +102,7 @@ class Delivery:
         wanted = [Subscription(partition, epoch, self.session) for partition, epoch in subscriptions]
         asked_us = self._clock_us()
         # Watched before the store answers: what is published from its answer on must find somebody who listens.
-        watched = {each.partition: WatchedPartition(each) for each in wanted}
+        watched = {each.partition: WatchedPartition(each, self._lead_ms) for each in wanted}
         former = {each.partition: self._watched.get(each.partition) for each in wanted}
         self._watched.update(watched)
         for subscription, answer in zip(wanted, await self._whole(self._claims.subscribe(wanted)), strict=True):
@@ -203,9 +206,10 @@ class Delivery:
     async def _claim_up_to(self, limits: dict[WatchedPartition, int]) -> tuple[DueTrigger, ...]:
         nonce = secrets.token_hex(6)
         orders = []
+        lead = Lead(self._lead_ms, len(self._watched))
         for each, limit in limits.items():
             each.claiming()
-            orders.append(ClaimOrder(each.subscription, limit, self._lease_ms, nonce))
+            orders.append(ClaimOrder(each.subscription, limit, self._lease_ms, nonce, lead))
         asked_us = self._clock_us()
         answers = await self._claims.claim_due(orders)
         answered_us = self._clock_us()

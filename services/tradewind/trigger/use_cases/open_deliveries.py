@@ -30,9 +30,11 @@ class OpenDeliveries:
         self.lease_ms = lease_ms
         self._fallback_s = fallback_s
 
-    def open(self, credits: int, queue: str = "") -> Delivery:
-        """Return a delivery of a queue, or of the flows, that holds at most `credits` unacknowledged triggers; the
-        caller closes it."""
+    def open(self, credits: int, queue: str = "", lead_ms: int = 0) -> Delivery:
+        """Return a delivery of a queue, or of the flows, that holds at most `credits` unacknowledged triggers.
+
+        What is due comes up to `lead_ms` before its time. The caller closes it.
+        """
         store = self._store_of(queue)
         receivers = self._receivers.of(queue)
-        return Delivery(store, store, receivers, credits, self.lease_ms, self._fallback_s, traces=self._traces)
+        return Delivery(store, store, receivers, credits, self.lease_ms, self._fallback_s, lead_ms, traces=self._traces)

@@ -12,24 +12,29 @@ class WatchedPartition:
     """Times are None when there is nothing; what was heard while a claim was under way is never forgotten.
 
     Until the store has `confirmed` the subscription there is nothing to be done. `doubted` says that somebody else may
-    be the receiver by now, or that the store's clock was set; a claim order finds out.
+    be the receiver by now, or that the store's clock was set; a claim order finds out. What is due is claimed before
+    its time, by the longest lead until the store has said how long it is for what comes first.
     """
 
     subscription: Subscription
+    longest_lead_ms: int = 0
     due_ms: int | None = None
     lapse_ms: int | None = None
     confirmed: bool = False
     doubted: bool = False
+    lead_ms: int | None = None
     time: StoreTime = field(default_factory=StoreTime)
 
     def claiming(self) -> None:
         """Forget the times: the claim that begins now will tell, and what is heard meanwhile comes on top."""
-        self.due_ms = self.lapse_ms = None
+        self.due_ms = self.lapse_ms = self.lead_ms = None
         self.doubted = False
 
     def expect(self, heads: Heads) -> None:
         """Take note of times, as far as they are earlier than those known."""
-        self.due_ms = _earlier(self.due_ms, heads.due_ms)
+        due_ms = _earlier(self.due_ms, heads.due_ms)
+        if due_ms != self.due_ms:
+            self.due_ms, self.lead_ms = due_ms, None
         self.lapse_ms = _earlier(self.lapse_ms, heads.lapse_ms)
 
     def surveyed(self, survey: Survey, asked_us: int, answered_us: int) -> int:
@@ -38,6 +43,8 @@ class WatchedPartition:
         Returns by how much its clock has jumped, in microseconds.
         """
         self.expect(survey.heads)
+        if self.due_ms == survey.heads.due_ms:
+            self.lead_ms = survey.lead_ms
         return self.time.observe(survey.now_us, asked_us, answered_us)
 
     def next_us(self) -> int | None:
@@ -46,7 +53,9 @@ class WatchedPartition:
             return None
         if self.doubted:
             return 0
-        next_ms = _earlier(self.due_ms, self.lapse_ms)
+        lead_ms = self.longest_lead_ms if self.lead_ms is None else self.lead_ms
+        claim_ms = None if self.due_ms is None else self.due_ms - lead_ms
+        next_ms = _earlier(claim_ms, self.lapse_ms)
         return None if next_ms is None else next_ms * 1000 - self.time.offset_us
 
 

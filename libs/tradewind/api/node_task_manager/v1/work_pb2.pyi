@@ -77,6 +77,7 @@ class NodeTaskAssignment(_message.Message):
     PLANNED_TIME_FIELD_NUMBER: _builtins.int
     ITEM_FIELD_NUMBER: _builtins.int
     RESUMED_FIELD_NUMBER: _builtins.int
+    START_IN_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """Fencing token of this attempt; named in all that the worker says of it."""
     node_task_id: _builtins.str
@@ -125,6 +126,12 @@ class NodeTaskAssignment(_message.Message):
     def resumed(self) -> _node_task_pb2.Resumption:
         """What ended the latest wait of the node task; unset when it never waited."""
 
+    @_builtins.property
+    def start_in(self) -> _duration_pb2.Duration:
+        """The node is to begin so long after this arrives, at most 1 s: it was handed out ahead of its planned time. Unset for at
+        once.
+        """
+
     def __init__(
         self,
         *,
@@ -147,10 +154,11 @@ class NodeTaskAssignment(_message.Message):
         planned_time: _timestamp_pb2.Timestamp | None = ...,
         item: _builtins.int | None = ...,
         resumed: _node_task_pb2.Resumption | None = ...,
+        start_in: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "deadline", b"deadline", "item", b"item", "planned_time", b"planned_time", "resumed", b"resumed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "deadline", b"deadline", "item", b"item", "planned_time", b"planned_time", "resumed", b"resumed", "start_in", b"start_in"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "item", b"item", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "resumed", b"resumed", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_item", b"_item", "attempt", b"attempt", "component_id", b"component_id", "config_json", b"config_json", "cycle", b"cycle", "deadline", b"deadline", "flow_id", b"flow_id", "inputs", b"inputs", "item", b"item", "node_id", b"node_id", "node_task_id", b"node_task_id", "node_type", b"node_type", "planned_time", b"planned_time", "resumed", b"resumed", "run", b"run", "run_id", b"run_id", "run_inputs_json", b"run_inputs_json", "start_in", b"start_in", "token", b"token", "traceparent", b"traceparent", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__item: _TypeAlias = _typing.Literal["item"]  # noqa: Y015
     _WhichOneofArgType__item: _TypeAlias = _typing.Literal["_item", b"_item"]  # noqa: Y015

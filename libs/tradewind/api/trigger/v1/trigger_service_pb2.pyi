@@ -435,6 +435,7 @@ class ReceiveDueRequest(_message.Message):
     NACKS_FIELD_NUMBER: _builtins.int
     EXTENSIONS_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
+    LEAD_FIELD_NUMBER: _builtins.int
     receiver: _builtins.str
     """Who receives, for people; in the first message."""
     credits: _builtins.int
@@ -461,6 +462,12 @@ class ReceiveDueRequest(_message.Message):
     def extensions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DueTriggerExtension]:
         """More time wanted."""
 
+    @_builtins.property
+    def lead(self) -> _duration_pb2.Duration:
+        """How long before its time a trigger may be delivered, at most 1 s; in the first message. One by itself comes a few
+        milliseconds early, one of many at the same time as much earlier as it takes to deliver all of them.
+        """
+
     def __init__(
         self,
         *,
@@ -472,10 +479,11 @@ class ReceiveDueRequest(_message.Message):
         nacks: _abc.Iterable[Global___DueTriggerNack] | None = ...,
         extensions: _abc.Iterable[Global___DueTriggerExtension] | None = ...,
         queue: _builtins.str = ...,
+        lead: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lead", b"lead"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "credits", b"credits", "extensions", b"extensions", "nacks", b"nacks", "queue", b"queue", "receiver", b"receiver", "subscribe", b"subscribe", "unsubscribe", b"unsubscribe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "credits", b"credits", "extensions", b"extensions", "lead", b"lead", "nacks", b"nacks", "queue", b"queue", "receiver", b"receiver", "subscribe", b"subscribe", "unsubscribe", b"unsubscribe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -492,7 +500,7 @@ class ReceiveDueResponse(_message.Message):
     ENDED_PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def due(self) -> _containers.RepeatedCompositeFieldContainer[_trigger_pb2.DueTrigger]:
-        """Due now, oldest first within a partition."""
+        """Due now, or within the lead, oldest first within a partition."""
 
     @_builtins.property
     def lost_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

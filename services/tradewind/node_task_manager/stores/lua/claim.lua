@@ -104,9 +104,11 @@ local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_a
     resumed = attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
 end
 
--- When the time of an attempt that begins now is over, 0 for never, and when its lease lapses.
-local function begin_clocks(record, entry)
-  local close_at = entry.close > 0 and time + entry.close or 0
+-- When the time of an attempt that begins now is over, 0 for never, and when its lease lapses. One of a cycle that is about
+-- to be due begins at its planned time.
+local function begin_clocks(record, entry, comp)
+  local begin = math.min(math.max(time, comp.planned or 0), time + limits.lead)
+  local close_at = entry.close > 0 and begin + entry.close or 0
   if entry.total then
     local total_at = tonumber(more(record).total_at)
     close_at = close_at > 0 and math.min(close_at, total_at) or total_at
@@ -115,10 +117,10 @@ local function begin_clocks(record, entry)
   if close_at > 0 then deadline = math.min(deadline, close_at + limits.stop_grace) end
   if entry.beat then
     note(record, 'beat', entry.beat)
-    note(record, 'beat_by', time + entry.beat)
-    deadline = math.min(deadline, time + entry.beat)
+    note(record, 'beat_by', begin + entry.beat)
+    deadline = math.min(deadline, begin + entry.beat)
   end
-  set(record, 'started_at', stamp)
+  set(record, 'started_at', begin > time and string.format('%.0f', begin) or stamp)
   if close_at > 0 or record.attempt > 1 then note(record, 'close_at', close_at) end
   return close_at, deadline
 end
@@ -132,7 +134,7 @@ local function assign(record, comp, vacancy)
   set(record, 'nonce', nonce)
   set(record, 'worker_id', vacancy.worker_id)
   changed(comp, 1, record, 'running')
-  local close_at, deadline = begin_clocks(record, entry)
+  local close_at, deadline = begin_clocks(record, entry, comp)
   if attempt > 1 then
     note(record, 'progress', 0)
     note(record, 'message', '')

@@ -10,7 +10,7 @@ if comp then
   take('worker_tasks:' .. args.worker_id, record.id)
   set(record, 'worker_id', args.to)
   set(record, 'nonce', args.nonce .. '0')
-  local close_at, deadline = begin_clocks(record, entry)
+  local close_at, deadline = begin_clocks(record, entry, comp)
   put('inflight', record.id, deadline)
   put('worker_tasks:' .. args.to, record.id, deadline)
   changed(comp, 0, record, 'running')

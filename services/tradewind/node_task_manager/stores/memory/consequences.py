@@ -9,7 +9,7 @@ from typing import Any
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.fan_out import FanOutOffer
-from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, Limits
 from tradewind.node_task_manager.domain.node_task import (
     KNOWN_CODES,
     NodeTask,
@@ -479,10 +479,13 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
         """Give an attempt to a worker: under a new nonce, with clocks that begin now."""
         now, node, private = self._clock(), self._node(task), self._private[task.task_id]
-        ends = [now + node.start_to_close_ms] if node.start_to_close_ms else []
+        # One of a cycle that is about to be due begins at its planned time.
+        planned_ms = self._runs[self._owner(task)[0]].submission.planned_ms
+        begin = min(max(now, planned_ms), now + MOST_AHEAD_MS)
+        ends = [begin + node.start_to_close_ms] if node.start_to_close_ms else []
         private.close_at = min(ends + ([private.total_at] if node.total_ms else []), default=0)
-        private.beat_by = now + node.heartbeat_ms if node.heartbeat_ms else 0
-        task = replace(task, nonce=f"n{next(self._numbers):x}", worker_id=worker_id, started_at=now)
+        private.beat_by = begin + node.heartbeat_ms if node.heartbeat_ms else 0
+        task = replace(task, nonce=f"n{next(self._numbers):x}", worker_id=worker_id, started_at=begin)
         self._tasks[task.task_id] = task
         self._hold(task)
         return task

@@ -6,7 +6,8 @@
 --   false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, request ("" for none), payload (its hash),
 --   check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none), at_least
 --   (lowest number), nodes (ids), facts, memory ("" for none), backfill ({id, following planned time, 0 for none} of the backfill
---   whose position `planned` is, or false), parent (the node of another flow that it runs for, "" for none)}.
+--   whose position `planned` is, or false), parent (the node of another flow that it runs for, "" for none), ahead (whether it
+--   is due in a moment, not yet)}.
 -- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
 -- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
 -- stopping}, none when somebody else owns the partition by now.
@@ -90,7 +91,7 @@ end
 
 local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
                      schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill,
-                     parent)
+                     parent, ahead)
   local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'next_execution', 'schedule_epoch',
     'fired')
   if not flow[1] then return answer('not_found') end
@@ -119,6 +120,8 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       if outcome ~= 'begun' then return answer(outcome, current) end
     end
     local open = flow[4] ~= 'allow' and not backfill and parent == '' and in_the_way(key)
+    -- What is due soon is judged by what runs when it is due.
+    if open and ahead then return answer('early', current) end
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
     if open and (queued or not scheduled or once and flow[4] == 'skip') then
       return answer('overlap', current, {cycle = tonumber(string.match(open, '^%d+'))})
@@ -147,8 +150,10 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     name = cycle .. ':0'
   end
   local run = key .. ':cycle:' .. name
+  -- One that was put on record ahead of its time starts at its time.
+  local start = ahead and math.max(time, planned) or time
   local fields = {'flow_id', flow_id, 'cycle', cycle, 'run_id', run_id, 'status', 'running', 'version', 1,
-    'start_time', time, 'facts', facts}
+    'start_time', start, 'facts', facts}
   local size = #fields
   if planned > 0 then
     fields[size + 1], fields[size + 2] = 'planned_time', planned
@@ -159,7 +164,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     size = size + 2
   end
   if timeout > 0 then
-    fields[size + 1], fields[size + 2] = 'deadline', time + timeout
+    fields[size + 1], fields[size + 2] = 'deadline', start + timeout
     size = size + 2
   end
   if backfill then
@@ -191,7 +196,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     call('SET', base .. 'request:' .. request, payload .. ' ' .. cycle .. ' 0 ' .. run_id, 'PX', args.request_ms)
   end
   return answer('begun', current,
-    {cycle = cycle, run_id = run_id, start = time, planned = planned, next_at = next_at})
+    {cycle = cycle, run_id = run_id, start = start, planned = planned, next_at = next_at})
 end
 
 return answers_of(args.groups, begin)

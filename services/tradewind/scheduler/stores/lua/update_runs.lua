@@ -39,16 +39,18 @@ end
 
 local function update(key, flow_id, cycle, run, run_id, expected, fields, large, check_in, ending, keep,
                       keep_for, flow_status, level, text)
-  local known = call('HMGET', key, 'run_id', 'version', 'status', 'backfill', 'parent')
+  local known = call('HMGET', key, 'run_id', 'version', 'status', 'backfill', 'parent', 'start_time')
   if known[1] ~= run_id then return {'missing', 0, 0, false} end
   local version = tonumber(known[2])
   if known[3] ~= 'running' then return {'terminal', version, 0, false} end
   if version ~= expected then return {'conflict', version, 0, false} end
   version = version + 1
+  -- What was done ahead of the planned time has not ended before it.
+  local at = math.max(time, tonumber(known[6]))
   local size = #fields
   fields[size + 1], fields[size + 2] = 'version', version
   if ending ~= '' then
-    fields[size + 3], fields[size + 4], fields[size + 5], fields[size + 6] = 'status', ending, 'end_time', time
+    fields[size + 3], fields[size + 4], fields[size + 5], fields[size + 6] = 'status', ending, 'end_time', at
   end
   call('HSET', key, unpack(fields))
   if large then call('HSET', key, unpack(large)) end
@@ -59,7 +61,7 @@ local function update(key, flow_id, cycle, run, run_id, expected, fields, large,
       call('ZADD', base .. 'ends', time, flow_id .. ':' .. cycle .. ':' .. run .. ' ' .. run_id .. ' ' .. ending)
       call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.most_told - 1)
     end
-    return {'ok', version, time, end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status,
+    return {'ok', version, at, end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status,
       known[4], known[5])}
   end
   if check_in >= 0 then

@@ -129,6 +129,8 @@ class MemoryCycles:
             outcome = move(flow, request.backfill, self._data.now())
             return None if outcome is BeginOutcome.BEGUN else BeginAnswer(outcome, revision=flow.revision)
         if flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW and request.parent is None:
+            if request.ahead:
+                return BeginAnswer(BeginOutcome.EARLY, revision=flow.revision)
             # The one firing of a flow that runs once is not given up: it comes again until it can begin.
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
             if request.queued or not request.scheduled or once:
@@ -152,7 +154,7 @@ class MemoryCycles:
         while RunName(flow.flow_id, cycle) in flow.runs:
             cycle += 1
         name = RunName(flow.flow_id, cycle)
-        state = begun_state(request, name, now, planned_ms)
+        state = begun_state(request, name, max(now, planned_ms) if request.ahead else now, planned_ms)
         flow.runs[name] = Run(state, frozenset(request.shape.node_ids), remembered)
         flow.open[name] = False
         self._data.announce(state)
@@ -299,7 +301,8 @@ class MemoryCycles:
 
     def _end(self, flow: Flow, run: Run, status: CycleStatus, now: int) -> None:
         name = run.state.name
-        run.state = replace(run.state, status=status, end_ms=now)
+        # What was done ahead of the planned time has not ended before it.
+        run.state = replace(run.state, status=status, end_ms=max(now, run.state.facts.start_ms))
         run.expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
         flow.open.pop(name, None)
         self._data.open.pop(name, None)

@@ -216,6 +216,7 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         request.inputs_json,
         (backfill.backfill_id, backfill.following_ms) if backfill else False,
         parent_text(request.parent),
+        request.ahead,
     )
 
 

@@ -1,6 +1,6 @@
 -- Takes lapsed claims back, then leases what is due, oldest first, to the partition's receiver.
 -- KEYS: 1 due, 2 claimed, 3 dead, 4 receiver, 5 firings, 6 alarms
--- args: now_ms, prefix, all, channel, queue, partition, epoch (negative: one of the queue's receivers), session, limit, lease_ms, nonce, max_bytes, reap, policy
+-- args: now_ms, prefix, all, channel, queue, partition, epoch (negative: one of the queue's receivers), session, limit, lease_ms, nonce, lead {most_ms, shares, least_ms, each_ms}, max_bytes, reap, policy
 -- Returns {ended = true} when somebody else receives, or {claims = {{record, token, record of its trigger when it is a firing}}, deadline, survey,
 -- dead = {{id, failures, error}}, orphans = ids that stood in an index without a trigger}.
 --!include record
@@ -39,8 +39,14 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '-inf', now_ms, 'BYSCORE', 'LI
 end
 
 local deadline = now_ms + args.lease_ms
+-- See domain/lead.py.
+local lead, lead_ms = args.lead, 0
+if lead.most_ms > 0 then
+  local count = redis.call('ZCOUNT', KEYS[1], '-inf', now_ms + lead.most_ms)
+  lead_ms = math.min(lead.most_ms, math.floor(lead.least_ms + lead.each_ms * count * lead.shares))
+end
 local size = 0
-for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, args.limit)) do
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', now_ms + lead_ms, 'BYSCORE', 'LIMIT', 0, args.limit)) do
   if size >= args.max_bytes then
     break
   end
@@ -69,6 +75,8 @@ if lapsed and args.epoch < 0 then
   -- What lapsed may come back when this receiver has no room left.
   wake(args.channel, nil, head(KEYS[1]))
 end
+local seen = survey(KEYS[1], KEYS[2], now_ms)
+seen.lead = lead_ms
 return cmsgpack.pack({
-  claims = claims, deadline = deadline, survey = survey(KEYS[1], KEYS[2], now_ms), dead = dead, orphans = orphans,
+  claims = claims, deadline = deadline, survey = seen, dead = dead, orphans = orphans,
 })
