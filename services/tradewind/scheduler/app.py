@@ -21,7 +21,7 @@ from tradewind.scheduler.peers.node_task_manager import NodeTaskManagerPeer
 from tradewind.scheduler.peers.registry import RegistryPeer
 from tradewind.scheduler.peers.sub_flows import SubFlowNodesPeer
 from tradewind.scheduler.peers.trigger import TriggerPeer
-from tradewind.scheduler.ports import PeerRefused
+from tradewind.scheduler.ports.peers import PeerRefused
 from tradewind.scheduler.ports.stores import Stores
 from tradewind.scheduler.rpc.handlers import SchedulerHandlers
 from tradewind.scheduler.rpc.named_flows import flow_ids_in

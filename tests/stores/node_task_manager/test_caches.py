@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
 from tradewind.node_task_manager.domain.caching import Entry
-from tradewind.node_task_manager.ports import CacheLook, CacheStatistics, CacheStore
+from tradewind.node_task_manager.ports.caches import CacheLook, CacheStatistics, CacheStore
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.stores.redis_caches import RedisCacheStatistics, RedisCacheStore

@@ -6,7 +6,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
 from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
-from tradewind.node_task_manager.ports import ComponentEvent
+from tradewind.node_task_manager.ports.events import ComponentEvent
 
 RUN = RunName("flow", 0, 0)
 
@@ -435,7 +435,7 @@ async def test_a_purged_flow_is_gone_and_late_work_does_not_bring_it_back(bench:
 
 
 async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -> None:
-    from tradewind.node_task_manager.ports import Line, Progress
+    from tradewind.node_task_manager.ports.reading import Line, Progress
 
     await bench.submit(plan_of("a"))
     (a,) = await bench.take()
@@ -452,7 +452,7 @@ async def test_progress_never_falls_and_only_the_holder_is_heard(bench: Bench) -
 
 
 async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None:
-    from tradewind.node_task_manager.ports import Line
+    from tradewind.node_task_manager.ports.reading import Line
 
     for cycle in range(7):
         await bench.submit(plan_of("a"), cycle=cycle)

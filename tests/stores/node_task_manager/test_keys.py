@@ -11,7 +11,7 @@ from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
-from tradewind.node_task_manager.ports import Line
+from tradewind.node_task_manager.ports.reading import Line
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.subscriber import Subscriber
 

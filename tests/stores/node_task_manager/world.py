@@ -37,7 +37,9 @@ from tradewind.node_task_manager.domain.work import (
     Termination,
     Vacancy,
 )
-from tradewind.node_task_manager.ports import Cleaned, Event, Line, Progress
+from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.node_tasks import Cleaned
+from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.server.clock import ManualClock
 from tradewind.server.rates import KeyRate, Rate
 

@@ -34,21 +34,12 @@ from tradewind.scheduler.domain.revision import KEPT_REVISIONS
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.scheduler.ports import (
-    Backfills,
-    ChainStateRepository,
-    ChangeFeed,
-    CycleRecords,
-    Firings,
-    FlowMemories,
-    FlowRecords,
-    LogLines,
-    OpenRuns,
-    Outbox,
-    Partitions,
-)
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
+from tradewind.scheduler.ports.changes import ChangeFeed
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords, LogLines, OpenRuns
 from tradewind.scheduler.ports.ends import Ends
+from tradewind.scheduler.ports.flows import Backfills, Firings, FlowMemories, FlowRecords, Outbox
+from tradewind.scheduler.ports.owning import Partitions
 from tradewind.scheduler.ports.revisions import Revisions
 from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.scheduler.stores.memory import MemoryStores

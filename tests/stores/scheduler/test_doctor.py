@@ -12,7 +12,7 @@ from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
 from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.submission import ComponentSight
-from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.stores.redis import RedisStores
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions

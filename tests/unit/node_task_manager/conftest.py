@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOu
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
-from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases import dispatch
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.connect import Connections

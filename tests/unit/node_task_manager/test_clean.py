@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from tradewind.node_task_manager.ports import Cleaned, NodeTaskStore
+from tradewind.node_task_manager.ports.node_tasks import Cleaned, NodeTaskStore
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 
 

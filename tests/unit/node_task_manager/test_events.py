@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.node_task_manager.faulty_store import FaultyStore, always
 from tests.waiting import until
-from tradewind.node_task_manager.ports import ComponentEvent
+from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.use_cases import events
 from tradewind.node_task_manager.use_cases.events import EventFeed, Subscriber
 from tradewind.node_task_manager.use_cases.shard import Shard

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.node_task_manager.faulty_store import FaultyStore, always
 from tests.waiting import until
-from tradewind.node_task_manager.ports import Line, Progress
+from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.use_cases import notes
 from tradewind.node_task_manager.use_cases.notes import Notes
 from tradewind.node_task_manager.use_cases.shard import Shard

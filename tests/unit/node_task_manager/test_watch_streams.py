@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from tests.waiting import until
-from tradewind.node_task_manager.ports import Stretch
+from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.use_cases import watch_streams
 from tradewind.node_task_manager.use_cases.watch_streams import PAGE, StreamWatch
 

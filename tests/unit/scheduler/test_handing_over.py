@@ -2,7 +2,7 @@
 
 from tests.unit.scheduler.memory_scheduler import DirectNodeTasks, MemoryScheduler
 from tradewind.scheduler.domain.submission import SubmitAnswer, SubmitOutcome
-from tradewind.scheduler.ports import PeerRefused, PeerUnavailable
+from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 from tradewind.scheduler.use_cases.hand_over import retry_after
 
 

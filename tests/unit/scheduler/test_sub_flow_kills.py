@@ -26,7 +26,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.sub_flow import SubFlowEvent, SubFlowReport, SubFlowWait
 from tradewind.scheduler.loops.ends import heard
-from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds
 from tradewind.scheduler.use_cases.run_cycles import RunCycles
 from tradewind.scheduler.use_cases.sub_flows import SubFlows

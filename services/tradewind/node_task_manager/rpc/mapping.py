@@ -29,7 +29,8 @@ from tradewind.node_task_manager.domain.plan import (
 )
 from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.node_task_manager.ports import Event, StoredLine
+from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy

@@ -7,7 +7,7 @@ from typing import Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.work import Held, Termination
-from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024

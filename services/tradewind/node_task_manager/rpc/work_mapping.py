@@ -11,7 +11,8 @@ from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.metrics import NODE_SECONDS
-from tradewind.node_task_manager.ports import Line, Progress, Ready
+from tradewind.node_task_manager.ports.reading import Line, Progress
+from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
 from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, timestamp

@@ -13,7 +13,8 @@ from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, MOST_REQUESTS, Signal
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Postponed, Vacancy
-from tradewind.node_task_manager.ports import Cleaned, Line, Progress, Purge, Renewal, Session, Submitted
+from tradewind.node_task_manager.ports.node_tasks import Cleaned, Purge, Renewal, Session, Submitted
+from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script

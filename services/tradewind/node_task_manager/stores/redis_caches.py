@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 from tradewind.node_task_manager.domain.caching import Entry
-from tradewind.node_task_manager.ports import CacheLook
+from tradewind.node_task_manager.ports.caches import CacheLook
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script

@@ -9,7 +9,7 @@ import msgspec
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.task_event import TaskEvent
-from tradewind.node_task_manager.ports import Stretch
+from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from tradewind.node_task_manager.ports import Queue
+from tradewind.node_task_manager.ports.reading import Queue
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 

@@ -11,7 +11,8 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
-from tradewind.node_task_manager.ports import NodeTypes, StoredLine
+from tradewind.node_task_manager.ports.reading import StoredLine
+from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.look import Look, Seen
 from tradewind.server.faults import NotFound

@@ -6,7 +6,7 @@ from decimal import Decimal
 import msgspec
 
 from tradewind.node_task_manager.domain.caching import CacheUse, Entry, entry_of
-from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.ports.workers import Ready
 
 # Numbers stay as they are written: what a worker of another language can tell apart are other inputs.
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tradewind.node_task_manager.domain.caching import CacheSettings
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.metrics import CACHE_EVENTS
-from tradewind.node_task_manager.ports import CacheStatistics, CacheStore
+from tradewind.node_task_manager.ports.caches import CacheStatistics, CacheStore
 
 COUNTED = ("hits", "misses", "waits", "fills", "oversize", "evicted", "bypassed")
 

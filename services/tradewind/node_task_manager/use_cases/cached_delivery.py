@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind, Postponed
-from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches, Wait
 from tradewind.node_task_manager.use_cases.report import Report
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tradewind.node_task_manager.ports import NodeTaskStore
+from tradewind.node_task_manager.ports.node_tasks import NodeTaskStore
 
 Sleep = Callable[[float], Awaitable[Any]]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from tradewind.node_task_manager.domain.work import Held, Outcome
-from tradewind.node_task_manager.ports import WorkerDirectory
+from tradewind.node_task_manager.ports.workers import WorkerDirectory
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool

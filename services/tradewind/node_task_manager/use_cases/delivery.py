@@ -9,7 +9,7 @@ from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.metrics import count_assigned
-from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.inputs import TooLarge, at_hand, read_inputs, ready

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from tradewind.node_task_manager.ports import Event
+from tradewind.node_task_manager.ports.events import Event
 from tradewind.node_task_manager.use_cases.shard import Shard
 
 _log = structlog.get_logger(__name__)

@@ -8,7 +8,8 @@ from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
-from tradewind.node_task_manager.ports import NodeTaskReader, Ready
+from tradewind.node_task_manager.ports.reading import NodeTaskReader
+from tradewind.node_task_manager.ports.workers import Ready
 
 ELSEWHERE = "@"
 MAX_INPUT_BYTES = 3 * 1024 * 1024

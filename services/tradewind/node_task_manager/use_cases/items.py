@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.ports import NodeTaskReader
+from tradewind.node_task_manager.ports.reading import NodeTaskReader
 
 
 async def read_items(

@@ -9,7 +9,7 @@ from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge
-from tradewind.node_task_manager.ports import StoredLine
+from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.shard import Shard

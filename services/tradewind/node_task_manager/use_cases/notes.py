@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import structlog
 
-from tradewind.node_task_manager.ports import Line, Progress
+from tradewind.node_task_manager.ports.reading import Line, Progress
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.batching import Batcher
 

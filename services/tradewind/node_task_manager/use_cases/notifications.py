@@ -4,7 +4,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from tradewind.node_task_manager.domain.notification import Fact, Notification
-from tradewind.node_task_manager.ports import Notices, Stretch
+from tradewind.node_task_manager.ports.events import Notices
+from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.watch_streams import StreamWatch
 from tradewind.server.partitions import shard_of

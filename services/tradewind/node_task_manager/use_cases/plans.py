@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.ports import PlanStore
+from tradewind.node_task_manager.ports.settings import PlanStore
 
 _NODE_BYTES = 1000
 _EDGE_BYTES = 300

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from tradewind.node_task_manager.ports import EventLog, NodeTaskReader, NodeTaskStore, Notices, PlanStore, QueueReader
+from tradewind.node_task_manager.ports.events import EventLog, Notices
+from tradewind.node_task_manager.ports.node_tasks import NodeTaskStore
+from tradewind.node_task_manager.ports.reading import NodeTaskReader, QueueReader
+from tradewind.node_task_manager.ports.settings import PlanStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.component import SubmitOutcome, SubmitRe
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.ports import NodeTypes
+from tradewind.node_task_manager.ports.workers import NodeTypes
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.server.faults import Conflict, Exhausted, NotFound, Unavailable

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.ports import ConfigStore
+from tradewind.node_task_manager.ports.settings import ConfigStore
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.server.faults import Aborted, InvalidInput, Violation
 

@@ -8,7 +8,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
 from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
-from tradewind.node_task_manager.ports import Ready
+from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.server.telemetry import Tracing, attempt_id, sampled, traceparent_of
 
 _MOST_REPORTED, _LONGEST = 20_000, 256

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from tradewind.node_task_manager.ports import Stretch
+from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.use_cases.shared_reads import SharedReads
 
 Entry = TypeVar("Entry")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tradewind.node_task_manager.domain.task_event import TaskEvent, TaskEventKind
-from tradewind.node_task_manager.ports import Notices
+from tradewind.node_task_manager.ports.events import Notices
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.look import Seen
 from tradewind.node_task_manager.use_cases.shared_reads import SharedReads

@@ -6,7 +6,7 @@ from typing import ClassVar, TypeAlias
 
 from tradewind.node_task_manager.domain.caching import CacheUse
 from tradewind.node_task_manager.domain.work import Held, Vacancy
-from tradewind.node_task_manager.ports import WorkerLine
+from tradewind.node_task_manager.ports.workers import WorkerLine
 
 MAX_VACANCIES = 32
 MAX_OFFERED_TYPES = 4000

@@ -11,7 +11,8 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.loops.owned_stream import OwnedStream
-from tradewind.scheduler.ports import EventStream, NodeTasks, OpenRuns, PeerUnavailable
+from tradewind.scheduler.ports.cycles import OpenRuns
+from tradewind.scheduler.ports.peers import EventStream, NodeTasks, PeerUnavailable
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.fold_events import FoldEvents

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 
 MOST_WAITING = 20_000

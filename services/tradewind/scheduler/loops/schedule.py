@@ -9,7 +9,9 @@ import structlog
 
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
 from tradewind.scheduler.loops.owned_stream import OwnedStream
-from tradewind.scheduler.ports import DueStream, Epochs, Outbox, Triggers
+from tradewind.scheduler.ports.flows import Outbox
+from tradewind.scheduler.ports.owning import Epochs
+from tradewind.scheduler.ports.peers import DueStream, Triggers
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.begin_due import BeginDue

@@ -2,7 +2,7 @@
 
 import structlog
 
-from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.tell_ends import TellEnds

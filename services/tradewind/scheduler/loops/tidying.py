@@ -5,7 +5,7 @@ import random
 
 import structlog
 
-from tradewind.scheduler.ports import CycleRecords
+from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 
 _REST_S = 0.05

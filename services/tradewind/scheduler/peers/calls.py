@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from tradewind.scheduler.ports import PeerRefused, PeerUnavailable
+from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 from tradewind.server.errors import STATUS_KEY
 from tradewind.tls import explained
 

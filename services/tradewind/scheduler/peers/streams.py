@@ -18,7 +18,7 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.peers.calls import milliseconds, set_milliseconds
-from tradewind.scheduler.ports import PeerUnavailable
+from tradewind.scheduler.ports.peers import PeerUnavailable
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

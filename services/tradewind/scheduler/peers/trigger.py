@@ -8,7 +8,7 @@ from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.peers.calls import calling, reason_of, set_milliseconds
 from tradewind.scheduler.peers.streams import DueStreamPeer
-from tradewind.scheduler.ports import StaleSchedule
+from tradewind.scheduler.ports.peers import StaleSchedule
 
 NAME = "trigger service"
 _CALL_S = 5.0

@@ -2,21 +2,12 @@
 
 from typing import Protocol
 
-from tradewind.scheduler.ports import (
-    Backfills,
-    ChainStateRepository,
-    ChangeFeed,
-    CycleRecords,
-    Firings,
-    FlowMemories,
-    FlowRecords,
-    LogLines,
-    OpenRuns,
-    Outbox,
-    Partitions,
-)
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
+from tradewind.scheduler.ports.changes import ChangeFeed
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords, LogLines, OpenRuns
 from tradewind.scheduler.ports.ends import Ends
+from tradewind.scheduler.ports.flows import Backfills, Firings, FlowMemories, FlowRecords, Outbox
+from tradewind.scheduler.ports.owning import Partitions
 from tradewind.scheduler.ports.revisions import Revisions
 
 

@@ -9,7 +9,7 @@ import structlog
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import ChainStateRepository
+from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.end_waiters import EndWait, EndWaiters
 from tradewind.server.ending import end_tasks

@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 from tradewind.scheduler.domain.backfill import Backfill
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
-from tradewind.scheduler.ports import NOT_OWNER, Backfills, Epochs
+from tradewind.scheduler.ports.flows import Backfills
+from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.hand_over import PlannedRun
 

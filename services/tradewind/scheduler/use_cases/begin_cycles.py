@@ -9,7 +9,8 @@ from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.parent import Parent
 from tradewind.scheduler.metrics import count_begun
-from tradewind.scheduler.ports import NOT_OWNER, CycleRecords, Epochs
+from tradewind.scheduler.ports.cycles import CycleRecords
+from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.open_states import OpenStates

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.due import DueAnswer, DueFlow
-from tradewind.scheduler.ports import Epochs
+from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
 from tradewind.scheduler.use_cases.hand_over import PlannedRun
 

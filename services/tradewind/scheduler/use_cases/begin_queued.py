@@ -4,7 +4,8 @@ from collections.abc import Collection
 
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import CycleOrigin
-from tradewind.scheduler.ports import Epochs, Firings
+from tradewind.scheduler.ports.flows import Firings
+from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.hand_over import PlannedRun
 

@@ -9,8 +9,9 @@ from tradewind.scheduler.domain.bulk_job import BulkAction, BulkFilter, BulkJob,
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import CycleRecords, FlowRecords
 from tradewind.scheduler.ports.bulk_jobs import BulkJobs
+from tradewind.scheduler.ports.cycles import CycleRecords
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.faults import request_id_reused
 from tradewind.scheduler.use_cases.rerun_cycle import RerunCycle, RerunWish

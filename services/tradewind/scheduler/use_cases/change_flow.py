@@ -8,7 +8,9 @@ import structlog
 from tradewind.scheduler.domain.flow_record import FlowRecord, StatusAnswer, StatusChange, StatusOutcome
 from tradewind.scheduler.domain.flow_status import FlowStatus, can_move
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import ChainStateRepository, FlowRecords, NodeTasks
+from tradewind.scheduler.ports.cycles import ChainStateRepository
+from tradewind.scheduler.ports.flows import FlowRecords
+from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import (

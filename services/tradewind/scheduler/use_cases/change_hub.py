@@ -8,7 +8,8 @@ import structlog
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import ChainStateRepository, ChangeFeed, CycleRecords, RunChange
+from tradewind.scheduler.ports.changes import ChangeFeed, RunChange
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
 from tradewind.server.ending import end_tasks
 from tradewind.server.partitions import partition_of
 

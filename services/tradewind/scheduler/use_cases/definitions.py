@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.weather import definition_from_json
-from tradewind.scheduler.ports import FlowRecords
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.server.built_in import FLOW
 
 _NODE_BYTES = 200

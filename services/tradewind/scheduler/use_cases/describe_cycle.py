@@ -11,7 +11,7 @@ from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.log_line import LogLine
 from tradewind.scheduler.domain.node_counts import NodeCounts
-from tradewind.scheduler.ports import NodeTasks
+from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.explain_waits import ExplainWaits
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.scheduler.use_cases.read_logs import ReadLogs

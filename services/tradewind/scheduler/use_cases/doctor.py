@@ -6,15 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import (
-    ChainStateRepository,
-    FlowRecords,
-    NodeTasks,
-    OpenRuns,
-    Outbox,
-    PeerUnavailable,
-    Triggers,
-)
+from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
+from tradewind.scheduler.ports.flows import FlowRecords, Outbox
+from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, Triggers
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import Clock

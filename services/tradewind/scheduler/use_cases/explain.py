@@ -11,8 +11,10 @@ from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.ports import Backfills, CycleRecords, Firings, NodeTasks, OpenRuns, PeerUnavailable
+from tradewind.scheduler.ports.cycles import CycleRecords, OpenRuns
 from tradewind.scheduler.ports.explaining import NodeTaskReasons, WorkerRecords
+from tradewind.scheduler.ports.flows import Backfills, Firings
+from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 from tradewind.server.faults import NotFound

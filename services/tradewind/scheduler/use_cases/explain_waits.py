@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ListNodeTasksResponse
 from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTaskStatus, Signal, SignalStatus
-from tradewind.scheduler.ports import NodeTypes
+from tradewind.scheduler.ports.peers import NodeTypes
 from tradewind.server.reasons import no_live_worker, waits_for_nodes, workers_busy
 
 

@@ -18,7 +18,8 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.metrics import count_ended
-from tradewind.scheduler.ports import ChainStateRepository, Epochs
+from tradewind.scheduler.ports.cycles import ChainStateRepository
+from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns

@@ -13,7 +13,8 @@ from tradewind.scheduler.domain.ending import given_up
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
-from tradewind.scheduler.ports import ChainStateRepository, NodeTasks, PeerRefused, PeerUnavailable
+from tradewind.scheduler.ports.cycles import ChainStateRepository
+from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused, PeerUnavailable
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.definitions import PlannedFlow

@@ -7,7 +7,8 @@ from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_dela
 from tradewind.scheduler.domain.chain_state import MEMORY, RESULT, ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.memory import MOST_BYTES, Memory, MemoryChange
-from tradewind.scheduler.ports import ChainStateRepository, FlowMemories
+from tradewind.scheduler.ports.cycles import ChainStateRepository
+from tradewind.scheduler.ports.flows import FlowMemories
 from tradewind.scheduler.use_cases.faults import (
     cycle_not_found,
     flow_not_found,

@@ -14,7 +14,9 @@ from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import ComponentEvent, ComponentSight, StopOrder
-from tradewind.scheduler.ports import ChainStateRepository, Epochs, NodeTasks, OpenRuns, PeerRefused
+from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
+from tradewind.scheduler.ports.owning import Epochs
+from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents, written

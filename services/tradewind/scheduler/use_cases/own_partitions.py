@@ -6,7 +6,7 @@ import structlog
 
 from tradewind.scheduler.domain.sharing import shares_of
 from tradewind.scheduler.metrics import PARTITIONS_OWNED
-from tradewind.scheduler.ports import Partitions
+from tradewind.scheduler.ports.owning import Partitions
 from tradewind.server.partitions import PARTITIONS
 
 _log = structlog.get_logger(__name__)

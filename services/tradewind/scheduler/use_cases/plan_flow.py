@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.placement import Placement, placements
 from tradewind.scheduler.domain.standing_limits import StandingLimits
-from tradewind.scheduler.ports import FlowRecords
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.planning import Limits, Workers
 from tradewind.scheduler.use_cases.faults import diff_too_large, flow_deleting, flow_moved, flow_not_found
 from tradewind.scheduler.use_cases.read_revisions import LARGEST_DIFF_BYTES, weather_of

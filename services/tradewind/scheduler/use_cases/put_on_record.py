@@ -13,7 +13,7 @@ from tradewind.scheduler.domain.flow_record import (
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.json_text import canonical_json, digest_of
 from tradewind.scheduler.domain.structure import FlowStructure
-from tradewind.scheduler.ports import FlowRecords
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.faults import (

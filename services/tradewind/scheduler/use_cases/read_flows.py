@@ -8,7 +8,8 @@ from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, FlowRecords
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.faults import cycle_not_found, flow_not_found
 
 _LEAST_READ = 50

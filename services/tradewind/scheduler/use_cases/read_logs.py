@@ -7,7 +7,8 @@ import msgspec
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine
-from tradewind.scheduler.ports import CycleRecords, LogLines, NodeTasks
+from tradewind.scheduler.ports.cycles import CycleRecords, LogLines
+from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 
 LOGGED_CYCLES = 5

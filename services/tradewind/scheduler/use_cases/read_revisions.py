@@ -7,7 +7,7 @@ from typing import Any
 
 from tradewind.scheduler.domain.flow_diff import FlowDiff, diff_of
 from tradewind.scheduler.domain.revision import Revision
-from tradewind.scheduler.ports import FlowRecords
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.revisions import Revisions
 from tradewind.scheduler.use_cases.faults import diff_too_large, revision_not_found
 from tradewind.scheduler.use_cases.read_flows import ReadFlows

@@ -7,7 +7,7 @@ from tradewind.scheduler.domain.firing import Firing
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.scheduler.ports import Firings
+from tradewind.scheduler.ports.flows import Firings
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 from tradewind.server.clock import Clock
 

@@ -9,7 +9,7 @@ from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRegistration
 from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
-from tradewind.scheduler.ports import Caches, NodeTypes
+from tradewind.scheduler.ports.peers import Caches, NodeTypes
 from tradewind.scheduler.use_cases.put_on_record import Author, PutOnRecord, Registered, registration_of
 from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
 from tradewind.server.built_in import BUILT_IN

@@ -8,7 +8,7 @@ from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskS
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.ending import outcome_so_far
 from tradewind.scheduler.domain.handlers import MOST_FAILED, Phase, outcome_value
-from tradewind.scheduler.ports import NodeTasks
+from tradewind.scheduler.ports.peers import NodeTasks
 
 _PAGE = 1000
 _WORDS = {

@@ -13,7 +13,8 @@ from tradewind.scheduler.domain.node_status import NodeStatus
 from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.rerun import NodeResult, Rerun, divide
 from tradewind.scheduler.metrics import RERUN, count_rerun
-from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, NodeTasks
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
+from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow

@@ -9,8 +9,9 @@ import structlog
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.sub_flow import FAILED, MOST_OUTPUT_BYTES, TOO_LARGE, SubFlowReport, failed
-from tradewind.scheduler.ports import ChainStateRepository, PeerRefused
+from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends
+from tradewind.scheduler.ports.peers import PeerRefused
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.sink_outputs import Outputs, SinkOutputs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import ChainStateRepository
+from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.use_cases.await_ends import AwaitEnds
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Begun, Wish
 from tradewind.scheduler.use_cases.definitions import PlannedFlow

@@ -6,7 +6,8 @@ import structlog
 
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.ports import FlowRecords, NodeTasks, Outbox, PeerUnavailable, StaleSchedule, Triggers
+from tradewind.scheduler.ports.flows import FlowRecords, Outbox
+from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, StaleSchedule, Triggers
 from tradewind.scheduler.use_cases.alarm import Alarm
 
 RETRY_MS = 1_000

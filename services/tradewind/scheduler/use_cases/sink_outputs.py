@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import ComponentEvent
-from tradewind.scheduler.ports import NodeTasks
+from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.definitions import PlannedFlow
 from tradewind.server.batching import Batcher
 

@@ -7,7 +7,8 @@ from tradewind.scheduler.domain.chain_state import STOP, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
-from tradewind.scheduler.ports import ChainStateRepository, CycleRecords, NodeTasks
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords
+from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.background import Background
 from tradewind.scheduler.use_cases.faults import cycle_ended

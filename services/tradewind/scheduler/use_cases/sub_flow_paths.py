@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.paths import quoted
-from tradewind.scheduler.ports import FlowRecords
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.server.built_in import FLOW
 from tradewind.server.faults import Violation
 

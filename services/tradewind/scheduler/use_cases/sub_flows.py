@@ -17,7 +17,8 @@ from tradewind.scheduler.domain.sub_flow import (
     SubFlowReport,
     SubFlowWait,
 )
-from tradewind.scheduler.ports import ChainStateRepository, FlowRecords
+from tradewind.scheduler.ports.cycles import ChainStateRepository
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.begin_cycles import Wish
 from tradewind.scheduler.use_cases.return_ends import ReturnEnds

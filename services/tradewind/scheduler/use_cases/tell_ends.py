@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 import structlog
 
 from tradewind.scheduler.domain.ended_run import FLOW_FINISHED, EndedRun
-from tradewind.scheduler.ports import ChainStateRepository, PeerRefused, PeerUnavailable
+from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends, Events
+from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
 
 _AT_ONCE = 100
 _CALLS_AT_ONCE = 20

@@ -7,7 +7,7 @@ from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_dela
 
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import ChainStateRepository
+from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.server.faults import Aborted
 
 Change = Callable[[ChainState], tuple[ChainState, Collection[str]]]

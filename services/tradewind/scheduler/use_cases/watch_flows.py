@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import CycleRecords, FlowRecords
+from tradewind.scheduler.ports.cycles import CycleRecords
+from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.faults import flow_not_found
 from tradewind.scheduler.use_cases.read_flows import ReadFlows

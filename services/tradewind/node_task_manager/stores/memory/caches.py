@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tradewind.node_task_manager.domain.caching import Entry
-from tradewind.node_task_manager.ports import CacheLook
+from tradewind.node_task_manager.ports.caches import CacheLook
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.ports import Cleaned
+from tradewind.node_task_manager.ports.node_tasks import Cleaned
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
 from tradewind.node_task_manager.stores.memory.records import run_of
 

@@ -22,7 +22,7 @@ from tradewind.node_task_manager.domain.plan import FailurePolicy
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Termination, Vacancy
-from tradewind.node_task_manager.ports import ComponentEvent
+from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting

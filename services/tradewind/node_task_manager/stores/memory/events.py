@@ -1,6 +1,6 @@
 """Events of one shard in memory."""
 
-from tradewind.node_task_manager.ports import Event
+from tradewind.node_task_manager.ports.events import Event
 
 
 class MemoryEvents:

@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.notification import Fact, Notification, NotificationKind
 from tradewind.node_task_manager.domain.task_event import TaskEvent, TaskEventKind
-from tradewind.node_task_manager.ports import Stretch
+from tradewind.node_task_manager.ports.reading import Stretch
 
 BRIEF = 500
 QUIET_MS = 60_000

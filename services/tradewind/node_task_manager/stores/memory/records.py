@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanNode
 from tradewind.node_task_manager.domain.waiting import Resumption
-from tradewind.node_task_manager.ports import StoredLine
+from tradewind.node_task_manager.ports.reading import StoredLine
 
 RUNNING = NodeTaskStatus.RUNNING
 

@@ -16,7 +16,8 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, OutcomeKind, Postponed, Termination, Vacancy
-from tradewind.node_task_manager.ports import Line, Progress, Purge, Queue, Renewal, Session, StoredLine, Submitted
+from tradewind.node_task_manager.ports.node_tasks import Purge, Renewal, Session, Submitted
+from tradewind.node_task_manager.ports.reading import Line, Progress, Queue, StoredLine
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from tradewind.scheduler.ports import RunChange
+from tradewind.scheduler.ports.changes import RunChange
 from tradewind.scheduler.stores.memory.data import Data
 
 

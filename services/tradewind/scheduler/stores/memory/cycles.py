@@ -28,7 +28,8 @@ from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogLevel, LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
-from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
+from tradewind.scheduler.ports.flows import Tidied
+from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.memory.backfills import end_filling, fill, move
 from tradewind.scheduler.stores.memory.data import (
     LOG_CYCLES,

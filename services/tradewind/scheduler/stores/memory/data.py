@@ -16,7 +16,8 @@ from tradewind.scheduler.domain.memory import NO_MEMORY, Memory
 from tradewind.scheduler.domain.revision import Revision
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
-from tradewind.scheduler.ports import Epochs, RunChange
+from tradewind.scheduler.ports.changes import RunChange
+from tradewind.scheduler.ports.owning import Epochs
 from tradewind.server.partitions import partition_of
 
 LOG_CYCLES = 5

@@ -7,7 +7,7 @@ import structlog
 
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import RunChange
+from tradewind.scheduler.ports.changes import RunChange
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.scheduler.stores.redis.run_codec import paired, state_after, state_of
 from tradewind.server.redis.subscriber import Subscriber

@@ -11,7 +11,8 @@ from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.metrics import CONFLICTS
-from tradewind.scheduler.ports import NOT_OWNER, Epochs, Tidied
+from tradewind.scheduler.ports.flows import Tidied
+from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,
     facts_text_of,

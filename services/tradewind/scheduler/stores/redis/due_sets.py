@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.ports import DueCheck
+from tradewind.scheduler.ports.flows import DueCheck
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 from tradewind.server.partitions import partition_of
 

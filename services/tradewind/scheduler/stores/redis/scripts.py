@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from redis.asyncio import RedisCluster
 
-from tradewind.scheduler.ports import Epochs
+from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.partitions import partition_of
 from tradewind.server.redis.client import Client

@@ -1,0 +1,91 @@
+"""What the scheduler and users are told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from tradewind.node_task_manager.domain.node_task import StopMark
+from tradewind.node_task_manager.domain.notification import Fact, Notification
+from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
+from tradewind.node_task_manager.domain.task_event import TaskEvent
+from tradewind.node_task_manager.ports.reading import Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentEvent:
+    """Says that a component finished; `event_id` orders the events of a partition.
+
+    `outputs` pairs handles with what the component's only sink, `sink`, has emitted; there when that is at most 1 KiB.
+    """
+
+    event_id: str
+    partition: int
+    run: str
+    run_id: str
+    component: str
+    nodes: int
+    completed: int
+    failed: int
+    terminated: int
+    skipped: int
+    sinks: int
+    at: int
+    stop: StopMark | None = None
+    sink: str = ""
+    outputs: tuple[tuple[str, str], ...] = ()
+
+
+Event: TypeAlias = ComponentEvent | SubFlowEvent
+"""What the scheduler hears of."""
+
+
+class EventLog(Protocol):
+    """Events of one shard for the scheduler, kept until they are acknowledged."""
+
+    async def subscribe(self, partition: int, epoch: int) -> bool:
+        """Raise the partition's epoch; False when a higher one is known."""
+        ...
+
+    async def read(self, after: dict[int, str], limit: int) -> list[Event]:
+        """Return events of each partition after its position ("0" for the first kept), in order."""
+        ...
+
+    async def acknowledge(self, through: dict[int, str]) -> None:
+        """Forget each partition's events up to a position."""
+        ...
+
+
+class Notices(Protocol):
+    """Events of ad-hoc tasks, and what users are to know; written for the most part by what changes node tasks.
+
+    Each task keeps its newest events, as long as its record, and each user the newest notifications, for 7 d.
+    """
+
+    async def task_events(self, run: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        """Return up to `limit` events of a task after a position, "0-0" for before the first, in order."""
+        ...
+
+    async def newest_task_event(self, run: str) -> TaskEvent | None:
+        """Return the newest event of a task, None when none is kept."""
+        ...
+
+    async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
+        """Keep notifications (user, key, fact); False for one whose key, unless "", came for the user within a day."""
+        ...
+
+    async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:
+        """Return up to `limit` notifications of a user after a position, "0-0" for before the first, in order."""
+        ...
+
+    async def newest_notification(self, user_id: str) -> str:
+        """Return the position of a user's newest notification, "0-0" when there is none."""
+        ...
+
+    async def list_notifications(self, user_id: str, before: str, limit: int) -> tuple[list[Notification], int]:
+        """Return up to `limit` notifications, the newest first, from before a position ("" for the newest); and how
+        many of all that are kept are not read."""
+        ...
+
+    async def mark_read(self, user_id: str, through: str) -> None:
+        """Mark all up to a position as read, "" for all; what was read stays so."""
+        ...

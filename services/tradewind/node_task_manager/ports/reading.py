@@ -1,0 +1,146 @@
+"""Looking at node tasks, queues and logs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from tradewind.node_task_manager.domain.component import Component
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.domain.node_task import NodeTask
+
+Item = TypeVar("Item", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch(Generic[Item]):
+    """What follows a position in a capped stream; after a `gap` some of that is gone, and this is all that is."""
+
+    gap: bool
+    entries: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What waits of a type and user: how many stand in line, which is next, and how many limits hold back beside it."""
+
+    node_type: str
+    user_id: str
+    count: int
+    first: str
+    held_back: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running node task is: 0 to 100, what it says and which step it is at."""
+
+    task_id: str
+    nonce: str
+    progress: int
+    message: str
+    step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that a node logged; `at` in epoch ms."""
+
+    task_id: str
+    nonce: str
+    level: str
+    source: str
+    message: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLine:
+    """A line as it is kept; `node_id` of an item of a mapped node is `<node>:<item>`."""
+
+    log_id: str
+    cycle: int
+    run: int
+    node_id: str
+    level: str
+    source: str
+    message: str
+    at: int
+    attempt: int
+
+
+class NodeTaskReader(Protocol):
+    """Looks at node tasks without changing them."""
+
+    async def tasks(self, ids: Sequence[str], *, inputs: bool = False, outputs: bool = False) -> list[NodeTask | None]:
+        """Return node tasks in the order of `ids`; None for one without a record."""
+        ...
+
+    async def components(self, wanted: Sequence[tuple[RunName, str]]) -> list[Component | None]:
+        """Return components in the order of `wanted` (run, component id)."""
+        ...
+
+    async def component_ids(self, run: RunName) -> tuple[str, ...]:
+        """Return the ids of a run's components in the order of submission; none for an unknown run."""
+        ...
+
+    async def held_by(self, worker_id: str) -> list[str]:
+        """Return the ids of node tasks leased to a worker."""
+        ...
+
+    async def emitted(self, ids: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
+        """Return what node tasks emitted, by handle, in the order of `ids`; nothing for one without a record."""
+        ...
+
+    async def run_inputs(self, run: RunName, component_id: str) -> str:
+        """Return the inputs (JSON text) that entry nodes of a component get from its run, "" for none."""
+        ...
+
+    async def outputs(self, wanted: Sequence[tuple[str, str]]) -> list[str | None]:
+        """Return emitted values of (node task, handle) in order, None for one that is not there."""
+        ...
+
+    async def lines(self, flow_id: str, cycle: int, after: str, limit: int) -> list[StoredLine]:
+        """Return log lines after position `after` ("" for the first), oldest first."""
+        ...
+
+    async def run_lines(self, run: RunName, after: str, limit: int) -> list[StoredLine]:
+        """Return log lines of an ad-hoc task or a batch, as `lines`."""
+        ...
+
+    async def dead_letters(self, user_id: str, after: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
+        """Return when (epoch ms) and which node tasks of a user were given up, the newest first; `after` is the last of
+        the page before. Given up are those that lost too many workers, and those that failed for good though they may
+        be tried more than once."""
+        ...
+
+    async def runs_of(
+        self, user_id: str, kind: str, after: tuple[int, str] | None, limit: int
+    ) -> list[tuple[int, str]]:
+        """Return when each `task` or `batch` of a user was submitted and the name of its run, the newest first; those
+        that follow `after`, which is one of them or was. A run is listed for as long as its records are kept."""
+        ...
+
+
+class QueueReader(Protocol):
+    """Counts what stands in queues."""
+
+    async def queues(self) -> list[Queue]:
+        """Return each queue that has something in it, by type and user."""
+        ...
+
+    async def running(self, limit: int) -> tuple[int, list[str]]:
+        """Return how many node tasks are leased, and the ids of up to `limit` of them."""
+        ...
+
+    async def held(self, limits: Sequence[str]) -> list[int]:
+        """Return how many hold a slot of each limit, `running` standing for a lease; of `rate:<type>` in how
+        many microseconds its bucket is full."""
+        ...
+
+    async def totals(self) -> dict[str, int]:
+        """Return how many node tasks have ended, by status, and how many failed by code, as `failed:<code>`."""
+        ...
+
+    async def cleaned(self) -> dict[str, int]:
+        """Return how many `runs` of flows, `node_tasks` and `entries` of indexes were removed by cleaning."""
+        ...

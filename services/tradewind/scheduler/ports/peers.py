@@ -1,0 +1,179 @@
+"""Other services: what is asked of them, and how they fail."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import ListNodeTasksResponse
+from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.component_plan import ComponentPlan
+from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.domain.log_line import LogLine
+from tradewind.scheduler.domain.node_types import NodeTypeCatalogue
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
+from tradewind.scheduler.domain.sub_flow import Event
+from tradewind.scheduler.domain.submission import ComponentSight, StopOrder, Submission, SubmitAnswer
+from tradewind.server.faults import Unavailable
+
+
+class PeerUnavailable(Unavailable):
+    """Another service cannot be reached, or does not answer in time; trying again later may work."""
+
+    def __init__(self, peer: str, detail: str) -> None:
+        super().__init__("PEER_UNAVAILABLE", f"the {peer} cannot be reached at the moment", metadata={"peer": peer})
+        self.detail = detail
+
+
+class PeerRefused(Exception):
+    """Another service finds fault with what it is asked; asking again will not help."""
+
+
+class StaleSchedule(Exception):
+    """The trigger service knows a higher schedule epoch of a flow."""
+
+
+class EventStream(Protocol):
+    """Events of partitions that the receiver owns. Every method raises PeerUnavailable when the stream breaks."""
+
+    async def subscribe(self, epochs: Mapping[int, int]) -> None:
+        """Deliver these partitions from now on, from the first event that is not acknowledged."""
+        ...
+
+    async def unsubscribe(self, partitions: Collection[int]) -> None:
+        """Deliver these partitions no more."""
+        ...
+
+    async def receive(self) -> tuple[list[Event], list[int]]:
+        """Wait for events; beside them the partitions that a higher epoch has taken over."""
+        ...
+
+    async def acknowledge(self, events: Iterable[Event]) -> None:
+        """Say that these events, and all before them, are handled for good."""
+        ...
+
+    async def close(self) -> None:
+        """End."""
+        ...
+
+
+class DueStream(Protocol):
+    """Due triggers of partitions that the receiver owns. Every method raises PeerUnavailable when it breaks."""
+
+    async def subscribe(self, epochs: Mapping[int, int]) -> None:
+        """Deliver these partitions from now on."""
+        ...
+
+    async def unsubscribe(self, partitions: Collection[int]) -> None:
+        """Deliver these partitions no more."""
+        ...
+
+    async def receive(self) -> tuple[list[DueFlow], list[int]]:
+        """Wait for due triggers; beside them the partitions that a higher epoch has taken over."""
+        ...
+
+    async def answer(self, answers: Sequence[DueAnswer]) -> None:
+        """Answer due triggers."""
+        ...
+
+    async def close(self) -> None:
+        """End."""
+        ...
+
+
+class NodeTasks(Protocol):
+    """The node task manager. Every method raises PeerUnavailable when it cannot be reached."""
+
+    def events(self) -> EventStream:
+        """Open the stream of events."""
+        ...
+
+    async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
+        """Hand runs over, together at most 500 nodes' worth, with the bodies of plans it may not know.
+
+        Raises PeerRefused when it finds fault with one of them.
+        """
+        ...
+
+    async def stop(self, order: StopOrder) -> None:
+        """Stop a run, also one that is not submitted yet; repeating it does nothing."""
+        ...
+
+    async def release(self, state: ChainState, skips: Mapping[str, str], inputs_json: str) -> None:
+        """Let components of a run that were withheld begin with these inputs, or skip them for the reason given.
+
+        One that is not withheld any more is left alone.
+        """
+        ...
+
+    async def stop_node(self, state: ChainState, node_id: str, by: str, reason: str) -> NodeTask:
+        """Stop a node of a run and return its node task as it is then, as the node task manager says it."""
+        ...
+
+    async def notify_stopped(self, flow_id: str, user_id: str, by: str, reason: str) -> None:
+        """Tell a user that a flow was stopped."""
+        ...
+
+    async def components(self, runs: Sequence[ChainState]) -> list[ComponentSight]:
+        """Return where the components of runs stand, unknown ones left out; at most 500 runs."""
+        ...
+
+    async def purge(self, flow_id: str, user_id: str) -> bool:
+        """Remove everything of a flow in a bounded step; True when nothing is left."""
+        ...
+
+    async def node_tasks(
+        self, state: ChainState, *, node_ids: Sequence[str] = (), outputs: bool = False, signals: bool = False,
+        page_size: int = 1000, page_token: str = "",
+    ) -> ListNodeTasksResponse:  # fmt: skip
+        """Return a page of a run's node tasks, as the node task manager says it: the scheduler passes them on."""
+        ...
+
+    async def outputs(self, node_tasks: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
+        """Return what node tasks (id, user) emitted, JSON text by handle, in order; of the first of them at least one.
+
+        At most 1000; the answer stops early when it would be too large.
+        """
+        ...
+
+    async def node_logs(self, state: ChainState, after: str, limit: int) -> list[LogLine]:
+        """Return up to `limit` lines that nodes wrote in a cycle after the line `after`, oldest first."""
+        ...
+
+
+class Triggers(Protocol):
+    """The trigger service. Every method raises PeerUnavailable when it cannot be reached."""
+
+    def due(self) -> DueStream:
+        """Open the stream of due triggers."""
+        ...
+
+    async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
+        """Let a flow be due first at `first_ms`, then whenever its schedule plans it.
+
+        Raises StaleSchedule when a higher epoch is known.
+        """
+        ...
+
+    async def epoch_of(self, flow_id: str) -> int | None:
+        """Return the schedule epoch of a flow's trigger, None when there is none."""
+        ...
+
+    async def remove(self, flow_id: str, schedule_epoch: int) -> None:
+        """Let a flow be due no more. Raises StaleSchedule when a higher epoch is known."""
+        ...
+
+
+class Caches(Protocol):
+    """The caches that results of nodes may come from."""
+
+    async def known(self) -> Collection[str] | None:
+        """Return the names of all caches, None when nobody could be asked."""
+        ...
+
+
+class NodeTypes(Protocol):
+    """The catalogue of node types that live workers offer."""
+
+    async def catalogue(self, node_types: Collection[str]) -> NodeTypeCatalogue | None:
+        """Return the declarations of these types as far as somebody offers them, None when nobody could be asked."""
+        ...
