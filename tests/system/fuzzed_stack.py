@@ -1,0 +1,289 @@
+"""A whole stack to be called with anything: what it holds, how it is called, and whether it still lives."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from tests.system import fuzzing
+from tests.waiting import until
+from tradewind.api.keda.v1 import external_scaler_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2
+from tradewind.api.registry.v1 import registry_service_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2
+from tradewind.standalone import Standalone
+
+_FILES = (
+    scheduler_service_pb2,
+    node_task_manager_service_pb2,
+    trigger_service_pb2,
+    registry_service_pb2,
+    external_scaler_pb2,
+)
+_SWEEPING = ("Delete", "Purge", "Clear", "Drain", "Deregister", "UpdateConfig", "Remove")
+METHODS: dict[str, MethodDescriptor] = {
+    f"{service.name}.{method.name}": method
+    for file in _FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+"""Every RPC of the stack; those that take away what others need come last."""
+METHODS = dict(sorted(METHODS.items(), key=lambda item: item[1].name.startswith(_SWEEPING)))
+
+FAULTS = {
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.DATA_LOSS,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+"""What no message may be answered with; a store that is slow for a moment may make a service unavailable."""
+_PATIENCE_S = 60.0
+_WATCH_S = 0.1
+_READ = 3
+_HUNG_UP = "Internal error from Core"
+"""What gRPC says by itself, in place of the answer, when a stream is written that the server has just ended."""
+
+NODE = {
+    "id": "first",
+    "type": "fuzz.node",
+    "config_json": "{}",
+    "retry": {"attempts": 2},
+    "timeout": "1h",
+    "schedule_to_start": "1h",
+}
+SPEC = {
+    "interval": "1h",
+    "nodes": [NODE, NODE | {"id": "second", "map": "in"}, NODE | {"id": "third"}],
+    "edges": [{"source": "first", "source_handle": "out", "target": "second", "target_handle": "in"}],
+    "timeout": "2h",
+    "labels": {"team": "fuzz"},
+}
+TYPE = {"type": "fuzz.node", "inputs": [{"name": "in"}], "outputs": [{"name": "out"}]}
+WORKER = {"worker_id": "fuzzer", "incarnation": "one", "node_types": ["fuzz.node"], "capacity": 10}
+PLAN_NODE = {
+    "node_id": "first",
+    "node_type": "fuzz.node",
+    "config_json": "{}",
+    "start_to_close": "60s",
+    "schedule_to_start": "60s",
+}
+TRIGGER = {
+    "trigger_id": "beat",
+    "queue": "fuzz.queue",
+    "schedule": {"interval": {"interval": "3600s"}, "jitter": "1s"},
+    "payload_json": "{}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a call ended."""
+
+    code: grpc.StatusCode
+    details: str
+
+
+class FuzzedStack:
+    """Calls in the test's own loop, so the stack goes on only while one is under way."""
+
+    def __init__(self, runner: asyncio.Runner, address: str) -> None:
+        self._runner = runner
+        self._address = address
+        self._round = 0
+        self._channel: grpc.aio.Channel
+        self.known: defaultdict[str, list[Any]] = defaultdict(list)
+
+    def open(self) -> None:
+        """Connect."""
+
+        async def connect() -> grpc.aio.Channel:
+            return grpc.aio.insecure_channel(self._address)
+
+        self._channel = self._runner.run(connect())
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._runner.run(self._channel.close())
+
+    def prepare(self) -> None:
+        """Have a flow with a cycle that runs, a task, a batch, a trigger and a worker with leases: all of it new."""
+        self._round += 1
+        self.known.clear()
+        flow = f"flow-{self._round}"
+        self.known["user_id"].append("default")
+        self.known["node_id"].extend(("first", "second", "third"))
+        for name, content in self._steps(flow):
+            request = ParseDict(content, GetMessageClass(METHODS[name].input_type)())
+            fuzzing.harvest(request, self.known)
+            self._runner.run(self._unary(METHODS[name], request, self.known))
+
+    def _steps(self, flow: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield "RegistryService.RegisterWorker", {"worker": WORKER, "node_types": [TYPE]}
+        yield "SchedulerService.RegisterFlow", {"flow_id": flow, "spec": SPEC}
+        yield "SchedulerService.RunFlow", {"flow_id": flow, "request_id": flow}
+        options = {"schedule_to_start": "3600s", "start_to_close": "60s"}
+        task = {"user_id": "default", "node_type": "fuzz.node", "parameters_json": "{}", "options": options}
+        yield "NodeTaskManagerService.SubmitTask", task
+        yield "NodeTaskManagerService.ListTasks", {"user_id": "default"}
+        yield "SchedulerService.DescribeCycle", {"flow_id": flow, "cycle": 0, "run": 0}
+        claim = {"worker_id": "fuzzer", "incarnation": "one", "node_types": ["fuzz.node"], "limit": 5}
+        yield "NodeTaskManagerService.ClaimNodeTasks", claim
+        yield "TriggerService.SaveTrigger", {"trigger": TRIGGER}
+
+    def wholes(self, method: MethodDescriptor) -> Sequence[Message]:
+        """Return requests of a method that are valid, or nearly so."""
+        kind = method.input_type
+        made = [fuzzing.valid(kind, self.known)]
+        flow = self.known["flow_id"][0]
+        for content in _WHOLES.get(kind.full_name.rpartition(".")[2], ()):
+            named = {"flow_id": flow} if "flow_id" in kind.fields_by_name else {}
+            made.append(ParseDict(content | named, GetMessageClass(kind)()))
+        return made
+
+    def call(self, method: MethodDescriptor, messages: Sequence[Message | bytes]) -> Answer:
+        """Call a method with one request, or with a stream of them."""
+        if method.client_streaming or method.server_streaming:
+            return self._runner.run(self._stream(method, messages))
+        return self._runner.run(self._unary(method, messages[0]))
+
+    def see_it_live(self) -> None:
+        """Wait until the stack answers what anybody may ask."""
+        listing = METHODS["SchedulerService.ListFlows"]
+
+        async def lives() -> bool:
+            return (await self._unary(listing, b"")).code is grpc.StatusCode.OK
+
+        self._runner.run(until(lives, "the stack answers"))
+
+    async def _unary(
+        self, method: MethodDescriptor, request: Message | bytes, harvested: defaultdict[str, list[Any]] | None = None
+    ) -> Answer:
+        waits = "wait" in method.input_type.fields_by_name
+        call = self._channel.unary_unary(path_of(method), _serialized, GetMessageClass(method.output_type).FromString)
+        try:
+            answer = await call(request, timeout=_WATCH_S if waits else _PATIENCE_S)
+        except grpc.aio.AioRpcError as error:
+            return _judged(error.code(), error.details(), waits)
+        if harvested is not None:
+            fuzzing.harvest(answer, harvested)
+        return Answer(grpc.StatusCode.OK, "")
+
+    async def _stream(self, method: MethodDescriptor, messages: Sequence[Message | bytes]) -> Answer:
+        """Send a few messages, end that side, read a few answers, and hang up."""
+        method_of = self._channel.stream_stream(path_of(method), _serialized, bytes)
+        call: grpc.aio.StreamStreamCall[Any, bytes] = method_of(timeout=_WATCH_S)
+        try:
+            for message in messages if method.client_streaming else messages[:1]:
+                await call.write(message)
+            await call.done_writing()
+            for _ in range(_READ):
+                if await call.read() is grpc.aio.EOF:
+                    break
+            else:
+                call.cancel()
+                return Answer(grpc.StatusCode.OK, "")
+        except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            # Among these is that the server has ended the call before all was written.
+            pass
+        return _judged(await call.code(), await call.details(), brief=True)
+
+
+def path_of(method: MethodDescriptor) -> str:
+    """Return what a method is called on the wire."""
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+def _judged(code: grpc.StatusCode, details: str | None, brief: bool) -> Answer:
+    if brief and (code is grpc.StatusCode.DEADLINE_EXCEEDED or details == _HUNG_UP):
+        code = grpc.StatusCode.OK
+    return Answer(code, details or "")
+
+
+def _serialized(message: Message | bytes) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+_WHOLES: dict[str, Sequence[dict[str, Any]]] = {
+    "AnalyzeFlowRequest": [{"definition": {"spec": SPEC}}],
+    "RegisterFlowRequest": [
+        {"spec": SPEC},
+        {
+            "spec": {k: v for k, v in SPEC.items() if k != "interval"}
+            | {"schedule": {"cron": "* * * * *", "zone": "UTC"}}
+        },
+    ],
+    "SubmitTaskRequest": [
+        {
+            "user_id": "default",
+            "node_type": "fuzz.node",
+            "parameters_json": "{}",
+            "options": {
+                "schedule_to_start": "60s",
+                "start_to_close": "60s",
+                "concurrency": {"key": "k", "max": 2},
+                "rate": {"key": "k", "limit": "5/s", "cost": 1},
+                "retry": {},
+            },
+        }
+    ],
+    "SubmitBatchRequest": [
+        {"head": {"user_id": "default", "node_type": "fuzz.node", "total": 2}, "parameters_json": ["{}", "{}"]}
+    ],
+    "SubmitComponentsRequest": [
+        {
+            "runs": [
+                {
+                    "flow_id": "raw",
+                    "run_id": "0123456789abcdef0123",
+                    "user_id": "default",
+                    "components": [{"component_id": "0", "plan_digest": "d"}],
+                    "inputs_json": "{}",
+                    "begun_at": "2026-11-21T09:30:00Z",
+                    "planned_time": "2026-11-21T09:30:00Z",
+                }
+            ],
+            "plans": [
+                {
+                    "digest": "d",
+                    "nodes": [PLAN_NODE, PLAN_NODE | {"node_id": "second"}],
+                    "edges": [{"source": 0, "target": 1, "source_handle": "out", "target_handle": "in"}],
+                }
+            ],
+        }
+    ],
+    "SaveTriggerRequest": [
+        {"trigger": TRIGGER},
+        {"trigger": TRIGGER | {"schedule": {"cron": {"expression": "* * * * *", "time_zone": "UTC"}}}},
+        {"trigger": TRIGGER | {"schedule": {"event": {"name": "e", "filter_json": "{}"}}}},
+    ],
+    "RegisterWorkerRequest": [{"worker": WORKER, "node_types": [TYPE]}],
+    "WorkRequest": [{"hello": WORKER}],
+}
+
+
+@contextmanager
+def fuzzed_stack(data: Path) -> Iterator[FuzzedStack]:
+    """Run a whole stack in this process, over an embedded store in `data`."""
+    with asyncio.Runner() as runner:
+        stack = Standalone(data=data, port=0)
+        runner.run(stack.start())
+        try:
+            calls = FuzzedStack(runner, stack.address)
+            calls.open()
+            try:
+                yield calls
+            finally:
+                calls.close()
+        finally:
+            runner.run(stack.stop())

@@ -1,0 +1,78 @@
+"""Every RPC of a whole stack, called with anything: it answers with a reason, and lives on."""
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.system.fuzzed_stack import FAULTS, METHODS, FuzzedStack, fuzzed_stack
+from tests.system.fuzzing import requests
+
+EXAMPLES = 20
+SHOWN = 2000
+LASTS_S = float(os.environ.get("FUZZ_SECONDS", "300"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a call sends; shown as far as a person reads it."""
+
+    messages: list[Message | bytes]
+
+    def __repr__(self) -> str:
+        return str(self.messages)[:SHOWN]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedStack]:
+    with pytest.MonkeyPatch.context() as environment:
+        # Refusals are what it is about, so they are not worth a line each.
+        environment.setenv("TRADEWIND_LOG_LEVEL", "error")
+        with fuzzed_stack(tmp_path_factory.mktemp("fuzz")) as stack:
+            yield stack
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_message_makes_an_rpc_fail_within(stack: FuzzedStack, name: str) -> None:
+    fuzz(stack, name, 0)
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(LASTS_S + 600)
+def test_no_message_does_so_as_long_as_one_likes(stack: FuzzedStack) -> None:
+    end = time.monotonic() + LASTS_S
+    for round in itertools.count(1):
+        for name in METHODS:
+            if time.monotonic() > end:
+                return
+            fuzz(stack, name, round)
+
+
+def fuzz(stack: FuzzedStack, name: str, number: int) -> None:
+    """Call a method with messages that `number` decides, and see that the stack is well after them."""
+    method = METHODS[name]
+    stack.prepare()
+    streamed = 3 if method.client_streaming else 1
+    anything = requests(method.input_type, stack.wholes(method), stack.known) | st.binary(max_size=40)
+
+    @seed(number)
+    @settings(
+        max_examples=EXAMPLES,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(sent=st.lists(anything, min_size=1, max_size=streamed).map(Sent))
+    def answers(sent: Sent) -> None:
+        answer = stack.call(method, sent.messages)
+        assert answer.code not in FAULTS, f"{answer.code}: {answer.details}"
+
+    answers()
+    stack.see_it_live()
