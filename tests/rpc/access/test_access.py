@@ -151,6 +151,51 @@ async def test_calls_are_admitted_up_to_the_limit(calls: Calls) -> None:
     assert await refusal(calls.root.AdmitCall(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
 
 
+async def test_a_quota_is_reserved_and_refunded_for_the_day_of_the_user(start: Start) -> None:
+    calls = await start(quotas="RunFlow=3,SubmitTask=7")
+    ann = calls.of(await calls.token("ann", ROLE_USER))
+    root = calls.root
+    await root.SetUser(pb2.SetUserRequest(user=User(user_id="ann", role=ROLE_USER, time_zone="Asia/Tokyo")))
+    await calls.set_role("ann", ROLE_USER)
+    request = pb2.ReserveCallsRequest(user_id="ann", endpoint="RunFlow", quota=3, calls=3)
+    taken = await root.ReserveCalls(request)
+    assert not taken.HasField("retry_after")
+    assert taken.time_zone == "Asia/Tokyo"
+    refused = await root.ReserveCalls(request)
+    assert 0 < refused.retry_after.ToMilliseconds() <= 86_400_000
+    await root.RefundCalls(pb2.RefundCallsRequest(user_id="ann", endpoint="RunFlow", date=taken.date, calls=2))
+    run, submit = (await ann.ListQuotas(pb2.ListQuotasRequest())).quotas
+    # Unless midnight in Tokyo was just now.
+    assert run.date != taken.date or (run.endpoint, run.used, run.most) == ("RunFlow", 1, 3)
+    assert (submit.endpoint, submit.used, submit.most) == ("SubmitTask", 0, 7)
+    assert run.resets_at.seconds % 86_400 == 15 * 3600
+    assert (await root.ListUsers(pb2.ListUsersRequest())).users[0].time_zone == "Asia/Tokyo"
+
+
+async def test_whose_quotas_are_shown(start: Start) -> None:
+    calls = await start(quotas="RunFlow=3")
+    ann = calls.of(await calls.token("ann", ROLE_USER))
+    await calls.token("pool", ROLE_WORKER)
+    assert (await calls.root.ListQuotas(pb2.ListQuotasRequest(user_id="ann"))).quotas[0].time_zone == "UTC"
+    assert not (await calls.root.ListQuotas(pb2.ListQuotasRequest(user_id="pool"))).quotas
+    other = await refusal(ann.ListQuotas(pb2.ListQuotasRequest(user_id="bob")))
+    assert other == (grpc.StatusCode.PERMISSION_DENIED, "NOT_OWNER")
+    missing = await refusal(calls.root.ListQuotas(pb2.ListQuotasRequest(user_id="bob")))
+    assert missing == (grpc.StatusCode.NOT_FOUND, "USER_NOT_FOUND")
+    small = await refusal(ann.ReserveCalls(pb2.ReserveCallsRequest(user_id="ann", endpoint="RunFlow", quota=9)))
+    assert small == (grpc.StatusCode.PERMISSION_DENIED, "ROLE_TOO_SMALL")
+
+
+async def test_what_is_wrong_with_a_quota_or_zone(calls: Calls) -> None:
+    invalid = (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    root = calls.root
+    nowhere = User(user_id="ann", role=ROLE_USER, time_zone="Mars/Olympus")
+    assert await refusal(root.SetUser(pb2.SetUserRequest(user=nowhere))) == invalid
+    assert await refusal(root.ReserveCalls(pb2.ReserveCallsRequest(user_id="ann", endpoint="RunFlow"))) == invalid
+    undated = pb2.RefundCallsRequest(user_id="ann", endpoint="RunFlow", date="today")
+    assert await refusal(root.RefundCalls(undated)) == invalid
+
+
 async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:
     """Two replicas of access, and a gate elsewhere that would remember for a minute."""
     first, second = await start(), await start()
