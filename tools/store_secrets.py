@@ -1,10 +1,10 @@
-"""Makes the two Secrets that k8s/ needs: the passwords of the store's users, and its ACL file.
+"""Makes the Secrets of k8s/: the passwords of the store's users, its ACL file, the token that servers share.
 
-    python tools/store_secrets.py | kubectl apply -f -     new passwords, at random
+    python tools/store_secrets.py | kubectl apply -f -     new passwords and a new token, at random
     python tools/store_secrets.py --dev                    the ACL file of the overlay dev, with its known passwords
 
 Apply it once: services read their password when they start. To change passwords, apply it again and restart
-the store, then the services.
+the store, then the services; a new token holds once every server has been restarted.
 """
 
 from __future__ import annotations
@@ -50,9 +50,13 @@ def acl_file(passwords: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def secret_manifests(passwords: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the Secrets `store-passwords` and `store-users`."""
-    texts = {"store-passwords": dict(passwords), "store-users": {"users.acl": acl_file(passwords)}}
+def secret_manifests(passwords: Mapping[str, str], service_token: str) -> list[dict[str, Any]]:
+    """Return the Secrets `store-passwords`, `store-users` and `service-token`."""
+    texts = {
+        "store-passwords": dict(passwords),
+        "store-users": {"users.acl": acl_file(passwords)},
+        "service-token": {"token": service_token},
+    }
     return [
         {
             "apiVersion": "v1",
@@ -77,7 +81,7 @@ def main() -> int:
         print(acl_file({name: f"dev-{name}" for name in user_names()}), end="")
     else:
         passwords = {name: secrets.token_urlsafe(32) for name in user_names()}
-        print(yaml.safe_dump_all(secret_manifests(passwords), sort_keys=False), end="")
+        print(yaml.safe_dump_all(secret_manifests(passwords, secrets.token_urlsafe(32)), sort_keys=False), end="")
     return 0
 
 

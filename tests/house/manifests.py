@@ -10,6 +10,9 @@ from typing import Any
 import yaml
 
 from tests.house.project import ROOT
+from tradewind.access.app import Access
+from tradewind.access.settings import AccessSettings
+from tradewind.access.stores.keys import ACL as ACCESS_USER
 from tradewind.node_task_manager.app import NodeTaskManager
 from tradewind.node_task_manager.settings import NodeTaskManagerSettings
 from tradewind.node_task_manager.stores.keys import ACL as NODE_TASK_MANAGER_USER
@@ -31,6 +34,7 @@ SERVICES: dict[str, Any] = {
     "registry": (Registry, RegistrySettings, REGISTRY_USER),
     "node-task-manager": (NodeTaskManager, NodeTaskManagerSettings, NODE_TASK_MANAGER_USER),
     "trigger": (TriggerService, TriggerSettings, TRIGGER_USER),
+    "access": (Access, AccessSettings, ACCESS_USER),
 }
 """Each service by its name in the cluster: its class, its settings and its user of the store."""
 
@@ -41,6 +45,18 @@ BUILDS = [
     *OVERLAYS,
     *sorted(path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "k8s/jobs").glob("*/kustomization.yaml")),
 ]
+
+GUARDED = {folder for folder in OVERLAYS if folder != "k8s/overlays/dev"}
+"""The overlays where calls need a token, so that access runs."""
+
+
+def services(folder: str) -> list[str]:
+    """Return the services that run in an overlay."""
+    return [name for name in SERVICES if name != "access" or folder in GUARDED]
+
+
+RUNNING = [(folder, name) for folder in OVERLAYS for name in services(folder)]
+"""Each overlay with each of its services."""
 
 
 @cache

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_channelz.v1 import channelz_pb2
 
+from tests.house.manifests import SERVICES
 from tests.house.project import ROOT
 from tradewind.api.access.v1 import access_service_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2
 from tradewind.api.registry.v1 import registry_service_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2
-from tradewind.server.access.methods import methods, rule
+from tradewind.node_task_manager.rpc.external_scaler import NAME as SCALER
+from tradewind.server.access.methods import OPEN, methods, rule
 from tradewind.server.access.roles import Role
 
 FILES = (
@@ -45,6 +47,13 @@ def test_every_service_is_known_here() -> None:
 def test_every_method_has_a_rule_and_every_rule_a_method() -> None:
     """A method that nobody thought of is closed, and a rule without a method is a misspelt one."""
     assert methods() == {name_of(method) for method in served()}
+
+
+def test_every_service_of_a_server_has_rules_or_is_open() -> None:
+    listed = {service.full_name for module in FILES for service in module.DESCRIPTOR.services_by_name.values()}
+    served = {name for built, _, _ in SERVICES.values() for name in built.names}
+    assert served - listed == {SCALER}
+    assert f"/{SCALER}/".startswith(OPEN)
 
 
 def test_streams_are_looked_at_again_and_other_calls_are_not() -> None:

@@ -15,6 +15,7 @@ from tests.house.manifests import (
     BUILDS,
     NAME,
     OVERLAYS,
+    RUNNING,
     SERVICES,
     build,
     container,
@@ -22,6 +23,7 @@ from tests.house.manifests import (
     of_kind,
     selectors,
     selects,
+    services,
     workloads,
 )
 from tests.house.project import ROOT
@@ -34,13 +36,24 @@ from tradewind.server.settings import load_settings, settings_table
 from tradewind.worker import load_nodes
 
 VERSIONS = ("1.31", "1.37")
-CUSTOM = {"ScaledObject", "GRPCRoute", "PrometheusRule", "PodMonitor", "ServiceMonitor", "Certificate", "Issuer"}
+CUSTOM = {
+    "ScaledObject",
+    "GRPCRoute",
+    "PrometheusRule",
+    "PodMonitor",
+    "ServiceMonitor",
+    "Certificate",
+    "Issuer",
+    "TriggerAuthentication",
+}
 """Kinds that Kubernetes itself does not know; nothing here holds their schemas."""
 
 SECRETS = {
     manifest["metadata"]["name"]: manifest["stringData"]
-    for manifest in secret_manifests(dict.fromkeys(user_names(), "x"))
+    for manifest in secret_manifests(dict.fromkeys(user_names(), "x"), "x")
 }
+LATER = {"worker-token": {"token"}}
+"""Secrets that are made once access runs, and their keys; docs/kubernetes.md says how."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -130,8 +143,7 @@ def test_services_lead_to_ports(folder: str) -> None:
             assert ports[port["targetPort"]] == port["port"], name
 
 
-@pytest.mark.parametrize("name", SERVICES)
-@pytest.mark.parametrize("folder", OVERLAYS)
+@pytest.mark.parametrize(("folder", "name"), RUNNING)
 def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each variable is one of its settings, with a value that it takes; ports, addresses, probes and drain follow."""
     built, settings, user = SERVICES[name]
@@ -152,16 +164,21 @@ def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch:
     assert (service["clusterIP"], service["ports"][0]["port"]) == ("None", values.port)
     assert variables["TRADEWIND_STORE_USER"] == user.name
     assert values.key_prefix == "trading_flow"
-    services = {peer: each["spec"]["ports"][0]["port"] for peer, each in of_kind(folder, "Service").items()}
-    for field in ("registry_address", "node_task_manager_address", "trigger_address"):
-        if hasattr(values, field):
+    ports = {peer: each["spec"]["ports"][0]["port"] for peer, each in of_kind(folder, "Service").items()}
+    for field in ("registry_address", "node_task_manager_address", "trigger_address", "access_address"):
+        if getattr(values, field, None):
             peer, _, port = getattr(values, field).partition(":")
-            assert (peer.replace("-", "_") + "_address", services[peer]) == (field, int(port))
-    assert values.store_url == f"redis://redis:{services['redis']}"
+            assert (peer.replace("-", "_") + "_address", ports[peer]) == (field, int(port))
+    assert values.store_url == f"redis://redis:{ports['redis']}"
+    guarded = "access" in services(folder)
+    assert bool(values.access_address) == (guarded and name != "access")
+    assert ("TRADEWIND_SERVICE_TOKEN" in variables) == guarded
 
+    health = values.health_port or values.port
+    assert health in [each["containerPort"] for each in only["ports"]]
     for probe in ("startupProbe", "livenessProbe"):
-        assert only[probe]["grpc"] == {"port": values.port, "service": "liveness"}
-    assert only["readinessProbe"]["grpc"] == {"port": values.port, "service": "readiness"}
+        assert only[probe]["grpc"] == {"port": health, "service": "liveness"}
+    assert only["readinessProbe"]["grpc"] == {"port": health, "service": "readiness"}
     pause = only["lifecycle"]["preStop"]["sleep"]["seconds"]
     grace = template["spec"]["terminationGracePeriodSeconds"]
     assert pause + values.drain_seconds + 2 * bootstrap._STOP_S < grace
@@ -170,7 +187,7 @@ def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch:
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_services_survive_a_node_and_a_drain(folder: str) -> None:
     budgets = of_kind(folder, "PodDisruptionBudget")
-    for name in SERVICES:
+    for name in services(folder):
         template = workloads(folder)[name]
         assert [each["topologyKey"] for each in template["spec"]["topologySpreadConstraints"]] == [
             "kubernetes.io/hostname",
@@ -179,8 +196,9 @@ def test_services_survive_a_node_and_a_drain(folder: str) -> None:
         assert budgets[name]["spec"]["maxUnavailable"] == 1
     for scaler in of_kind(folder, "HorizontalPodAutoscaler").values():
         assert scaler["spec"]["minReplicas"] >= 2
-        deployment = of_kind(folder, "Deployment")[scaler["spec"]["scaleTargetRef"]["name"]]
-        assert "replicas" not in deployment["spec"]
+    scaled = of_kind(folder, "HorizontalPodAutoscaler", "ScaledObject")
+    for name, deployment in of_kind(folder, "Deployment").items():
+        assert ("replicas" in deployment["spec"]) == (name not in scaled), "what a scaler sets is set nowhere else"
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
@@ -207,15 +225,16 @@ def _redis(folder: str) -> str:
 
 @pytest.mark.parametrize("folder", BUILDS)
 def test_secrets_are_those_that_are_made(folder: str) -> None:
-    """What a pod takes from a Secret is what tools/store_secrets.py puts there."""
+    """What a pod takes from a Secret is what tools/store_secrets.py, a Certificate or a person puts there."""
+    issued = {each["spec"]["secretName"] for each in of_kind(folder, "Certificate").values()}
     for template in workloads(folder).values():
         for each in container(template).get("env", []):
             reference = each.get("valueFrom", {}).get("secretKeyRef")
             if reference:
-                assert reference["key"] in SECRETS[reference["name"]]
+                assert reference["key"] in {**SECRETS, **LATER}[reference["name"]]
         for volume in template["spec"].get("volumes", []):
             if "secret" in volume:
-                assert volume["secret"]["secretName"] in SECRETS
+                assert volume["secret"]["secretName"] in {*SECRETS, *issued}
 
 
 def test_prod_holds_no_secret() -> None:
@@ -252,10 +271,11 @@ def test_commands_exist(folder: str) -> None:
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_workers_find_their_servers(folder: str) -> None:
     template = workloads(folder)["worker"]
-    services = {name: each["spec"]["ports"][0]["port"] for name, each in of_kind(folder, "Service").items()}
+    ports = {name: each["spec"]["ports"][0]["port"] for name, each in of_kind(folder, "Service").items()}
     found = Addresses.find(environment=environment(folder, template))
     for name in ("scheduler", "registry", "node-task-manager"):
-        assert getattr(found, name.replace("-", "_")) == f"{name}:{services[name]}"
+        assert getattr(found, name.replace("-", "_")) == f"{name}:{ports[name]}"
+    assert ("TRADEWIND_TOKEN" in environment(folder, template)) == ("access" in services(folder))
     command = container(template)["command"]
     grace = float(command[command.index("--grace") + 1])
     assert grace + 10 < template["spec"]["terminationGracePeriodSeconds"]
@@ -278,11 +298,11 @@ def test_workers_are_scaled_by_what_they_offer(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_route_sends_each_method_to_who_serves_it() -> None:
     (route,) = of_kind("k8s/overlays/prod", "GRPCRoute").values()
-    services = of_kind("k8s/overlays/prod", "Service")
+    backends = of_kind("k8s/overlays/prod", "Service")
     routed: dict[str, str] = {}
     for rule in route["spec"]["rules"]:
         (backend,) = rule["backendRefs"]
-        assert services[backend["name"]]["spec"]["ports"][0]["port"] == backend["port"]
+        assert backends[backend["name"]]["spec"]["ports"][0]["port"] == backend["port"]
         for match in rule["matches"]:
             routed[match["method"]["service"]] = backend["name"]
     for name, (built, _, _) in SERVICES.items():

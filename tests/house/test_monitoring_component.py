@@ -5,18 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.manifests import SERVICES, build, container, environment, of_kind, selects, workloads
+from tests.house.manifests import SERVICES, Manifest, build, container, environment, of_kind, selects, workloads
 from tests.house.project import ROOT
 from tradewind.server.redis.watch import METRICS
-from tradewind.server.settings import load_settings
+from tradewind.server.settings import TelemetrySettings, load_settings
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """All services with the component."""
+    """All services and a pool of workers with the component."""
     home: Path = tmp_path_factory.mktemp("monitored")
-    base, component = (os.path.relpath(ROOT / "k8s" / part, home) for part in ("base", "components/monitoring"))
-    (home / "kustomization.yaml").write_text(f"resources: [{base}]\ncomponents: [{component}]\n", encoding="utf-8")
+    base, *components = (
+        os.path.relpath(ROOT / "k8s" / part, home)
+        for part in ("base", "components/workers", "components/access", "components/monitoring")
+    )
+    (home / "kustomization.yaml").write_text(
+        f"namespace: tradewind\nresources: [{base}]\ncomponents: [{', '.join(components)}]\n", encoding="utf-8"
+    )
     return str(home)
 
 
@@ -30,9 +35,22 @@ def test_a_service_serves_metrics_where_they_are_looked_for(
     settings = load_settings(SERVICES[service][1])
     assert (settings.metrics_host, settings.metrics_store_user) == ("0.0.0.0", METRICS.name)
     assert "'store-passwords'" in os.environ["TRADEWIND_METRICS_STORE_PASSWORD"]
+    assert_scraped(folder, pod, settings)
+
+
+def test_workers_serve_theirs(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = workloads(folder)["worker"]
+    for name, value in environment(folder, pod).items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings(TelemetrySettings)
+    assert settings.metrics_host == "0.0.0.0"
+    assert_scraped(folder, pod, settings)
+
+
+def assert_scraped(folder: str, pod: Manifest, settings: TelemetrySettings) -> None:
+    """The port of the metrics is a port of the pod, announced, and open to the namespace of Prometheus."""
     assert {"name": "metrics", "containerPort": settings.metrics_port} in container(pod)["ports"]
-    annotations = pod["metadata"]["annotations"]
-    assert annotations["prometheus.io/port"] == str(settings.metrics_port)
+    assert pod["metadata"]["annotations"]["prometheus.io/port"] == str(settings.metrics_port)
     policy = of_kind(folder, "NetworkPolicy")["metrics"]["spec"]
     assert selects(policy["podSelector"], pod["metadata"]["labels"])
     assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [settings.metrics_port]

@@ -13,8 +13,11 @@ from tests.waiting import until
 from tests.zones import zone_far_from_midnight
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.redis import RedisSessions
+from tradewind.api.keda.v1 import external_scaler_pb2
+from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
 from tradewind.client import Client, Exhausted, NewToken, NotFound, PermissionDenied, Role, Unauthenticated
 from tradewind.server.access.tokens import digest_of
+from tradewind.server.channels import open_channel
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, WorkerError, load_nodes
 
@@ -78,6 +81,15 @@ async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Stand
             await ann.get_config()
         with pytest.raises(PermissionDenied):
             await ann.set_user("ann", Role.ADMIN)
+
+
+async def test_who_scales_workers_needs_no_token(guarded: Standalone) -> None:
+    """KEDA can send none."""
+    async with open_channel(guarded.address) as channel:
+        reference = external_scaler_pb2.ScaledObjectRef(name="worker")
+        answer = await ExternalScalerStub(channel).IsActive(reference, timeout=30)
+        assert isinstance(answer, external_scaler_pb2.IsActiveResponse)
+        assert not answer.result
 
 
 async def test_no_look_up_comes_with_nodes(guarded: Standalone, admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:

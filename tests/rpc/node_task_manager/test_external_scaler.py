@@ -3,11 +3,13 @@
 import grpc
 
 from tests.rpc.node_task_manager.conftest import Ntm, plan
+from tests.rpc.node_task_manager.test_ad_hoc import submit_task
 from tests.rpc.node_task_manager.test_bad_input import faults
 from tests.rpc.node_task_manager.test_calls import claim, complete
 from tests.waiting import until
 from tradewind.api.keda.v1 import external_scaler_pb2 as pb2
 from tradewind.api.keda.v1.external_scaler_pb2_grpc import ExternalScalerStub
+from tradewind.api.node_task_manager.v1 import queue_pb2
 
 METRIC = "tradewind-node-tasks"
 
@@ -47,6 +49,19 @@ async def test_it_is_told_what_waits_and_runs(ntm: Ntm) -> None:
     assert not (await stub.IsActive(scaled(nodeTypes="other"))).result
     await complete(ntm, first.token)
     await is_counted(4)
+
+
+async def test_a_task_outside_any_flow_counts_while_it_runs(ntm: Ntm) -> None:
+    await submit_task(ntm)
+    assert len(await claim(ntm)) == 1
+    stub = ExternalScalerStub(ntm.channel)
+
+    async def counts() -> bool:
+        return await counted(stub, userId="ann") == 1
+
+    await until(counts, "the task that runs counts")
+    (queue,) = (await ntm.stub.GetQueueStats(queue_pb2.GetQueueStatsRequest())).queues
+    assert (queue.node_type, queue.user_id, queue.running) == ("noop", "ann", 1)
 
 
 async def test_the_target_is_how_much_one_worker_should_have(ntm: Ntm) -> None:

@@ -24,6 +24,7 @@ async def test_a_key_without_ttl_that_nobody_owns_is_found_on_whichever_node(red
 
 
 async def test_each_service_can_log_in(redis_server: RedisServer) -> None:
-    assert [user.name for user in ACL_USERS] == ["scheduler", "node_task_manager", "registry", "trigger"]
+    services = ["scheduler", "node_task_manager", "registry", "trigger", "access"]
+    assert [user.name for user in ACL_USERS] == [*services, "metrics"]
     for user in ACL_USERS:
         assert await redis_server.connect(user.name).ping()

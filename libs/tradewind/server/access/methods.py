@@ -126,5 +126,8 @@ _RULES: dict[str, Rule] = {
     "/grpc.channelz.v1.Channelz/GetTopChannels": Rule(Role.OPERATOR, reads=True),
 }
 
-OPEN = ("/grpc.health.", "/grpc.reflection.")
-"""Services that anybody may call: they show how a server feels and what it speaks, and nothing of anybody's."""
+OPEN = ("/grpc.health.", "/grpc.reflection.", "/externalscaler.")
+"""Services that anybody may call: how a server feels, what it speaks, and how much waits for a pool of workers.
+
+They show nothing of anybody's but that number. KEDA, who asks for it, can send no token: the network, or mTLS, says who
+reaches it."""

@@ -66,7 +66,7 @@ def parameters_fault(path: str, text: str) -> Violation | None:
         return Violation(path, f"must have at most {MAX_PARAMETER_BYTES} bytes, has {size}")
     try:
         value = _raw.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return Violation(path, f"is not JSON: {error}")
     if not bytes(value).lstrip().startswith(b"{"):
         return Violation(path, f"must be a JSON object, is {text[:40]}")

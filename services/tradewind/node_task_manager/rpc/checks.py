@@ -276,7 +276,7 @@ def _instant_fault(path: str, value: Timestamp) -> Violation | None:
 def _json_fault(path: str, text: str, *, wants_object: bool = False) -> Violation | None:
     try:
         value = _raw.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return Violation(path, f"is not JSON: {error}")
     if wants_object and not bytes(value).lstrip().startswith(b"{"):
         return Violation(path, "must be a JSON object")

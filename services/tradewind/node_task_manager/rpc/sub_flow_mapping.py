@@ -82,5 +82,5 @@ def _faults(path: str, each: sub_flow_pb2.SubFlowReport) -> Iterator[Violation]:
         return
     try:
         msgspec.json.decode(each.output_json)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         yield Violation(f"{path}.output_json", f"is not JSON: {error}")

@@ -26,7 +26,7 @@ def wait_order(order: work_pb2.WaitOrder) -> Wait | TaskError:
             form = msgspec.json.decode(order.form_json)
             faults += [f"form{''.join(f'.{key}' for key in keys)}: {message}" for keys, message in form_faults(form)]
             title = "" if faults else form["title"]
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             faults.append(f"form: is not JSON: {error}")
     if faults:
         return TaskError("INVALID_OUTPUT", f"the node cannot wait for this: {'; '.join(faults)}"[:4096])
@@ -100,7 +100,7 @@ def asked(request: waiting_pb2.SignalNodeRequest) -> Asked:
     else:
         try:
             msgspec.json.decode(payload)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             faults.append(Violation("payload_json", f"is not JSON: {error}"))
     if len(request.request_id) > _MAX_REQUEST_ID:
         faults.append(Violation("request_id", f"must have at most {_MAX_REQUEST_ID} characters"))

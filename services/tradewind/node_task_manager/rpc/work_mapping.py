@@ -73,7 +73,7 @@ def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
         size += len(value)
         try:
             _json.decode(value)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return TaskError("INVALID_OUTPUT", f'output "{handle}" is not JSON: {error}')
     if size > OUTPUT_BYTES:
         return TaskError("OUTPUT_TOO_LARGE", f"the outputs together are {size} bytes, the limit is {OUTPUT_BYTES}")

@@ -142,7 +142,7 @@ def split_list(value: str | None, fan_out: FanOut) -> tuple[str, ...] | TaskErro
         return TaskError("INPUT_MISSING", f'no list arrived at input "{handle}", which the node is mapped over')
     try:
         items = _items(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         message = f'input "{handle}", which the node is mapped over, must be a list, is {value.lstrip()[:40]}'
         return TaskError("NODE_ERROR", message, "InvalidInput")
     if len(items) > MOST_ITEMS:

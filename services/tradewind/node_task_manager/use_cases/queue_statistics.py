@@ -87,12 +87,11 @@ class CountQueues:
         """Count what runs by type and user; return how many there are beyond those that are told apart."""
         count, ids = await shard.queues.running(_MOST_RUNNING)
         tasks = [task for task in await shard.reader.tasks(ids) if task is not None]
-        owners = sorted({(str(TaskName.parse(task.task_id).run), task.component_id) for task in tasks})
-        names = [(TaskName.parse(f"{run}:x").run, component_id) for run, component_id in owners]
-        components = dict(zip(owners, await shard.reader.components(names), strict=True))
+        owners = list({(TaskName.parse(task.task_id).run, task.component_id) for task in tasks})
+        components = dict(zip(owners, await shard.reader.components(owners), strict=True))
         plans = await self._plans.fetch(shard.plans, [each.plan for each in components.values() if each])
         for task in tasks:
-            component = components[str(TaskName.parse(task.task_id).run), task.component_id]
+            component = components[TaskName.parse(task.task_id).run, task.component_id]
             if component is not None and component.plan in plans:
                 running[plans[component.plan].nodes[task.index].node_type, component.user_id] += 1
         return max(0, count - len(ids))

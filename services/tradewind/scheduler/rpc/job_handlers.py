@@ -81,8 +81,8 @@ def _wanted(request: pb2.StartBulkJobRequest) -> tuple[BulkAction, BulkFilter]:
     return action, BulkFilter(
         tuple(given.flow_ids),
         tuple(sorted(statuses)) or DEFAULT_STATUSES[action],
-        ms_of(given, "started_after"),
-        ms_of(given, "started_before"),
+        ms_of(given, "started_after", "filter."),
+        ms_of(given, "started_before", "filter."),
         given.limit or LIMIT,
     )
 

@@ -66,7 +66,7 @@ def _assigned(text: str, faults: list[Violation]) -> dict[str, str]:
     except msgspec.ValidationError:
         faults.append(Violation("set_json", "must be a JSON object: values by name"))
         return {}
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         faults.append(Violation("set_json", f"not JSON: {error}"))
         return {}
     for name in given:
@@ -85,7 +85,7 @@ def _result_faults(text: str, scope: Scope) -> list[Violation]:
         return [Violation("result_json", f"{size} bytes; at most {MOST_BYTES} (64 KiB)")]
     try:
         msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return [Violation("result_json", f"not JSON: {error}")]
     return []
 

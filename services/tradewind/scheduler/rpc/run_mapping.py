@@ -133,7 +133,7 @@ def _inputs_fault(path: str, inputs_json: str) -> Violation | None:
         _json_object(inputs_json)
     except msgspec.ValidationError:
         return Violation(path, "must be a JSON object, by handle or parameter name")
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return Violation(path, f"not JSON: {error}")
     return None
 

@@ -4,6 +4,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tradewind.server.faults import InvalidInput, Violation
+
+_LAST_S = 253_402_300_799
+
 
 def set_ms(stamp: Timestamp, at_ms: int) -> None:
     """Set a timestamp to milliseconds since the epoch."""
@@ -12,11 +16,16 @@ def set_ms(stamp: Timestamp, at_ms: int) -> None:
         stamp.nanos = rest * 1_000_000
 
 
-def ms_of(message: Message, field: str) -> int:
-    """Return a timestamp field in milliseconds since the epoch, 0 when it is not set."""
+def ms_of(message: Message, field: str, within: str = "") -> int:
+    """Return a timestamp field in milliseconds since the epoch, 0 when it is not set.
+
+    Raises InvalidInput, its path begun with `within`, when the time is outside of 1970 to 9999.
+    """
     if not message.HasField(field):
         return 0
     stamp: Timestamp = getattr(message, field)
+    if not (0 <= stamp.seconds <= _LAST_S and 0 <= stamp.nanos < 1_000_000_000):
+        raise InvalidInput([Violation(within + field, "must be a time from 1970 to 9999")])
     return stamp.seconds * 1000 + stamp.nanos // 1_000_000
 
 

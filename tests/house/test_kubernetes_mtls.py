@@ -1,0 +1,103 @@
+"""Where k8s/ turns mTLS on, every pod has a certificate with the names by which it is called."""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from tests.house.manifests import SERVICES, Manifest, container, environment, of_kind, workloads
+from tradewind.server.settings import load_settings
+from tradewind.tls import TlsFiles
+
+FOLDER = "k8s/overlays/prod-mtls"
+KEYS = ("ca.crt", "tls.crt", "tls.key")
+"""What a Secret of a certificate holds."""
+
+
+def certificates() -> dict[str, Manifest]:
+    """Return what every Certificate asks for, by the Secret that it is kept in."""
+    return {each["spec"]["secretName"]: each["spec"] for each in of_kind(FOLDER, "Certificate").values()}
+
+
+def secret_of(template: Manifest) -> tuple[str, str]:
+    """Return the Secret of a pod's certificate, and where it is mounted."""
+    (name, secret), *more = [
+        (volume["name"], volume["secret"]["secretName"])
+        for volume in template["spec"]["volumes"]
+        if volume.get("secret", {}).get("secretName") in certificates()
+    ]
+    assert not more
+    (mount,) = [each for each in container(template)["volumeMounts"] if each["name"] == name]
+    assert mount["readOnly"]
+    assert "subPath" not in mount, "a file below subPath is never replaced, so that the certificate would expire"
+    return secret, mount["mountPath"]
+
+
+@pytest.mark.parametrize("name", [*SERVICES, "worker"])
+def test_each_pod_reads_its_own_certificate(name: str) -> None:
+    template = workloads(FOLDER)[name]
+    secret, folder = secret_of(template)
+    assert secret == f"tls-{name}"
+    found = TlsFiles.find(environment=environment(FOLDER, template))
+    assert found is not None
+    assert [PurePosixPath(str(path)) for path in (found.ca, found.cert, found.key)] == [
+        PurePosixPath(folder) / key for key in KEYS
+    ]
+    assert {"server auth", "client auth"} <= set(certificates()[secret]["usages"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_servers_take_only_callers_with_a_certificate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = workloads(FOLDER)[name]
+    for variable, value in environment(FOLDER, template).items():
+        monkeypatch.setenv(variable, value)
+    settings = load_settings(SERVICES[name][1])
+    assert settings.tls_require_client_cert
+    assert {"name": "health", "containerPort": settings.health_port} in container(template)["ports"]
+    assert settings.health_port not in (0, settings.port, settings.metrics_port)
+    assert of_kind(FOLDER, "Service")[name]["spec"]["ports"][0]["appProtocol"] == "https"
+
+
+def test_certificates_carry_the_names_that_are_called() -> None:
+    called = {
+        value.partition(":")[0]
+        for template in workloads(FOLDER).values()
+        for variable, value in environment(FOLDER, template).items()
+        if variable.startswith("TRADEWIND_") and variable.endswith("_ADDRESS")
+    }
+    for scaled in of_kind(FOLDER, "ScaledObject").values():
+        called |= {trigger["metadata"]["scalerAddress"].partition(":")[0] for trigger in scaled["spec"]["triggers"]}
+    assert called == {*(name for name in SERVICES), "node-task-manager.tradewind.svc"}
+    for host in called:
+        assert host in certificates()[f"tls-{host.partition('.')[0]}"]["dnsNames"]
+
+
+def test_certificates_are_issued_by_one_authority() -> None:
+    issuers = of_kind(FOLDER, "Issuer")
+    for secret, certificate in certificates().items():
+        issuer = issuers[certificate["issuerRef"]["name"]]["spec"]
+        if certificate.get("isCA"):
+            assert issuer == {"selfSigned": {}}
+        else:
+            assert certificates()[issuer["ca"]["secretName"]]["isCA"], secret
+            assert _hours(certificate["renewBefore"]) * 2 < _hours(certificate["duration"])
+
+
+def _hours(text: str) -> int:
+    assert text.endswith("h")
+    return int(text[:-1])
+
+
+def test_keda_shows_a_certificate() -> None:
+    (scaled,) = of_kind(FOLDER, "ScaledObject").values()
+    (trigger,) = scaled["spec"]["triggers"]
+    authentication = of_kind(FOLDER, "TriggerAuthentication")[trigger["authenticationRef"]["name"]]
+    given = {each["parameter"]: (each["name"], each["key"]) for each in authentication["spec"]["secretTargetRef"]}
+    assert given == {
+        name: ("tls-keda", key) for name, key in zip(("caCert", "tlsClientCert", "tlsClientKey"), KEYS, strict=True)
+    }
+    assert "client auth" in certificates()["tls-keda"]["usages"]
+
+
+def test_no_gateway_is_sent_to_servers_that_refuse_it() -> None:
+    assert of_kind(FOLDER, "GRPCRoute") == {}
+    assert "from-gateway" not in of_kind(FOLDER, "NetworkPolicy")
