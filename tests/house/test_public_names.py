@@ -81,6 +81,7 @@ PUBLIC: dict[str, list[str]] = {
         "PublishedEvent",
         "QueueDepth",
         "QueueStatistics",
+        "QuotaRecord",
         "Reason",
         "RegisteredFlow",
         "Rerun",

@@ -10,6 +10,7 @@ import pytest_asyncio
 from tests.system import flows
 from tests.system.processes import NODES, Shell
 from tests.waiting import until
+from tests.zones import zone_far_from_midnight
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.redis import RedisSessions
 from tradewind.api.keda.v1 import external_scaler_pb2
@@ -177,6 +178,45 @@ async def test_the_admin_stays_over_a_restart(tmp_path: Path) -> None:
     ):
         assert stack.new_admin_token is None
         assert (await client.who_am_i()).role is Role.ADMIN
+
+
+async def test_a_daily_quota_counts_what_was_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over unary calls, streams and bulk calls, and shown on the command line; refused when none is left."""
+    monkeypatch.setenv("TRADEWIND_QUOTAS", "RunFlow=3")
+    async with (
+        Standalone(data=tmp_path / "data", port=0, auth=True) as stack,
+        Client(stack.address, token=stack.new_admin_token) as admin,
+    ):
+        token = (await admin.create_token("ann", role=Role.USER)).token
+        zone = zone_far_from_midnight()
+        assert (await admin.set_user("ann", Role.USER, time_zone=zone)).time_zone == zone
+        async with (
+            Client(stack.address, token=token) as ann,
+            Client(stack.address, token=token, run_stream=False) as unary,
+        ):
+            await ann.register_flow("sums", flows.sums(overlap="allow"))
+            with pytest.raises(Exhausted):
+                await ann.run_flows(["sums"] * 4)
+            for client in (ann, unary):
+                with pytest.raises(NotFound):
+                    await client.run_flow("unheard-of")
+            begun = (await ann.list_quotas())[0]
+            assert (begun.used, begun.most) == (0, 3)
+            for client in (ann, unary):
+                await client.run_flow("sums")
+            await ann.run_flows(["sums"])
+            used = (await admin.list_quotas("ann"))[0]
+            assert used.used == 3
+            with pytest.raises(Exhausted) as refusal:
+                await ann.run_flow("sums")
+            assert refusal.value.reason == "QUOTA_EXCEEDED"
+            assert 0 < refusal.value.retry_after <= 25 * 3600
+        monkeypatch.setenv("TRADEWIND_TOKEN", token)
+        shell = Shell(stack.address)
+        (shown,) = (await shell.json("whoami"))["quotas"]
+        assert (shown["endpoint"], shown["most"], shown["time_zone"]) == ("RunFlow", 3, zone)
+        assert zone in await shell("whoami")
+        assert "RunFlow" in await shell("user", "quotas", "ann")
 
 
 async def test_a_limit_of_runs_holds_over_streams_and_bulk_calls(

@@ -14,7 +14,7 @@ from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
 
 if TYPE_CHECKING:
-    from tradewind.client import SessionRecord
+    from tradewind.client import QuotaRecord, SessionRecord
 
 tokens = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Tokens and sessions.")
 users = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users and their roles.")
@@ -63,13 +63,35 @@ async def logout(session: Session) -> None:
 
 @asynchronous
 async def whoami(session: Session, output: Output = Format.TEXT) -> None:
-    """Say who calls."""
+    """Say who calls, and what is used of the daily quotas."""
+    from tradewind.client import Role
+
     async with session.client() as client:
         me = await client.who_am_i()
+        used = await client.list_quotas() if me.role is Role.USER else []
     if output is Format.JSON:
-        session.screen.json(me)
+        session.screen.json({"user_id": me.user_id, "role": me.role, "quotas": used})
         return
     session.screen.line(f"{me.user_id} ({me.role})")
+    if used:
+        _show(session, used)
+
+
+def _show(session: Session, used: "list[QuotaRecord]") -> None:
+    session.screen.table(
+        ["METHOD", "USED", "OF", "DAY", "ZONE", "UNTIL"],
+        [
+            (
+                each.endpoint,
+                str(each.used),
+                str(each.most),
+                each.date,
+                each.time_zone,
+                session.screen.when(each.resets_at),
+            )
+            for each in used
+        ],
+    )
 
 
 @tokens.command()
@@ -138,11 +160,30 @@ async def set_(
     session: Session,
     user_id: Annotated[str, typer.Argument(help="Who.")],
     role: Annotated[RoleName, typer.Option(help="What they may do from now on.")],
+    time_zone: Annotated[
+        str, typer.Option(help="IANA zone in which their days begin, for quotas; as it is when left out, UTC at first.")
+    ] = "",
 ) -> None:
     """Put a user on record, or change the role at once."""
     async with session.client() as client:
-        user = await client.set_user(user_id, role)
+        user = await client.set_user(user_id, role, time_zone=time_zone)
     session.screen.line(f"{user.user_id} is {user.role}")
+
+
+@users.command("quotas")
+@asynchronous
+async def quotas(
+    session: Session,
+    user_id: Annotated[str, typer.Argument(help="Whose; yours when left out.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what a user has used of the daily quotas today."""
+    async with session.client() as client:
+        used = await client.list_quotas(user_id)
+    if output is Format.JSON:
+        session.screen.json(used)
+        return
+    _show(session, used)
 
 
 @users.command("list")
@@ -155,5 +196,6 @@ async def list_users(session: Session, output: Output = Format.TEXT) -> None:
         session.screen.json(found)
         return
     session.screen.table(
-        ["USER", "ROLE", "CHANGED"], [(each.user_id, each.role, session.screen.when(each.updated_at)) for each in found]
+        ["USER", "ROLE", "CHANGED", "ZONE"],
+        [(each.user_id, each.role, session.screen.when(each.updated_at), each.time_zone) for each in found],
     )

@@ -4,7 +4,7 @@
 """
 
 import tradewind.grpc_engine  # noqa: F401 - before grpc
-from tradewind.client.access import NewToken, Role, SessionKind, SessionRecord, UserRecord
+from tradewind.client.access import NewToken, QuotaRecord, Role, SessionKind, SessionRecord, UserRecord
 from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
 from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
 from tradewind.client.backfills import BackfillRecord, BackfillStatus
@@ -156,6 +156,7 @@ __all__ = [
     "PublishedEvent",
     "QueueDepth",
     "QueueStatistics",
+    "QuotaRecord",
     "Reason",
     "RegisteredFlow",
     "Rerun",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from tradewind.api.access.v1 import quota_pb2
 from tradewind.api.access.v1 import session_pb2 as pb
 from tradewind.client.wire import moment, words
 
@@ -29,11 +30,24 @@ class SessionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserRecord:
-    """Somebody who may call."""
+    """Somebody who may call; their days begin in `time_zone`, "" where it was not asked for."""
 
     user_id: str
     role: Role
     updated_at: datetime | None = None
+    time_zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRecord:
+    """How many calls of a method count for a user's day, and how many may; at `resets_at` the next day begins."""
+
+    endpoint: str
+    used: int
+    most: int
+    date: str
+    time_zone: str
+    resets_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,19 @@ def role_from(number: int) -> Role:
 
 def user_from(message: pb.User) -> UserRecord:
     """Return a user."""
-    return UserRecord(message.user_id, role_from(message.role), moment(message, "updated_at"))
+    return UserRecord(message.user_id, role_from(message.role), moment(message, "updated_at"), message.time_zone)
+
+
+def quota_from(message: quota_pb2.Quota) -> QuotaRecord:
+    """Return a quota."""
+    return QuotaRecord(
+        endpoint=message.endpoint,
+        used=message.used,
+        most=message.most,
+        date=message.date,
+        time_zone=message.time_zone,
+        resets_at=moment(message, "resets_at"),
+    )
 
 
 def session_from(message: pb.Session) -> SessionRecord:

@@ -7,9 +7,11 @@ from tradewind.api.access.v1.session_pb2 import ROLE_UNSPECIFIED, User
 from tradewind.client.access import (
     ROLE_NUMBERS,
     NewToken,
+    QuotaRecord,
     Role,
     SessionRecord,
     UserRecord,
+    quota_from,
     role_from,
     session_from,
     user_from,
@@ -75,10 +77,22 @@ class AccessCalls:
         request = pb.RevokeSessionsRequest(user_id=user_id, keep_current=keep_current)
         return (await self._connection.to_access.call(self._connection.access.RevokeSessions, request)).count
 
-    async def set_user(self, user_id: str, role: Role | str) -> UserRecord:
-        """Put a user on record, or change the role, which holds at once. Raises InvalidInput, PermissionDenied."""
-        request = pb.SetUserRequest(user=User(user_id=user_id, role=ROLE_NUMBERS[Role(role)]))
+    async def set_user(self, user_id: str, role: Role | str, *, time_zone: str = "") -> UserRecord:
+        """Put a user on record, or change the role, which holds at once, and the time zone of their days, if any.
+
+        Raises InvalidInput, PermissionDenied.
+        """
+        request = pb.SetUserRequest(user=User(user_id=user_id, role=ROLE_NUMBERS[Role(role)], time_zone=time_zone))
         return user_from((await self._connection.to_access.call(self._connection.access.SetUser, request)).user)
+
+    async def list_quotas(self, user_id: str = "") -> list[QuotaRecord]:
+        """Return what the caller, or any user for an operator, has used today of each daily quota, by endpoint.
+
+        Empty for whom no calls are counted. Raises NotFound, PermissionDenied.
+        """
+        request = pb.ListQuotasRequest(user_id=user_id)
+        answer = await self._connection.to_access.call(self._connection.access.ListQuotas, request)
+        return [quota_from(each) for each in answer.quotas]
 
     async def list_users(self) -> AsyncIterator[UserRecord]:
         """Yield all users, in an order of the service's own."""

@@ -321,6 +321,7 @@ class SyncClient(_Sync[Client]):
     log_out = _waits(Client.log_out)
     create_token = _waits(Client.create_token)
     list_sessions = _waits(Client.list_sessions)
+    list_quotas = _waits(Client.list_quotas)
     revoke_session = _waits(Client.revoke_session)
     revoke_sessions = _waits(Client.revoke_sessions)
     set_user = _waits(Client.set_user)

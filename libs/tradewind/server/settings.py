@@ -136,6 +136,10 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         "",
         description="How often each user may call which methods, as RunFlow=60/m,SubmitTask=10/s; operators any time.",
     )
+    quotas: str = Field(
+        "",
+        description="How many calls each user may make in a day, as SubmitTask=1000,RunFlow=200; operators any number.",
+    )
     access_on_outage: Literal["refuse", "reads", "all"] = Field(
         "reads",
         description="Which calls go on, with what was last known of a token, while the access service is away.",

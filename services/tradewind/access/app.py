@@ -11,11 +11,12 @@ from tradewind.access.rpc.handlers import AccessHandlers
 from tradewind.access.settings import AccessSettings
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
-from tradewind.access.use_cases import Lifetimes, Listeners, LocalAuthority, OpenSessions
+from tradewind.access.use_cases import DailyQuotas, Lifetimes, Listeners, LocalAuthority, OpenSessions
 from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
 from tradewind.server.access.authority import Authority
+from tradewind.server.access.opening import quotas_in
 from tradewind.server.access.roles import Role
-from tradewind.server.clock import ScriptTime
+from tradewind.server.clock import ScriptTime, SystemClock
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.partitions import PARTITIONS
@@ -49,10 +50,11 @@ class Access:
         self._listeners = Listeners(stores.changes)
         self._streams = OpenStreams()
         self._open = OpenSessions(stores.sessions, lifetimes_of(settings))
-        authority = LocalAuthority(stores, self._listeners)
+        quotas = DailyQuotas(stores.users, stores.quotas, SystemClock(), quotas_in(settings))
+        authority = LocalAuthority(stores, self._listeners, quotas)
         self.authority: Authority = authority
         """What gates in this process ask."""
-        self._handlers = AccessHandlers(stores, self._open, authority, self._listeners, self._streams)
+        self._handlers = AccessHandlers(stores, self._open, authority, quotas, self._listeners, self._streams)
         self._listening: asyncio.Task[None] | None = None
 
     def bind(self, server: grpc.aio.Server) -> None:

@@ -1,10 +1,11 @@
 """What the access service needs of the outside: a place for users and sessions, and word of their changes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from tradewind.access.domain.day import Day
 from tradewind.access.domain.session import Draft, Session, User
 from tradewind.server.access.roles import Role
 from tradewind.server.rates import Rate
@@ -71,8 +72,8 @@ class SessionStore(Protocol):
 class UserStore(Protocol):
     """Users on record."""
 
-    async def set(self, user_id: str, role: Role) -> User:
-        """Put a user on record, or change the role; it holds for open sessions as well."""
+    async def set(self, user_id: str, role: Role, time_zone: str = "") -> User:
+        """Put a user on record, or change the role, which holds for open sessions as well, and the time zone if any."""
         ...
 
     async def find(self, user_id: str) -> User | None:
@@ -96,6 +97,22 @@ class CallCounts(Protocol):
         ...
 
 
+class QuotaCounts(Protocol):
+    """How many calls of a user to an endpoint count for a day. A day is forgotten KEPT_MS after its end, or later."""
+
+    async def reserve(self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1) -> bool:
+        """Count calls if the day then has at most `most`; say whether they were. All of them are, or none."""
+        ...
+
+    async def refund(self, user_id: str, endpoint: str, date: str, calls: int = 1) -> None:
+        """Count so many calls less for a day, though never less than none."""
+        ...
+
+    async def used(self, user_id: str, date: str) -> Mapping[str, int]:
+        """Return how many calls count for a day, by endpoint, of those that have any."""
+        ...
+
+
 class Changes(Protocol):
     """Word of users of whom a session was closed or the role was changed."""
 
@@ -115,6 +132,9 @@ class Stores(Protocol):
 
     @property
     def calls(self) -> CallCounts: ...
+
+    @property
+    def quotas(self) -> QuotaCounts: ...
 
     @property
     def changes(self) -> Changes: ...

@@ -1,20 +1,23 @@
 """What the access service does, one function a verb."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tradewind.access.domain.day import Day, day_of
 from tradewind.access.domain.session import MOST_SESSIONS, Draft, Session, SessionKind, User
-from tradewind.access.ports import Authorized, Changes, Refusal, SessionStore, Stores, UserStore
-from tradewind.server.access.authority import Changed
+from tradewind.access.ports import Authorized, Changes, QuotaCounts, Refusal, SessionStore, Stores, UserStore
+from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.identity import Identity
 from tradewind.server.access.refusals import refused
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, is_digest, new_token
+from tradewind.server.clock import Clock
 from tradewind.server.faults import Exhausted, FailedPrecondition, InvalidInput, NotFound, Violation
 from tradewind.server.identifiers import check_identifier
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.rates import Rate
+from tradewind.server.schedules.grids import read_zone
 
 MOST_LABEL = 128
 RESERVED = ("default", "service")
@@ -94,16 +97,21 @@ async def revoke(sessions: SessionStore, user_id: str, session_id: str) -> None:
         raise NotFound("session", session_id)
 
 
-async def set_user(users: UserStore, user_id: str, role: Role | None) -> User:
-    """Put a user on record, or change the role. Raises InvalidInput."""
+async def set_user(users: UserStore, user_id: str, role: Role | None, time_zone: str = "") -> User:
+    """Put a user on record, or change the role, and the IANA time zone unless it is "". Raises InvalidInput."""
     faults = [] if (fault := check_identifier("user.user_id", user_id)) is None else [fault]
     if user_id in RESERVED:
         faults.append(_reserved("user.user_id", user_id))
     if role is None or role is Role.SERVICE:
         faults.append(Violation("user.role", "is required; take ROLE_ADMIN, ROLE_OPERATOR, ROLE_USER or ROLE_WORKER"))
+    if time_zone:
+        try:
+            read_zone(time_zone)
+        except ValueError as error:
+            faults.append(Violation("user.time_zone", str(error)))
     if faults or role is None:
         raise InvalidInput(faults)
-    return await users.set(user_id, role)
+    return await users.set(user_id, role, time_zone)
 
 
 async def get_user(users: UserStore, user_id: str) -> User:
@@ -137,11 +145,49 @@ def check(**named: str) -> None:
         raise InvalidInput(faults)
 
 
+class DailyQuotas:
+    """How many calls users make in a day of their own time zone; `most` are the quotas by endpoint."""
+
+    def __init__(self, users: UserStore, counts: QuotaCounts, clock: Clock, most: Mapping[str, int]) -> None:
+        self._users = users
+        self._counts = counts
+        self._clock = clock
+        self._most = most
+
+    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
+        """Count calls for the day that it is, if it then has `quota` at most."""
+        user = await self._users.find(user_id)
+        zone = user.time_zone if user is not None else "UTC"
+        day = self._day(zone)
+        reserved = await self._counts.reserve(user_id, endpoint, day, quota, calls)
+        return Reservation(day.date, zone, 0 if reserved else day.left_ms / 1000)
+
+    async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
+        """Take back what was counted for a day."""
+        await self._counts.refund(user_id, endpoint, date, calls)
+
+    async def used(self, user_id: str) -> tuple[User, Day, Mapping[str, tuple[int, int]]]:
+        """Return a user, their day of now, and of it by endpoint what is used and what may be.
+
+        Nobody but those of the role user has quotas. Raises InvalidInput, NotFound.
+        """
+        user = await get_user(self._users, user_id)
+        day = self._day(user.time_zone)
+        if user.role is not Role.USER or not self._most:
+            return user, day, {}
+        used = await self._counts.used(user_id, day.date)
+        return user, day, {endpoint: (used.get(endpoint, 0), most) for endpoint, most in sorted(self._most.items())}
+
+    def _day(self, time_zone: str) -> Day:
+        return day_of(time_zone, self._clock.now_ms())
+
+
 class LocalAuthority:
     """Implements Authority for the access service itself, and for what shares its process."""
 
-    def __init__(self, stores: Stores, listeners: "Listeners") -> None:
+    def __init__(self, stores: Stores, listeners: "Listeners", quotas: DailyQuotas) -> None:
         self._stores = stores
+        self._quotas = quotas
         self._listeners = listeners
 
     async def authorize(self, digest: str) -> Identity:
@@ -158,6 +204,12 @@ class LocalAuthority:
 
     async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
         return await self._stores.calls.admit(user_id, endpoint, rate, calls) / 1000
+
+    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
+        return await self._quotas.reserve(user_id, endpoint, quota, calls)
+
+    async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
+        await self._quotas.refund(user_id, endpoint, date, calls)
 
     async def watch(self, changed: Changed) -> None:
         with self._listeners.hearing(changed):

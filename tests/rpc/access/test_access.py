@@ -1,6 +1,8 @@
 """AccessService over a real channel: who is let in, sessions and tokens, and what servers hear."""
 
+from datetime import UTC, time
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import grpc
 import pytest
@@ -8,6 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from tests.rpc.access.conftest import SECRET, Calls, Start
 from tests.waiting import until
+from tests.zones import zone_far_from_midnight
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1.session_pb2 import (
     ROLE_ADMIN,
@@ -149,6 +152,52 @@ async def test_calls_are_admitted_up_to_the_limit(calls: Calls) -> None:
     assert 86_000 < (await calls.root.AdmitCall(request)).retry_after.seconds <= 86_400
     request.limit = "often"
     assert await refusal(calls.root.AdmitCall(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+
+
+async def test_a_quota_is_reserved_and_refunded_for_the_day_of_the_user(start: Start) -> None:
+    calls = await start(quotas="RunFlow=3,SubmitTask=7")
+    ann = calls.of(await calls.token("ann", ROLE_USER))
+    root = calls.root
+    zone = zone_far_from_midnight()
+    await root.SetUser(pb2.SetUserRequest(user=User(user_id="ann", role=ROLE_USER, time_zone=zone)))
+    await calls.set_role("ann", ROLE_USER)
+    request = pb2.ReserveCallsRequest(user_id="ann", endpoint="RunFlow", quota=3, calls=3)
+    taken = await root.ReserveCalls(request)
+    assert not taken.HasField("retry_after")
+    assert taken.time_zone == zone
+    refused = await root.ReserveCalls(request)
+    assert 0 < refused.retry_after.ToMilliseconds() <= 86_400_000
+    await root.RefundCalls(pb2.RefundCallsRequest(user_id="ann", endpoint="RunFlow", date=taken.date, calls=2))
+    run, submit = (await ann.ListQuotas(pb2.ListQuotasRequest())).quotas
+    assert (run.endpoint, run.used, run.most, run.date) == ("RunFlow", 1, 3, taken.date)
+    assert (submit.endpoint, submit.used, submit.most) == ("SubmitTask", 0, 7)
+    midnight = run.resets_at.ToDatetime(UTC).astimezone(ZoneInfo(zone))
+    assert midnight.timetz().replace(tzinfo=None) == time(0)
+    assert (await root.ListUsers(pb2.ListUsersRequest())).users[0].time_zone == zone
+
+
+async def test_whose_quotas_are_shown(start: Start) -> None:
+    calls = await start(quotas="RunFlow=3")
+    ann = calls.of(await calls.token("ann", ROLE_USER))
+    await calls.token("pool", ROLE_WORKER)
+    assert (await calls.root.ListQuotas(pb2.ListQuotasRequest(user_id="ann"))).quotas[0].time_zone == "UTC"
+    assert not (await calls.root.ListQuotas(pb2.ListQuotasRequest(user_id="pool"))).quotas
+    other = await refusal(ann.ListQuotas(pb2.ListQuotasRequest(user_id="bob")))
+    assert other == (grpc.StatusCode.PERMISSION_DENIED, "NOT_OWNER")
+    missing = await refusal(calls.root.ListQuotas(pb2.ListQuotasRequest(user_id="bob")))
+    assert missing == (grpc.StatusCode.NOT_FOUND, "USER_NOT_FOUND")
+    small = await refusal(ann.ReserveCalls(pb2.ReserveCallsRequest(user_id="ann", endpoint="RunFlow", quota=9)))
+    assert small == (grpc.StatusCode.PERMISSION_DENIED, "ROLE_TOO_SMALL")
+
+
+async def test_what_is_wrong_with_a_quota_or_zone(calls: Calls) -> None:
+    invalid = (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    root = calls.root
+    nowhere = User(user_id="ann", role=ROLE_USER, time_zone="Mars/Olympus")
+    assert await refusal(root.SetUser(pb2.SetUserRequest(user=nowhere))) == invalid
+    assert await refusal(root.ReserveCalls(pb2.ReserveCallsRequest(user_id="ann", endpoint="RunFlow"))) == invalid
+    undated = pb2.RefundCallsRequest(user_id="ann", endpoint="RunFlow", date="today")
+    assert await refusal(root.RefundCalls(undated)) == invalid
 
 
 async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:

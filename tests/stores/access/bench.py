@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tests.servers import RedisServer
 from tradewind.access.domain.session import Draft, Session, SessionKind
-from tradewind.access.ports import CallCounts, Changes, SessionStore, UserStore
+from tradewind.access.ports import CallCounts, Changes, QuotaCounts, SessionStore, UserStore
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.memory import MemoryAccess
 from tradewind.access.stores.redis import RedisAccess
@@ -25,6 +25,7 @@ class Bench:
     sessions: SessionStore
     users: UserStore
     calls: CallCounts
+    quotas: QuotaCounts
     changes: Changes
     clock: ManualClock
 
@@ -43,13 +44,13 @@ class Bench:
 def memory_bench(clock: ManualClock) -> Bench:
     """In memory."""
     access = MemoryAccess(clock)
-    return Bench(access.sessions, access.users, access.calls, access.changes, clock)
+    return Bench(access.sessions, access.users, access.calls, access.quotas, access.changes, clock)
 
 
 def redis_bench(server: RedisServer, clock: ManualClock, subscriber: Subscriber | None = None) -> Bench:
     """In Redis, logged in as the service."""
     access = RedisAccess(server.connect("access"), Keys(PREFIX), clock, subscriber)
-    return Bench(access.sessions, access.users, access.calls, access.changes, clock)
+    return Bench(access.sessions, access.users, access.calls, access.quotas, access.changes, clock)
 
 
 def digest(name: str, user_id: str = "ann") -> str:

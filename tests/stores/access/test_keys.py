@@ -5,6 +5,7 @@ from redis.exceptions import NoPermissionError
 
 from tests.servers import RedisServer
 from tests.stores.access.bench import DAY, HOUR, PREFIX, digest, redis_bench
+from tradewind.access.domain.day import KEPT_MS, day_of
 from tradewind.access.domain.session import REMEMBERED_MS
 from tradewind.access.stores.keys import ACL, Keys
 from tradewind.server.access.tokens import digest_of, new_token
@@ -25,6 +26,20 @@ async def test_what_a_session_leaves_in_the_store(redis_server: RedisServer) -> 
     admin = redis_server.connect()
     assert HOUR < await admin.pttl(session) <= HOUR + REMEMBERED_MS
     assert DAY < await admin.pttl(KEYS.sessions("ann")) <= DAY + REMEMBERED_MS
+
+
+async def test_a_day_that_is_counted_is_forgotten_after_its_end(redis_server: RedisServer) -> None:
+    """However late in the day it began, and though the user's time zone changes to one in which the day ends later."""
+    bench = redis_bench(redis_server, ManualClock())
+    short = day_of("Europe/Berlin", bench.clock.now_ms())
+    long = day_of("America/New_York", bench.clock.now_ms())
+    assert short.date == long.date
+    key = KEYS.quota("ann", short.date)
+    admin = redis_server.connect()
+    for day, kept in ((short, short), (long, long), (short, long)):
+        assert await bench.quotas.reserve("ann", "RunFlow", day, 9)
+        assert kept.left_ms < await admin.pttl(key) <= kept.left_ms + KEPT_MS
+    assert await redis_server.keys() == [key]
 
 
 async def test_no_token_stands_in_the_store(redis_server: RedisServer) -> None:

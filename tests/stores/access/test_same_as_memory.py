@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from tests.servers import RedisServer, no_leaked_keys
 from tests.stores.access.bench import HOUR, LASTING_KEYS, MINUTE, Bench, digest, memory_bench, redis_bench
+from tradewind.access.domain.day import day_of
 from tradewind.access.domain.session import REMEMBERED_MS, Draft, SessionKind
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
@@ -22,6 +23,8 @@ from tradewind.server.rates import Rate
 users = st.sampled_from(["ann", "bob"])
 names = st.sampled_from(["a", "b", "c", "d"])
 roles = st.sampled_from([None, Role.USER, Role.WORKER, Role.ADMIN])
+endpoints = st.sampled_from(["RunFlow", "SubmitTask"])
+zones = st.sampled_from(["UTC", "Asia/Tokyo", "America/New_York"])
 spans = st.sampled_from([1, MINUTE, 30 * MINUTE, HOUR - 1, HOUR, REMEMBERED_MS, 3 * HOUR])
 drafts = st.tuples(st.sampled_from(list(SessionKind)), st.sampled_from([HOUR, 2 * HOUR]), st.sampled_from([0, MINUTE]))
 
@@ -36,6 +39,7 @@ class Twins(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.used: set[str] = set()
+        self.days: set[str] = set()
         self.run(self.server.flush())
         self.memory, self.redis = memory_bench(self.clock), redis_bench(self.server, self.clock)
 
@@ -84,11 +88,23 @@ class Twins(RuleBasedStateMachine):
         else:
             self.both(lambda bench: bench.sessions.close(user_id, begins))
 
-    @rule(user_id=users, role=st.sampled_from([Role.USER, Role.ADMIN]))
-    def set_user(self, user_id: str, role: Role) -> None:
-        self.both(lambda bench: bench.users.set(user_id, role))
+    @rule(user_id=users, role=st.sampled_from([Role.USER, Role.ADMIN]), zone=st.one_of(st.just(""), zones))
+    def set_user(self, user_id: str, role: Role, zone: str) -> None:
+        self.both(lambda bench: bench.users.set(user_id, role, zone))
 
-    @rule(user_id=users, endpoint=st.sampled_from(["RunFlow", "SubmitTask"]), cost=st.integers(1, 4))
+    @rule(user_id=users, endpoint=endpoints, zone=zones, calls=st.integers(1, 3), most=st.integers(1, 5))
+    def reserve(self, user_id: str, endpoint: str, zone: str, calls: int, most: int) -> None:
+        day = day_of(zone, self.clock.now_ms())
+        self.days.add(day.date)
+        self.both(lambda bench: bench.quotas.reserve(user_id, endpoint, day, most, calls))
+
+    @rule(user_id=users, endpoint=endpoints, calls=st.integers(1, 3), place=st.integers(0, 5))
+    def refund(self, user_id: str, endpoint: str, calls: int, place: int) -> None:
+        days = sorted(self.days) or ["2023-11-14"]
+        date = days[place % len(days)]
+        self.both(lambda bench: bench.quotas.refund(user_id, endpoint, date, calls))
+
+    @rule(user_id=users, endpoint=endpoints, cost=st.integers(1, 4))
     def admit(self, user_id: str, endpoint: str, cost: int) -> None:
         self.both(lambda bench: bench.calls.admit(user_id, endpoint, Rate(3, MINUTE), cost))
 
@@ -100,6 +116,12 @@ class Twins(RuleBasedStateMachine):
     def they_hold_the_same(self) -> None:
         for user_id in ("ann", "bob"):
             self.both(partial(_all_of, user_id))
+            for date in self.days:
+                self.both(partial(_used, user_id, date))
+
+
+async def _used(user_id: str, date: str, bench: Bench) -> Any:
+    return await bench.quotas.used(user_id, date)
 
 
 async def _all_of(user_id: str, bench: Bench) -> Any:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from tradewind.server.access.authority import Changed
+from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.identity import Identity, current_identity
 from tradewind.server.access.refusals import refused
@@ -24,6 +24,7 @@ class Authority:
         self.asked = 0
         self.away = False
         self.counted: list[tuple[str, str, int]] = []
+        self.used = 0
         self.changed: Changed | None = None
 
     def token(self, user_id: str, role: Role = Role.USER) -> str:
@@ -55,6 +56,20 @@ class Authority:
             raise Unavailable("PEER_UNAVAILABLE", "away")
         self.counted.append((user_id, endpoint, calls))
         return 0 if len(self.counted) <= rate.count else 1.5
+
+    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
+        if self.away:
+            raise Unavailable("PEER_UNAVAILABLE", "away")
+        if self.used + calls > quota:
+            return Reservation("2026-03-29", "Europe/Berlin", 3600.0)
+        self.used += calls
+        return Reservation("2026-03-29", "Europe/Berlin")
+
+    async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
+        if self.away:
+            raise Unavailable("PEER_UNAVAILABLE", "away")
+        assert date == "2026-03-29"
+        self.used -= calls
 
     async def watch(self, changed: Changed) -> None:
         self.changed = changed

@@ -11,8 +11,9 @@ import structlog
 from google.protobuf.message import Message
 
 from tradewind.server.access.authority import Authority
-from tradewind.server.access.identity import Identity, current_identity, require_own, set_identity, user_meant
-from tradewind.server.access.metering import set_meter, too_often
+from tradewind.server.access.identity import Identity, require_own, set_identity, user_meant
+from tradewind.server.access.limits import Limits
+from tradewind.server.access.metering import counted_calls, set_meter
 from tradewind.server.access.methods import OPEN, Rule, is_read, rule
 from tradewind.server.access.refusals import refused
 from tradewind.server.access.roles import Role
@@ -77,9 +78,10 @@ class Gate:
         on_outage: OnOutage = "reads",
         owning: Mapping[str, Owning] | None = None,
         rates: Mapping[str, Rate] | None = None,
+        quotas: Mapping[str, int] | None = None,
     ) -> None:
-        """Take `owning` services by the names of their gRPC services, `rates` of users by names of methods."""
-        self._rates = dict(rates or {})
+        """Take `owning` services by the names of their gRPC services, `rates` and daily `quotas` by methods."""
+        self._limits = Limits(authority, rates or {}, quotas or {}, self._goes_on)
         self._authority = authority
         self._service_token = service_token.encode()
         self._cache_s = cache_s
@@ -129,27 +131,21 @@ class Gate:
                     if owning is None:
                         raise PermissionDenied("METHOD_CLOSED", f"{name} cannot tell whose things are: ask an operator")
                     require_own(await owning.owners(request))
-            if self._rates and identity.role is Role.USER:
-                set_meter(self._count)
-                await self._count(name, 1)
+            if self._limits and identity.role is Role.USER:
+                set_meter(self._limits)
+                async with counted_calls(name):
+                    return await served(identity, request, context)
+            return await served(identity, request, context)
+
+        async def served(identity: Identity, request: Any, context: Context) -> Any:
             if allowed.lasts:
                 return await self._last(identity, behavior, request, context)
             return await behavior(request, context)
 
         return admitted
 
-    async def _count(self, name: str, calls: int) -> None:
-        rate, identity = self._rates.get(name), current_identity()
-        if rate is None or identity is None:
-            return
-        try:
-            wait_s = await self._authority.admit(identity.user_id, name, rate, calls)
-        except Unavailable:
-            if self._on_outage == "all" or (self._on_outage == "reads" and is_read(name)):
-                return
-            raise
-        if wait_s:
-            raise too_often(name, rate, wait_s)
+    def _goes_on(self, name: str) -> bool:
+        return self._on_outage == "all" or (self._on_outage == "reads" and is_read(name))
 
     async def _last(self, identity: Identity, behavior: Behavior, request: Any, context: Context) -> Any:
         task = asyncio.current_task()

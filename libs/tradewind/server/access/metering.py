@@ -1,18 +1,23 @@
 """Counting the calls of users where a setting limits them; where none does, nothing is counted and nobody is asked."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-from tradewind.server.access.identity import current_identity
-from tradewind.server.faults import Exhausted
-from tradewind.server.rates import Rate
+from tradewind.server.access.authority import Reservation
 
 
 class Meter(Protocol):
-    """Counts calls of the caller to an endpoint. Raises Exhausted, Unavailable."""
+    """Counts calls of the caller to an endpoint."""
 
-    async def __call__(self, endpoint: str, calls: int, /) -> None: ...
+    async def take(self, endpoint: str, calls: int) -> Reservation | None:
+        """Count calls; return what is reserved of a daily quota, None for nothing. Raises Exhausted, Unavailable."""
+        ...
+
+    async def give_back(self, endpoint: str, reserved: Reservation, calls: int) -> None:
+        """Take calls off the quota again, if that can be done now."""
+        ...
 
 
 _meter: ContextVar[Meter | None] = ContextVar("tradewind_meter", default=None)
@@ -23,33 +28,34 @@ def set_meter(meter: Meter) -> None:
     _meter.set(meter)
 
 
-async def count_calls(endpoint: str, calls: int = 1) -> None:
-    """Count calls that came over a stream or many in one call, as if each were a call of its own.
+class Counted:
+    """Calls that were counted, and count for a daily quota unless they are given back."""
 
-    Raises Exhausted, with the time until they would be admitted.
+    def __init__(self, endpoint: str, calls: int, meter: Meter | None, reserved: Reservation | None) -> None:
+        self._endpoint = endpoint
+        self._calls = calls
+        self._meter = meter
+        self._reserved = reserved
+
+    async def refund(self, calls: int | None = None) -> None:
+        """Give back as many of the calls as were refused, None for all that are left."""
+        back = self._calls if calls is None else min(calls, self._calls)
+        self._calls -= back
+        if self._meter is not None and self._reserved is not None and back:
+            await self._meter.give_back(self._endpoint, self._reserved, back)
+
+
+@asynccontextmanager
+async def counted_calls(endpoint: str, calls: int = 1) -> AsyncIterator[Counted]:
+    """Count calls, such as those over a stream or many in one call, as if each were a call of its own.
+
+    What then raises an error was refused, and its quota is given back; what is cancelled may have been done. Raises
+    Exhausted, with the time until they would be admitted, and Unavailable.
     """
     meter = _meter.get()
-    if meter is not None:
-        await meter(endpoint, calls)
-
-
-def rates_of(text: str) -> Mapping[str, Rate]:
-    """Read `METHOD=COUNT/UNIT,...`. Raises ValueError."""
-    rates = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        method, separator, rate = part.partition("=")
-        if not separator or not method.strip():
-            raise ValueError(f'"{part}" is no limit; write METHOD=COUNT/UNIT, such as RunFlow=60/m')
-        rates[method.strip()] = Rate.parse(rate.strip())
-    return rates
-
-
-def too_often(endpoint: str, rate: Rate, retry_after_s: float) -> Exhausted:
-    """Return the refusal of a call beyond a rate."""
-    identity = current_identity()
-    return Exhausted(
-        "RATE_LIMITED",
-        f"{endpoint} may be called {rate} by each user: come back in {retry_after_s:.3g} s",
-        retry_after_s,
-        {"endpoint": endpoint, "limit": str(rate), "user_id": identity.user_id if identity else ""},
-    )
+    counted = Counted(endpoint, calls, meter, await meter.take(endpoint, calls) if meter is not None else None)
+    try:
+        yield counted
+    except Exception:
+        await counted.refund()
+        raise

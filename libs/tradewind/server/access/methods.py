@@ -111,11 +111,11 @@ _RULES: dict[str, Rule] = {
     ),
     **_rules(
         "tradewind.api.access.v1.AccessService",
-        user="CreateSession CreateToken ListSessions RevokeSession RevokeSessions GetUser",
+        user="CreateSession CreateToken ListSessions RevokeSession RevokeSessions GetUser ListQuotas",
         user_worker="WhoAmI RefreshSession",
         operator="ListUsers",
         admin="SetUser",
-        service="Authorize AdmitCall WatchChanges",
+        service="Authorize AdmitCall ReserveCalls RefundCalls WatchChanges",
     ),
     "/grpc.channelz.v1.Channelz/GetChannel": Rule(Role.OPERATOR, reads=True),
     "/grpc.channelz.v1.Channelz/GetServer": Rule(Role.OPERATOR, reads=True),

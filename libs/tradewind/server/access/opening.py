@@ -1,17 +1,19 @@
 """The gate of a server, as its settings and services ask for."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.authority import Authority
 from tradewind.server.access.gate import Gate, Owning
-from tradewind.server.access.metering import rates_of
+from tradewind.server.access.limits import quotas_of, rates_of
 from tradewind.server.access.methods import methods
 from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.channels import channels_of
 from tradewind.server.rates import Rate
 from tradewind.server.settings import CommonSettings, text_of, variable_of
+
+_Limit = TypeVar("_Limit")
 
 
 @runtime_checkable
@@ -42,19 +44,29 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
         on_outage=settings.access_on_outage,
         owning=owning_of(services),
         rates=rates_in(settings),
+        quotas=quotas_in(settings),
     )
 
 
 def rates_in(settings: CommonSettings) -> Mapping[str, Rate]:
     """Return the limits of the settings. Raises ValueError, naming the variable."""
+    return _limits_in("rate_limits", settings.rate_limits, rates_of)
+
+
+def quotas_in(settings: CommonSettings) -> Mapping[str, int]:
+    """Return the daily quotas of the settings. Raises ValueError, naming the variable."""
+    return _limits_in("quotas", settings.quotas, quotas_of)
+
+
+def _limits_in(field: str, text: str, read: Callable[[str], Mapping[str, _Limit]]) -> Mapping[str, _Limit]:
     try:
-        rates = rates_of(settings.rate_limits)
-        unknown = sorted(set(rates) - {each.rpartition("/")[2] for each in methods()})
+        limits = read(text)
+        unknown = sorted(set(limits) - {each.rpartition("/")[2] for each in methods()})
         if unknown:
             raise ValueError(f"there is no method {', '.join(unknown)}")
     except ValueError as error:
-        raise ValueError(f"{variable_of('rate_limits')}: {error}") from None
-    return rates
+        raise ValueError(f"{variable_of(field)}: {error}") from None
+    return limits
 
 
 def owning_of(services: Sequence[Any]) -> dict[str, Owning]:

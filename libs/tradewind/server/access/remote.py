@@ -8,7 +8,7 @@ import structlog
 
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
-from tradewind.server.access.authority import Changed
+from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.identity import Identity
 from tradewind.server.access.refusals import refused
 from tradewind.server.access.role_messages import role_of
@@ -32,8 +32,7 @@ class RemoteAuthority:
         try:
             answer = await self._stub.Authorize(pb2.AuthorizeRequest(digest=digest), timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("access_away", code=error.code().name, details=error.details())
-            raise Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached") from error
+            raise _away(error) from error
         if answer.refusal:
             raise refused(answer.refusal)
         return Identity(answer.user_id, role_of(answer.role), answer.session_id, digest)
@@ -43,9 +42,23 @@ class RemoteAuthority:
         try:
             answer = await self._stub.AdmitCall(request, timeout=_CALL_S)
         except grpc.aio.AioRpcError as error:
-            _log.warning("access_away", code=error.code().name, details=error.details())
-            raise Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached") from error
+            raise _away(error) from error
         return answer.retry_after.ToMilliseconds() / 1000
+
+    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
+        request = pb2.ReserveCallsRequest(user_id=user_id, endpoint=endpoint, quota=quota, calls=calls)
+        try:
+            answer = await self._stub.ReserveCalls(request, timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            raise _away(error) from error
+        return Reservation(answer.date, answer.time_zone, answer.retry_after.ToMilliseconds() / 1000)
+
+    async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
+        request = pb2.RefundCallsRequest(user_id=user_id, endpoint=endpoint, date=date, calls=calls)
+        try:
+            await self._stub.RefundCalls(request, timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            raise _away(error) from error
 
     async def close(self) -> None:
         await self._channel.close()
@@ -66,3 +79,8 @@ class RemoteAuthority:
             least, most = _PAUSE_S
             await asyncio.sleep(random.uniform(0.5, 1) * min(most, least * 2 ** min(failures, 10)))
             failures += 1
+
+
+def _away(error: grpc.aio.AioRpcError) -> Unavailable:
+    _log.warning("access_away", code=error.code().name, details=error.details())
+    return Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached")

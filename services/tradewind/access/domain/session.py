@@ -20,11 +20,12 @@ class SessionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may call; `updated_at` in epoch ms."""
+    """Somebody who may call; `updated_at` in epoch ms, days begin in `time_zone` (IANA)."""
 
     user_id: str
     role: Role
     updated_at: int = 0
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

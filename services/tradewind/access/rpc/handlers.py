@@ -7,9 +7,10 @@ from typing import Any
 import grpc
 
 from tradewind.access import use_cases
+from tradewind.access.domain.day import is_date
 from tradewind.access.ports import Refusal, Stores
 from tradewind.access.rpc import mapping
-from tradewind.access.use_cases import Listeners, LocalAuthority, OpenSessions
+from tradewind.access.use_cases import DailyQuotas, Listeners, LocalAuthority, OpenSessions
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
 from tradewind.server.access.identity import Identity, current_identity, not_owner
@@ -17,7 +18,7 @@ from tradewind.server.access.role_messages import ROLE_MESSAGES, role_of
 from tradewind.server.access.roles import Role
 from tradewind.server.faults import InvalidInput, NotFound, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
-from tradewind.server.rates import Rate
+from tradewind.server.rates import MOST, Rate
 from tradewind.server.streams import OpenStreams
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -31,12 +32,14 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         stores: Stores,
         open_sessions: OpenSessions,
         authority: LocalAuthority,
+        quotas: DailyQuotas,
         listeners: Listeners,
         streams: OpenStreams,
     ) -> None:
         self._stores = stores
         self._open = open_sessions
         self._authority = authority
+        self._quotas = quotas
         self._listeners = listeners
         self._streams = streams
 
@@ -81,7 +84,8 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
 
     async def SetUser(self, request: pb2.SetUserRequest, context: Context) -> pb2.SetUserResponse:
         role = _role("user.role", request.user.role)
-        user = await use_cases.set_user(self._stores.users, request.user.user_id, role)
+        zone = request.user.time_zone
+        user = await use_cases.set_user(self._stores.users, request.user.user_id, role, zone)
         return pb2.SetUserResponse(user=mapping.user(user))
 
     async def GetUser(self, request: pb2.GetUserRequest, context: Context) -> pb2.GetUserResponse:
@@ -94,6 +98,10 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         return pb2.ListUsersResponse(
             users=[mapping.user(user) for user in users], next_page_token=page_token(following)
         )
+
+    async def ListQuotas(self, request: pb2.ListQuotasRequest, context: Context) -> pb2.ListQuotasResponse:
+        found = await self._quotas.used(request.user_id or _caller().user_id)
+        return pb2.ListQuotasResponse(quotas=mapping.quotas(*found))
 
     async def Authorize(self, request: pb2.AuthorizeRequest, context: Context) -> pb2.AuthorizeResponse:
         found = await self._authority.find(request.digest)
@@ -112,6 +120,24 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         if wait_ms:
             response.retry_after.FromMilliseconds(wait_ms)
         return response
+
+    async def ReserveCalls(self, request: pb2.ReserveCallsRequest, context: Context) -> pb2.ReserveCallsResponse:
+        use_cases.check(user_id=request.user_id, endpoint=request.endpoint)
+        if not 1 <= request.quota <= MOST:
+            raise InvalidInput([Violation("quota", f"must be 1 to {MOST}, is {request.quota}")])
+        calls = max(1, request.calls)
+        reserved = await self._quotas.reserve(request.user_id, request.endpoint, request.quota, calls)
+        response = pb2.ReserveCallsResponse(date=reserved.date, time_zone=reserved.time_zone)
+        if reserved.retry_after_s:
+            response.retry_after.FromMilliseconds(round(reserved.retry_after_s * 1000))
+        return response
+
+    async def RefundCalls(self, request: pb2.RefundCallsRequest, context: Context) -> pb2.RefundCallsResponse:
+        use_cases.check(user_id=request.user_id, endpoint=request.endpoint)
+        if not is_date(request.date):
+            raise InvalidInput([Violation("date", "must be the date that ReserveCalls has said, such as 2026-03-29")])
+        await self._quotas.refund(request.user_id, request.endpoint, request.date, max(1, request.calls))
+        return pb2.RefundCallsResponse()
 
     async def WatchChanges(
         self, request: pb2.WatchChangesRequest, context: Context

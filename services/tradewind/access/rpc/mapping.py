@@ -1,9 +1,12 @@
 """Protobuf on the outside, domain on the inside: users and sessions."""
 
+from collections.abc import Iterable, Mapping
+
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tradewind.access.domain.day import Day
 from tradewind.access.domain.session import Session, SessionKind, User
-from tradewind.api.access.v1 import session_pb2
+from tradewind.api.access.v1 import quota_pb2, session_pb2
 from tradewind.server.access.role_messages import ROLE_MESSAGES
 from tradewind.server.access.tokens import session_id_of
 
@@ -16,8 +19,24 @@ _KIND = {
 def user(record: User) -> session_pb2.User:
     """Return a user as a message."""
     return session_pb2.User(
-        user_id=record.user_id, role=ROLE_MESSAGES[record.role], updated_at=timestamp(record.updated_at)
+        user_id=record.user_id,
+        role=ROLE_MESSAGES[record.role],
+        updated_at=timestamp(record.updated_at),
+        time_zone=record.time_zone,
     )
+
+
+def quotas(whose: User, day: Day, used: Mapping[str, tuple[int, int]]) -> Iterable[quota_pb2.Quota]:
+    """Return what a user has used of a day, and may, by endpoint."""
+    for endpoint, (count, most) in used.items():
+        yield quota_pb2.Quota(
+            endpoint=endpoint,
+            used=count,
+            most=most,
+            date=day.date,
+            time_zone=whose.time_zone,
+            resets_at=timestamp(day.ends_at),
+        )
 
 
 def session(record: Session) -> session_pb2.Session:

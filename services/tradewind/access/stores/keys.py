@@ -4,11 +4,12 @@ All keys of a user share the tag `{a<p>}`, the partition of the user's id, so th
 
 | key | kind | holds | until |
 | --- | --- | --- | --- |
-| `user:<user>` | hash | role, and when it was changed | for ever, one per user |
+| `user:<user>` | hash | role, when it was changed, and the time zone | for ever, one per user |
 | `users` | zset | users, all with score 0: in the order of their ids | for ever, one entry per user |
 | `session:<digest>` | hash | whose, kind, label, times; the digest is that of the token | 1 h after its end |
 | `sessions:<user>` | zset | digests of the user's sessions, by when they were made | the latest end of them |
 | `rate_limit:<user>:<endpoint>` | zset | admitted calls by time, as many as the limit at most | its period |
+| `quota:<user>:<date>` | hash | calls that count for a day of the user's time zone, by endpoint | 1 h after the day |
 | `data_version` | string | version of the data and number of partitions | one, in partition 0 |
 | `changes` | channel | users of whom something has changed | nothing is kept |
 """
@@ -48,6 +49,9 @@ class Keys:
 
     def rate_limit(self, user_id: str, endpoint: str) -> str:
         return f"{self.base(partition_of(user_id))}rate_limit:{user_id}:{endpoint}"
+
+    def quota(self, user_id: str, date: str) -> str:
+        return f"{self.base(partition_of(user_id))}quota:{user_id}:{date}"
 
     def changes(self) -> str:
         return f"{self.base(0)}changes"

@@ -1,8 +1,10 @@
 """Users and sessions in memory: the executable specification of the stores, obvious rather than fast."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tradewind.access.domain.day import Day
 from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, User
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.server.access.roles import Role
@@ -19,6 +21,7 @@ class MemoryAccess:
     kept_users: dict[str, User] = field(default_factory=dict)
     kept: dict[str, Session] = field(default_factory=dict)
     admitted: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    counted: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
 
     @property
@@ -35,6 +38,11 @@ class MemoryAccess:
     def calls(self) -> "MemoryCallCounts":
         """The port for counted calls."""
         return MemoryCallCounts(self)
+
+    @property
+    def quotas(self) -> "MemoryQuotaCounts":
+        """The port for calls counted by days."""
+        return MemoryQuotaCounts(self)
 
     @property
     def changes(self) -> "MemoryChanges":
@@ -122,8 +130,10 @@ class MemoryUsers:
 
     access: MemoryAccess
 
-    async def set(self, user_id: str, role: Role) -> User:
-        user = self.access.kept_users[user_id] = User(user_id, role, self.access.clock())
+    async def set(self, user_id: str, role: Role, time_zone: str = "") -> User:
+        before = self.access.kept_users.get(user_id, User(user_id, role))
+        user = User(user_id, role, self.access.clock(), time_zone or before.time_zone)
+        self.access.kept_users[user_id] = user
         self.access.tell(user_id)
         return user
 
@@ -150,6 +160,28 @@ class MemoryCallCounts:
             return within[over - 1] + rate.period_ms - now if over <= len(within) else rate.period_ms
         self.access.admitted[user_id, endpoint] = within + [now] * cost
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQuotaCounts:
+    """See `QuotaCounts`; no day is forgotten."""
+
+    access: MemoryAccess
+
+    async def reserve(self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1) -> bool:
+        counted, name = self.access.counted, (user_id, day.date, endpoint)
+        if counted[name] + calls > most:
+            return False
+        counted[name] += calls
+        return True
+
+    async def refund(self, user_id: str, endpoint: str, date: str, calls: int = 1) -> None:
+        name = (user_id, date, endpoint)
+        self.access.counted[name] = max(0, self.access.counted[name] - calls)
+
+    async def used(self, user_id: str, date: str) -> Mapping[str, int]:
+        counted = self.access.counted.items()
+        return {name[2]: count for name, count in counted if name[:2] == (user_id, date) and count}
 
 
 @dataclass(frozen=True, slots=True)

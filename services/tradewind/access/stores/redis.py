@@ -1,7 +1,8 @@
 """Users and sessions in Redis: one script for each change, and for each read that needs the server's time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from tradewind.access.domain.day import KEPT_MS, Day
 from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, SessionKind, User
 from tradewind.access.ports import Authorized, Refusal
 from tradewind.access.stores.keys import Keys
@@ -20,9 +21,11 @@ _REPLACE = Script(__name__, "replace_session", tuple[str, _Row])
 _AUTHORIZE = Script(__name__, "authorize", tuple[str, str, str])
 _CLOSE = Script(__name__, "close_sessions", int)
 _LIST = Script(__name__, "list_sessions", list[_Row])
-_SET_USER = Script(__name__, "set_user", int)
+_SET_USER = Script(__name__, "set_user", tuple[int, str])
 _ADMIT = Script(__name__, "admit", int)
-_LIST_USERS = Script(__name__, "list_users", list[tuple[str, str, int]])
+_RESERVE = Script(__name__, "reserve_calls", int)
+_REFUND = Script(__name__, "refund_calls", int)
+_LIST_USERS = Script(__name__, "list_users", list[tuple[str, str, int, str]])
 
 
 class RedisAccess:
@@ -37,6 +40,7 @@ class RedisAccess:
         self.sessions = RedisSessions(self)
         self.users = RedisUsers(self)
         self.calls = RedisCallCounts(self)
+        self.quotas = RedisQuotaCounts(self)
         self.changes = RedisChanges(keys, subscriber)
 
     @property
@@ -55,8 +59,12 @@ class RedisAccess:
         return await script(self._client, keys, shared | args)
 
     async def read(self, key: str) -> list[bytes | None]:
-        """Read role and time of change of a user."""
-        return await self._client.hmget(key, ["role", "updated_at"])
+        """Read role, time of change and time zone of a user."""
+        return await self._client.hmget(key, ["role", "updated_at", "time_zone"])
+
+    async def read_counts(self, key: str) -> dict[bytes, bytes]:
+        """Read the counts of a user's day."""
+        return await self._client.hgetall(key)
 
 
 class RedisSessions:
@@ -111,20 +119,22 @@ class RedisUsers:
     def __init__(self, access: RedisAccess) -> None:
         self._access = access
 
-    async def set(self, user_id: str, role: Role) -> User:
+    async def set(self, user_id: str, role: Role, time_zone: str = "") -> User:
         partition = partition_of(user_id)
         keys = [self._access.keys.user(user_id), self._access.keys.users(partition)]
-        time = await self._access.run(_SET_USER, partition, keys, user_id=user_id, role=role)
-        return User(user_id, role, time)
+        time, zone = await self._access.run(_SET_USER, partition, keys, user_id=user_id, role=role, time_zone=time_zone)
+        return User(user_id, role, time, zone or "UTC")
 
     async def find(self, user_id: str) -> User | None:
-        role, updated_at = await self._access.read(self._access.keys.user(user_id))
-        return User(user_id, Role(role.decode()), int(updated_at or 0)) if role else None
+        role, updated_at, zone = await self._access.read(self._access.keys.user(user_id))
+        if not role:
+            return None
+        return User(user_id, Role(role.decode()), int(updated_at or 0), zone.decode() if zone else "UTC")
 
     async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
         keys = [self._access.keys.users(partition)]
         rows = await self._access.run(_LIST_USERS, partition, keys, after=after, limit=limit)
-        return [User(user_id, Role(role), updated_at) for user_id, role, updated_at in rows]
+        return [User(user_id, Role(role), updated_at, zone or "UTC") for user_id, role, updated_at, zone in rows]
 
 
 class RedisCallCounts:
@@ -138,6 +148,28 @@ class RedisCallCounts:
         return await self._access.run(
             _ADMIT, partition_of(user_id), keys, count=rate.count, period_ms=rate.period_ms, cost=cost
         )
+
+
+class RedisQuotaCounts:
+    """See `QuotaCounts`."""
+
+    def __init__(self, access: RedisAccess) -> None:
+        self._access = access
+
+    async def reserve(self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1) -> bool:
+        keys, kept_ms = [self._access.keys.quota(user_id, day.date)], day.left_ms + KEPT_MS
+        counted = await self._access.run(
+            _RESERVE, partition_of(user_id), keys, endpoint=endpoint, most=most, calls=calls, kept_ms=kept_ms
+        )
+        return counted == 1
+
+    async def refund(self, user_id: str, endpoint: str, date: str, calls: int = 1) -> None:
+        keys = [self._access.keys.quota(user_id, date)]
+        await self._access.run(_REFUND, partition_of(user_id), keys, endpoint=endpoint, calls=calls)
+
+    async def used(self, user_id: str, date: str) -> Mapping[str, int]:
+        counts = await self._access.read_counts(self._access.keys.quota(user_id, date))
+        return {endpoint.decode(): int(count) for endpoint, count in counts.items()}
 
 
 class RedisChanges:

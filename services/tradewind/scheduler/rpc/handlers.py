@@ -36,7 +36,7 @@ from tradewind.scheduler.use_cases.sink_outputs import SinkOutputs
 from tradewind.scheduler.use_cases.stop_cycle import StopCycle
 from tradewind.scheduler.use_cases.watch_flows import WatchFlows
 from tradewind.server.access.identity import is_restricted, require_own
-from tradewind.server.access.metering import count_calls
+from tradewind.server.access.metering import counted_calls
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.errors import ErrorTable
@@ -181,10 +181,11 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             await RunStream(self._run_own, self._errors).serve(context)
 
     async def _run_own(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
-        if is_restricted():
-            require_own(await self._read.owners([request.flow_id]))
-            await count_calls("RunFlow")
-        return await self._run_one(request, traceparent)
+        if not is_restricted():
+            return await self._run_one(request, traceparent)
+        require_own(await self._read.owners([request.flow_id]))
+        async with counted_calls("RunFlow"):
+            return await self._run_one(request, traceparent)
 
     async def _run_one(self, request: pb2.RunFlowRequest, traceparent: str) -> pb2.RunFlowResponse:
         wait_s = run_mapping.wait_of(request)
@@ -206,10 +207,11 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         if len(request.items) > run_mapping.MOST_ITEMS:
             message = f"{len(request.items)} items; at most {run_mapping.MOST_ITEMS}: send several requests"
             raise InvalidInput([Violation("items", message)])
-        await count_calls("RunFlow", len(request.items))
-        wishes = run_mapping.wishes_of(request.items, request.request_id, "items[{}].", current_traceparent())
-        results = await self._run(wishes, wait_s)
-        response = run_mapping.run_flows_response(wishes, results, request.request_id)
+        async with counted_calls("RunFlow", len(request.items)) as counted:
+            wishes = run_mapping.wishes_of(request.items, request.request_id, "items[{}].", current_traceparent())
+            results = await self._run(wishes, wait_s)
+            response = run_mapping.run_flows_response(wishes, results, request.request_id)
+            await counted.refund(sum(bool(each.error_reason) for each in response.results))
         if request.include_outputs:
             begun = [
                 (message, (result.state, result.planned))

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from tradewind.api.access.v1 import quota_pb2 as _quota_pb2
 from tradewind.api.access.v1 import session_pb2 as _session_pb2
 import builtins as _builtins
 import sys
@@ -376,7 +377,7 @@ class SetUserRequest(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def user(self) -> _session_pb2.User:
-        """The user; user_id and role are required."""
+        """The user; user_id and role are required, and without a time_zone the user keeps theirs."""
 
     def __init__(
         self,
@@ -628,6 +629,169 @@ class AdmitCallResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AdmitCallResponse: _TypeAlias = AdmitCallResponse  # noqa: Y015
+
+@_typing.final
+class ListQuotasRequest(_message.Message):
+    """Asks for the quotas of a user."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """Whose; the caller's when empty."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQuotasRequest: _TypeAlias = ListQuotasRequest  # noqa: Y015
+
+@_typing.final
+class ListQuotasResponse(_message.Message):
+    """The quotas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUOTAS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[_quota_pb2.Quota]:
+        """By endpoint."""
+
+    def __init__(
+        self,
+        *,
+        quotas: _abc.Iterable[_quota_pb2.Quota] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quotas", b"quotas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQuotasResponse: _TypeAlias = ListQuotasResponse  # noqa: Y015
+
+@_typing.final
+class ReserveCallsRequest(_message.Message):
+    """Asks to count calls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """Who."""
+    endpoint: _builtins.str
+    """The method, without its service."""
+    quota: _builtins.int
+    """How many calls the user may make in a day."""
+    calls: _builtins.int
+    """How many calls at once, 1 for 0."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        endpoint: _builtins.str = ...,
+        quota: _builtins.int = ...,
+        calls: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "endpoint", b"endpoint", "quota", b"quota", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReserveCallsRequest: _TypeAlias = ReserveCallsRequest  # noqa: Y015
+
+@_typing.final
+class ReserveCallsResponse(_message.Message):
+    """Whether they were counted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATE_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    date: _builtins.str
+    """The day, as 2026-03-29."""
+    time_zone: _builtins.str
+    """The user's time zone."""
+    @_builtins.property
+    def retry_after(self) -> _duration_pb2.Duration:
+        """Not set when they were counted; else after how long the user's next day begins."""
+
+    def __init__(
+        self,
+        *,
+        date: _builtins.str = ...,
+        time_zone: _builtins.str = ...,
+        retry_after: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "retry_after", b"retry_after", "time_zone", b"time_zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReserveCallsResponse: _TypeAlias = ReserveCallsResponse  # noqa: Y015
+
+@_typing.final
+class RefundCallsRequest(_message.Message):
+    """Asks to take back calls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    DATE_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """Who."""
+    endpoint: _builtins.str
+    """The method, without its service."""
+    date: _builtins.str
+    """For which day they were counted, as ReserveCalls has said."""
+    calls: _builtins.int
+    """How many calls, 1 for 0."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        endpoint: _builtins.str = ...,
+        date: _builtins.str = ...,
+        calls: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "date", b"date", "endpoint", b"endpoint", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefundCallsRequest: _TypeAlias = RefundCallsRequest  # noqa: Y015
+
+@_typing.final
+class RefundCallsResponse(_message.Message):
+    """They count no more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefundCallsResponse: _TypeAlias = RefundCallsResponse  # noqa: Y015
 
 @_typing.final
 class WatchChangesRequest(_message.Message):

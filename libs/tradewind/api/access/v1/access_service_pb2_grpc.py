@@ -85,6 +85,11 @@ class AccessServiceStub:
                 request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListUsersRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListUsersResponse.FromString,
                 _registered_method=True)
+        self.ListQuotas = channel.unary_unary(
+                '/tradewind.api.access.v1.AccessService/ListQuotas',
+                request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListQuotasRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListQuotasResponse.FromString,
+                _registered_method=True)
         self.Authorize = channel.unary_unary(
                 '/tradewind.api.access.v1.AccessService/Authorize',
                 request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AuthorizeRequest.SerializeToString,
@@ -94,6 +99,16 @@ class AccessServiceStub:
                 '/tradewind.api.access.v1.AccessService/AdmitCall',
                 request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallResponse.FromString,
+                _registered_method=True)
+        self.ReserveCalls = channel.unary_unary(
+                '/tradewind.api.access.v1.AccessService/ReserveCalls',
+                request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ReserveCallsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ReserveCallsResponse.FromString,
+                _registered_method=True)
+        self.RefundCalls = channel.unary_unary(
+                '/tradewind.api.access.v1.AccessService/RefundCalls',
+                request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.RefundCallsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.RefundCallsResponse.FromString,
                 _registered_method=True)
         self.WatchChanges = channel.unary_stream(
                 '/tradewind.api.access.v1.AccessService/WatchChanges',
@@ -162,7 +177,7 @@ class AccessServiceServicer:
 
     def SetUser(self, request, context):
         """Puts a user on record, or changes one; a role holds from then on for sessions that are open as well. Errors:
-        INVALID_ARGUMENT INVALID_INPUT.
+        INVALID_ARGUMENT INVALID_INPUT for a role or time zone that there is not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -182,6 +197,14 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListQuotas(self, request, context):
+        """How much of each daily quota a user has used today; nothing for roles that are not counted. Errors: INVALID_ARGUMENT
+        INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Authorize(self, request, context):
         """For servers: whose a token is. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
@@ -192,6 +215,22 @@ class AccessServiceServicer:
     def AdmitCall(self, request, context):
         """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
         slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReserveCalls(self, request, context):
+        """For servers: counts calls of a user to an endpoint for the user's day of now, all of them or, when the quota does not
+        hold them, none. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RefundCalls(self, request, context):
+        """For servers: takes back what ReserveCalls has counted, because the calls were refused afterwards. Not to be repeated.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -258,6 +297,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListUsersRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListUsersResponse.SerializeToString,
             ),
+            'ListQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuotas,
+                    request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListQuotasRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListQuotasResponse.SerializeToString,
+            ),
             'Authorize': grpc.unary_unary_rpc_method_handler(
                     servicer.Authorize,
                     request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AuthorizeRequest.FromString,
@@ -267,6 +311,16 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.AdmitCall,
                     request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallResponse.SerializeToString,
+            ),
+            'ReserveCalls': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReserveCalls,
+                    request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ReserveCallsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ReserveCallsResponse.SerializeToString,
+            ),
+            'RefundCalls': grpc.unary_unary_rpc_method_handler(
+                    servicer.RefundCalls,
+                    request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.RefundCallsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.RefundCallsResponse.SerializeToString,
             ),
             'WatchChanges': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchChanges,
@@ -556,6 +610,33 @@ class AccessService:
             _registered_method=True)
 
     @staticmethod
+    def ListQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.access.v1.AccessService/ListQuotas',
+            tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListQuotasRequest.SerializeToString,
+            tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ListQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Authorize(request,
             target,
             options=(),
@@ -599,6 +680,60 @@ class AccessService:
             '/tradewind.api.access.v1.AccessService/AdmitCall',
             tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallRequest.SerializeToString,
             tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.AdmitCallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReserveCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.access.v1.AccessService/ReserveCalls',
+            tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ReserveCallsRequest.SerializeToString,
+            tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.ReserveCallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RefundCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.api.access.v1.AccessService/RefundCalls',
+            tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.RefundCallsRequest.SerializeToString,
+            tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.RefundCallsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,17 +41,29 @@ class AccessServiceStub:
     """Who the caller is. Errors: UNAUTHENTICATED."""
     SetUser: _aio.UnaryUnaryMultiCallable[_access_service_pb2.SetUserRequest, _access_service_pb2.SetUserResponse]
     """Puts a user on record, or changes one; a role holds from then on for sessions that are open as well. Errors:
-    INVALID_ARGUMENT INVALID_INPUT.
+    INVALID_ARGUMENT INVALID_INPUT for a role or time zone that there is not.
     """
     GetUser: _aio.UnaryUnaryMultiCallable[_access_service_pb2.GetUserRequest, _access_service_pb2.GetUserResponse]
     """One user. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListUsersRequest, _access_service_pb2.ListUsersResponse]
     """All users, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
+    ListQuotas: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListQuotasRequest, _access_service_pb2.ListQuotasResponse]
+    """How much of each daily quota a user has used today; nothing for roles that are not counted. Errors: INVALID_ARGUMENT
+    INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
+    """
     Authorize: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AuthorizeRequest, _access_service_pb2.AuthorizeResponse]
     """For servers: whose a token is. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE."""
     AdmitCall: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AdmitCallRequest, _access_service_pb2.AdmitCallResponse]
     """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
     slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    ReserveCalls: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ReserveCallsRequest, _access_service_pb2.ReserveCallsResponse]
+    """For servers: counts calls of a user to an endpoint for the user's day of now, all of them or, when the quota does not
+    hold them, none. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    """
+    RefundCalls: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RefundCallsRequest, _access_service_pb2.RefundCallsResponse]
+    """For servers: takes back what ReserveCalls has counted, because the calls were refused afterwards. Not to be repeated.
+    Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
     """
     WatchChanges: _aio.UnaryStreamMultiCallable[_access_service_pb2.WatchChangesRequest, _access_service_pb2.WatchChangesResponse]
     """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
@@ -133,7 +145,7 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_access_service_pb2.SetUserRequest, _abc.Awaitable[_access_service_pb2.SetUserResponse]],
     ) -> _abc.Awaitable[_access_service_pb2.SetUserResponse]:
         """Puts a user on record, or changes one; a role holds from then on for sessions that are open as well. Errors:
-        INVALID_ARGUMENT INVALID_INPUT.
+        INVALID_ARGUMENT INVALID_INPUT for a role or time zone that there is not.
         """
 
     @_abc_1.abstractmethod
@@ -153,6 +165,16 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         """All users, paged. Errors: INVALID_ARGUMENT INVALID_INPUT."""
 
     @_abc_1.abstractmethod
+    def ListQuotas(
+        self,
+        request: _access_service_pb2.ListQuotasRequest,
+        context: _aio.ServicerContext[_access_service_pb2.ListQuotasRequest, _abc.Awaitable[_access_service_pb2.ListQuotasResponse]],
+    ) -> _abc.Awaitable[_access_service_pb2.ListQuotasResponse]:
+        """How much of each daily quota a user has used today; nothing for roles that are not counted. Errors: INVALID_ARGUMENT
+        INVALID_INPUT, NOT_FOUND USER_NOT_FOUND, PERMISSION_DENIED NOT_OWNER.
+        """
+
+    @_abc_1.abstractmethod
     def Authorize(
         self,
         request: _access_service_pb2.AuthorizeRequest,
@@ -168,6 +190,26 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_access_service_pb2.AdmitCallResponse]:
         """For servers: counts calls of a user to an endpoint, if no more than the limit are then within its period; the window
         slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ReserveCalls(
+        self,
+        request: _access_service_pb2.ReserveCallsRequest,
+        context: _aio.ServicerContext[_access_service_pb2.ReserveCallsRequest, _abc.Awaitable[_access_service_pb2.ReserveCallsResponse]],
+    ) -> _abc.Awaitable[_access_service_pb2.ReserveCallsResponse]:
+        """For servers: counts calls of a user to an endpoint for the user's day of now, all of them or, when the quota does not
+        hold them, none. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def RefundCalls(
+        self,
+        request: _access_service_pb2.RefundCallsRequest,
+        context: _aio.ServicerContext[_access_service_pb2.RefundCallsRequest, _abc.Awaitable[_access_service_pb2.RefundCallsResponse]],
+    ) -> _abc.Awaitable[_access_service_pb2.RefundCallsResponse]:
+        """For servers: takes back what ReserveCalls has counted, because the calls were refused afterwards. Not to be repeated.
+        Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

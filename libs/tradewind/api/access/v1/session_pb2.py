@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tradewind/api/access/v1/session.proto\x12\x17tradewind.api.access.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x02\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x32\n\x04kind\x18\x03 \x01(\x0e\x32$.tradewind.api.access.v1.SessionKind\x12\r\n\x05label\x18\x04 \x01(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rlast_activity\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"t\n\x04User\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.tradewind.api.access.v1.Role\x12.\n\nupdated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*q\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n\nROLE_ADMIN\x10\x01\x12\x11\n\rROLE_OPERATOR\x10\x02\x12\r\n\tROLE_USER\x10\x03\x12\x0f\n\x0bROLE_WORKER\x10\x04\x12\x10\n\x0cROLE_SERVICE\x10\x05*[\n\x0bSessionKind\x12\x1c\n\x18SESSION_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12SESSION_KIND_LOGIN\x10\x01\x12\x16\n\x12SESSION_KIND_TOKEN\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%tradewind/api/access/v1/session.proto\x12\x17tradewind.api.access.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x02\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x32\n\x04kind\x18\x03 \x01(\x0e\x32$.tradewind.api.access.v1.SessionKind\x12\r\n\x05label\x18\x04 \x01(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rlast_activity\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x87\x01\n\x04User\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.tradewind.api.access.v1.Role\x12.\n\nupdated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\ttime_zone\x18\x04 \x01(\t*q\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0e\n\nROLE_ADMIN\x10\x01\x12\x11\n\rROLE_OPERATOR\x10\x02\x12\r\n\tROLE_USER\x10\x03\x12\x0f\n\x0bROLE_WORKER\x10\x04\x12\x10\n\x0cROLE_SERVICE\x10\x05*[\n\x0bSessionKind\x12\x1c\n\x18SESSION_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12SESSION_KIND_LOGIN\x10\x01\x12\x16\n\x12SESSION_KIND_TOKEN\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.api.access.v1.session_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=480
-  _globals['_ROLE']._serialized_end=593
-  _globals['_SESSIONKIND']._serialized_start=595
-  _globals['_SESSIONKIND']._serialized_end=686
+  _globals['_ROLE']._serialized_start=500
+  _globals['_ROLE']._serialized_end=613
+  _globals['_SESSIONKIND']._serialized_start=615
+  _globals['_SESSIONKIND']._serialized_end=706
   _globals['_SESSION']._serialized_start=100
   _globals['_SESSION']._serialized_end=360
-  _globals['_USER']._serialized_start=362
-  _globals['_USER']._serialized_end=478
+  _globals['_USER']._serialized_start=363
+  _globals['_USER']._serialized_end=498
 # @@protoc_insertion_point(module_scope)

@@ -139,10 +139,13 @@ class User(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     """Who; the name under which their flows, tasks and notifications stand."""
     role: Global___Role.ValueType
     """What they may do."""
+    time_zone: _builtins.str
+    """The IANA time zone in which the user's days begin, for daily quotas; UTC unless set."""
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp:
         """When the record was last changed."""
@@ -153,10 +156,11 @@ class User(_message.Message):
         user_id: _builtins.str = ...,
         role: Global___Role.ValueType = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["role", b"role", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["role", b"role", "time_zone", b"time_zone", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

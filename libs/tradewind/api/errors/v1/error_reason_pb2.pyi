@@ -108,6 +108,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """PERMISSION_DENIED: no role may call this method, for none has been given the right."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 128
     """RESOURCE_EXHAUSTED: the user has called this as often as they may; google.rpc.RetryInfo says when to come back."""
+    ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 129
+    """RESOURCE_EXHAUSTED: the user has called this as often as they may today; google.rpc.RetryInfo says when, in their time
+    zone, the next day begins. metadata has `date`, `time_zone` and `quota`.
+    """
     ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 126
     """NOT_FOUND: the user has no such session or token."""
     ERROR_REASON_USER_NOT_FOUND: _ErrorReason.ValueType  # 127
@@ -205,6 +209,10 @@ ERROR_REASON_METHOD_CLOSED: ErrorReason.ValueType  # 125
 """PERMISSION_DENIED: no role may call this method, for none has been given the right."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 128
 """RESOURCE_EXHAUSTED: the user has called this as often as they may; google.rpc.RetryInfo says when to come back."""
+ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 129
+"""RESOURCE_EXHAUSTED: the user has called this as often as they may today; google.rpc.RetryInfo says when, in their time
+zone, the next day begins. metadata has `date`, `time_zone` and `quota`.
+"""
 ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 126
 """NOT_FOUND: the user has no such session or token."""
 ERROR_REASON_USER_NOT_FOUND: ErrorReason.ValueType  # 127

@@ -1,6 +1,7 @@
 --!include sessions
 -- Puts a user on record, or changes the role. KEYS: the user's hash, the index of users. args: as sessions.lua, and user_id,
--- role. Returns the time.
+-- role, time_zone ("" leaves it as it is). Returns {the time, the user's time zone or ""}.
 set_role(args.user_id, args.role)
+if args.time_zone ~= '' then redis.call('HSET', KEYS[1], 'time_zone', args.time_zone) end
 tell(args.user_id)
-return cmsgpack.pack(time)
+return cmsgpack.pack({time, redis.call('HGET', KEYS[1], 'time_zone') or ''})

@@ -1,0 +1,133 @@
+"""How often users may call: rates and daily quotas by methods, as the settings say, asked of the authority."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import structlog
+
+from tradewind.server.access.authority import Authority, Reservation
+from tradewind.server.access.identity import Identity, current_identity
+from tradewind.server.faults import Exhausted, Unavailable
+from tradewind.server.rates import MOST, Rate
+
+_Limit = TypeVar("_Limit")
+
+_log = structlog.get_logger(__name__)
+
+
+class Limits:
+    """Implements Meter; `goes_on` says of a method whether it is let through while nobody can be asked."""
+
+    def __init__(
+        self,
+        authority: Authority,
+        rates: Mapping[str, Rate],
+        quotas: Mapping[str, int],
+        goes_on: Callable[[str], bool],
+    ) -> None:
+        self._authority = authority
+        self._rates = dict(rates)
+        self._quotas = dict(quotas)
+        self._goes_on = goes_on
+
+    def __bool__(self) -> bool:
+        return bool(self._rates or self._quotas)
+
+    async def take(self, endpoint: str, calls: int) -> Reservation | None:
+        identity = current_identity()
+        if identity is None:
+            return None
+        reserved = await self._reserve(identity, endpoint, calls)
+        try:
+            await self._admit(identity, endpoint, calls)
+        except (Exhausted, Unavailable):
+            if reserved is not None:
+                await self.give_back(endpoint, reserved, calls)
+            raise
+        return reserved
+
+    async def give_back(self, endpoint: str, reserved: Reservation, calls: int) -> None:
+        identity = current_identity()
+        assert identity is not None, "what was reserved was so for somebody"
+        try:
+            await self._authority.refund(identity.user_id, endpoint, reserved.date, calls)
+        except Unavailable:
+            _log.warning("quota_not_refunded", user_id=identity.user_id, endpoint=endpoint, calls=calls)
+
+    async def _reserve(self, identity: Identity, endpoint: str, calls: int) -> Reservation | None:
+        quota = self._quotas.get(endpoint)
+        if quota is None or not calls:
+            return None
+        try:
+            reserved = await self._authority.reserve(identity.user_id, endpoint, quota, calls)
+        except Unavailable:
+            if self._goes_on(endpoint):
+                return None
+            raise
+        if reserved.retry_after_s:
+            raise _used_up(identity, endpoint, quota, reserved)
+        return reserved
+
+    async def _admit(self, identity: Identity, endpoint: str, calls: int) -> None:
+        rate = self._rates.get(endpoint)
+        if rate is None:
+            return
+        try:
+            wait_s = await self._authority.admit(identity.user_id, endpoint, rate, calls)
+        except Unavailable:
+            if self._goes_on(endpoint):
+                return
+            raise
+        if wait_s:
+            raise _too_often(identity, endpoint, rate, wait_s)
+
+
+def rates_of(text: str) -> Mapping[str, Rate]:
+    """Read `METHOD=COUNT/UNIT,...`. Raises ValueError."""
+    return _limits_of(text, Rate.parse, "METHOD=COUNT/UNIT, such as RunFlow=60/m")
+
+
+def quotas_of(text: str) -> Mapping[str, int]:
+    """Read `METHOD=COUNT,...`. Raises ValueError."""
+    return _limits_of(text, _count, "METHOD=COUNT, such as SubmitTask=1000")
+
+
+def _limits_of(text: str, parse: Callable[[str], _Limit], form: str) -> Mapping[str, _Limit]:
+    limits = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        method, separator, limit = part.partition("=")
+        if not separator or not method.strip():
+            raise ValueError(f'"{part}" is no limit; write {form}')
+        limits[method.strip()] = parse(limit.strip())
+    return limits
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MOST):
+        raise ValueError(f'"{text}" is no number of calls; take 1 to {MOST}')
+    return int(text)
+
+
+def _too_often(identity: Identity, endpoint: str, rate: Rate, retry_after_s: float) -> Exhausted:
+    return Exhausted(
+        "RATE_LIMITED",
+        f"{endpoint} may be called {rate} by each user: come back in {retry_after_s:.3g} s",
+        retry_after_s,
+        {"endpoint": endpoint, "limit": str(rate), "user_id": identity.user_id},
+    )
+
+
+def _used_up(identity: Identity, endpoint: str, quota: int, reserved: Reservation) -> Exhausted:
+    return Exhausted(
+        "QUOTA_EXCEEDED",
+        f"{endpoint} may be called {quota} times a day by each user, and {reserved.date} ({reserved.time_zone}) "
+        f"has not so many left: the next day begins in {reserved.retry_after_s:.0f} s",
+        reserved.retry_after_s,
+        {
+            "endpoint": endpoint,
+            "quota": str(quota),
+            "date": reserved.date,
+            "time_zone": reserved.time_zone,
+            "user_id": identity.user_id,
+        },
+    )
