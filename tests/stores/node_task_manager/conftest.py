@@ -30,3 +30,9 @@ async def bench(store: RedisServer | None, clock: ManualClock) -> AsyncIterator[
     await store.flush()
     yield Bench(redis_shard(store, clock), clock)
     await store.close_clients()
+
+
+@pytest.fixture
+def redis_bench(redis_server: RedisServer, clock: ManualClock) -> Bench:
+    """A shard in Redis without records."""
+    return Bench(redis_shard(redis_server, clock), clock)

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import RunSubmission
@@ -276,12 +274,6 @@ async def test_the_lease_lapses_by_itself(redis_server: RedisServer) -> None:
 
 
 BASE = "trading_flow:{s0}:"
-
-
-@pytest.fixture
-def redis_bench(redis_server: RedisServer) -> Bench:
-    clock = ManualClock()
-    return Bench(redis_shard(redis_server, clock), clock)
 
 
 async def test_the_list_of_all_node_tasks_loses_those_without_a_record(

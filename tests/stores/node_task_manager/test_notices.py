@@ -194,13 +194,11 @@ async def test_what_was_read_stays_read(bench: Bench) -> None:
     assert (await bench.shard.list_notifications(USER, "", 10))[1] == 0
 
 
-async def test_a_flow_that_runs_well_leaves_no_key_of_them(bench: Bench, store: RedisServer | None) -> None:
-    if store is None:
-        pytest.skip("memory has no keys")
-    plan = plan_of("a>b")
+async def test_a_flow_that_runs_well_leaves_no_key_of_them(redis_bench: Bench, redis_server: RedisServer) -> None:
+    bench, plan = redis_bench, plan_of("a>b")
     await bench.submit(plan, user_id=USER)
     (first,) = await bench.take()
     await bench.complete(first, out="1")
     (second,) = await bench.take()
     await bench.complete(second, out="1")
-    assert [key for key in await store.keys() if "task_events" in key or "notif" in key] == []
+    assert [key for key in await redis_server.keys() if "task_events" in key or "notif" in key] == []

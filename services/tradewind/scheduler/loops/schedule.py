@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import groupby
 from typing import Protocol
 
 import structlog
@@ -36,6 +37,7 @@ def due_loop(
     """
 
     async def work(stream: DueStream, due: list[DueFlow]) -> None:
+        taken_s = asyncio.get_running_loop().time()
         try:
             begun = await begin_due(due, own.epochs)
         except Exception as error:
@@ -46,14 +48,19 @@ def due_loop(
         if begun.runs:
             background.begin(hand_over(begun.runs), "handing over of due cycles")
         await stream.answer(begun.answers)
-        for flow in begun.early:
-            background.begin(come_back(stream, flow), "beginning of a cycle in its time")
+        for _, early in groupby(sorted(begun.early, key=_due), _due):
+            background.begin(come_back(stream, list(early), taken_s), "beginning of cycles in their time")
 
-    async def come_back(stream: DueStream, flow: DueFlow) -> None:
-        await asyncio.sleep(max(1, flow.planned_ms - flow.now_ms) / 1000)
-        await work(stream, [replace(flow, now_ms=flow.planned_ms)])
+    async def come_back(stream: DueStream, flows: list[DueFlow], taken_s: float) -> None:
+        due_s = taken_s + max(flow.planned_ms - flow.now_ms for flow in flows) / 1000
+        await asyncio.sleep(due_s - asyncio.get_running_loop().time())
+        await work(stream, [replace(flow, now_ms=flow.planned_ms) for flow in flows])
 
     return OwnedStream("due triggers", triggers.due, lambda stream: stream.receive(), work, own)
+
+
+def _due(flow: DueFlow) -> int:
+    return flow.planned_ms
 
 
 class BeginsWaiting(Protocol):

@@ -1,0 +1,83 @@
+"""Flows that are delivered before their time: those that cannot begin yet come back together, when they are due."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, cast
+
+from tests.waiting import until
+from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.loops.schedule import due_loop
+from tradewind.scheduler.ports.owning import Epochs
+from tradewind.scheduler.use_cases.background import Background
+from tradewind.scheduler.use_cases.begin_due import BegunDue
+
+
+class Stream:
+    """Delivers what it is given once, and keeps the answers."""
+
+    def __init__(self, due: list[DueFlow]) -> None:
+        self._due = [due]
+        self.answers: list[DueAnswer] = []
+
+    async def subscribe(self, epochs: Mapping[int, int]) -> None: ...
+
+    async def unsubscribe(self, partitions: Collection[int]) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def receive(self) -> tuple[list[DueFlow], list[int]]:
+        if not self._due:
+            await asyncio.Event().wait()
+        return self._due.pop(), []
+
+    async def answer(self, answers: Sequence[DueAnswer]) -> None:
+        self.answers += answers
+
+
+class Owner:
+    """Owns partition 0."""
+
+    def __init__(self) -> None:
+        self.epochs: Epochs = {0: 1}
+
+    def on_change(self, changed: Callable[[], None]) -> None: ...
+
+
+class Begins:
+    """Finds everything too early that is not due yet."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[DueFlow]] = []
+
+    async def __call__(self, due: Sequence[DueFlow], epochs: Epochs) -> BegunDue:
+        self.asked.append(list(due))
+        early = [flow for flow in due if flow.planned_ms > flow.now_ms]
+        return BegunDue([DueAnswer(flow.token) for flow in due if flow not in early], [], early)
+
+
+async def test_what_is_early_comes_back_together_when_it_is_due() -> None:
+    flows = [DueFlow(f"f{at}", 1_000 + 40 * (at % 2), 960, 1, f"t{at}") for at in range(6)]
+    flows.append(DueFlow("now", 960, 960, 1, "now"))
+    stream, begins, background = Stream(flows), Begins(), Background()
+
+    async def hand_over(runs: object) -> None:
+        raise AssertionError("nothing has begun")
+
+    class Triggers:
+        def due(self) -> Stream:
+            return stream
+
+    anything = cast(Any, Triggers()), cast(Any, begins), cast(Any, hand_over), cast(Any, Owner())
+    began_s = asyncio.get_running_loop().time()
+    running = asyncio.ensure_future(due_loop(*anything, background).run())
+    try:
+        await until(lambda: len(stream.answers) == len(flows), "everything is answered")
+        assert asyncio.get_running_loop().time() - began_s >= 0.079
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await background.stop()
+
+    assert [[flow.flow_id for flow in asked] for asked in begins.asked[1:]] == [["f0", "f2", "f4"], ["f1", "f3", "f5"]]
+    assert all(flow.now_ms == flow.planned_ms for asked in begins.asked[1:] for flow in asked)
+    assert [answer.token for answer in stream.answers] == ["now", "t0", "t2", "t4", "t1", "t3", "t5"]
