@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import cast
 
 import structlog
 
@@ -68,25 +67,26 @@ def event_loop(
     acks = _Acks(background)
 
     async def work(stream: EventStream, events: list[Event]) -> None:
-        told = [event for event in events if isinstance(event, SubFlowEvent)]
-        if told:
-            ends = [event for event in events if isinstance(event, ComponentEvent)]
-            mine = [event for event in told if own.owns(event.partition)]
-            lost, _ = await asyncio.gather(fold_all(ends), heard(sub_flows, mine))
+        ends = [event for event in events if isinstance(event, ComponentEvent)]
+        asked = [event for event in events if isinstance(event, SubFlowEvent) and own.owns(event.partition)]
+        if asked:
+            (folded, lost), _ = await asyncio.gather(fold_all(ends), heard(sub_flows, asked))
         else:
-            lost = await fold_all(cast(list[ComponentEvent], events))
-        done = [event for event in events if event.partition not in lost and own.owns(event.partition)]
+            folded, lost = await fold_all(ends)
         own.lose(lost, "a write was refused")
-        acks.add(stream, done)
+        # What is not owned just now may be again by then: only what was seen to is acknowledged.
+        done = {ComponentEvent: folded - lost, SubFlowEvent: {event.partition for event in asked} - lost}
+        acks.add(stream, [event for event in events if event.partition in done[type(event)]])
 
-    async def fold_all(events: list[ComponentEvent]) -> set[int]:
+    async def fold_all(events: list[ComponentEvent]) -> tuple[set[int], set[int]]:
+        """Return the partitions whose events were folded, and those that turned out to be lost."""
         delay_s = _FOLD_BACKOFF_S[0]
         for event in events:
             outputs.notice(event)
         while True:
             mine = [event for event in events if own.owns(event.partition)]
             try:
-                return await fold(mine, own.epochs)
+                return {event.partition for event in mine}, await fold(mine, own.epochs)
             except Exception as error:
                 # Nothing is acknowledged before it is on record, so there is nothing else to be done but this.
                 _log.warning("events_not_folded", events=len(mine), error=repr(error))

@@ -57,17 +57,15 @@ class ReturnEnds:
         """Tell how these cycles ended. Raises PeerUnavailable."""
         reports: list[SubFlowReport] = []
         size = 0
-        told = [
-            report
-            for first in range(0, len(ended), _READ_AT_ONCE)
-            for report in await asyncio.gather(*map(self._report, ended[first : first + _READ_AT_ONCE]))
-        ]
-        for report in filter(None, told):
-            if reports and (len(reports) == _AT_ONCE or size + len(report.output_json) > _BYTES_AT_ONCE):
-                await self._nodes.report(reports)
-                reports, size = [], 0
-            reports.append(report)
-            size += len(report.output_json)
+        for first in range(0, len(ended), _READ_AT_ONCE):
+            read = await asyncio.gather(*map(self._report, ended[first : first + _READ_AT_ONCE]))
+            for report in filter(None, read):
+                more = len(report.output_json.encode())
+                if reports and (len(reports) == _AT_ONCE or size + more > _BYTES_AT_ONCE):
+                    await self._nodes.report(reports)
+                    reports, size = [], 0
+                reports.append(report)
+                size += more
         if reports:
             await self._nodes.report(reports)
 

@@ -1,5 +1,6 @@
 """Cycles that run for nodes of type `flow` of other flows: begun once for each attempt, stopped when nobody waits."""
 
+import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -60,8 +61,9 @@ class SubFlows:
                 wanted.setdefault((event.run, event.run_id, event.user_id), []).append(event.node)
             else:
                 await self._stop_child(event.abandoned, Parent(event.run, event.run_id, event.node, 0))
-        for (run, run_id, user_id), nodes in wanted.items():
-            await self._begin(run, run_id, user_id, nodes)
+        asked = list(wanted.items())
+        for first in range(0, len(asked), _AT_ONCE):
+            await asyncio.gather(*(self._begin(*of, nodes) for of, nodes in asked[first : first + _AT_ONCE]))
 
     async def look(self, state: ChainState) -> None:
         """Look after nodes of an open run that wait: begin what did not, return what ended. Raises PeerUnavailable."""
@@ -118,8 +120,7 @@ class SubFlows:
 
     async def _begin_waiting(self, waits: Sequence[tuple[Parent, SubFlowWait]], user_id: str, traceparent: str) -> None:
         named = sorted({wait.flow_id for _, wait in waits})
-        flows = await self._flows.find(named) if named else []
-        owners = {flow_id: flow.user_id if flow else None for flow_id, flow in zip(named, flows, strict=True)}
+        owners = dict(zip(named, await self._flows.owners(named), strict=True))
         reports: list[SubFlowReport] = []
         wishes: list[tuple[Parent, Wish]] = []
         for parent, wait in waits:

@@ -43,8 +43,10 @@ class WatchedPartition:
         Returns by how much its clock has jumped, in microseconds.
         """
         self.expect(survey.heads)
-        if self.due_ms == survey.heads.due_ms:
-            self.lead_ms = survey.lead_ms
+        if self.due_ms is not None and self.due_ms == survey.heads.due_ms:
+            # Of what is further off than the longest lead nothing was counted yet.
+            near = self.due_ms * 1000 <= survey.now_us + self.longest_lead_ms * 1000
+            self.lead_ms = survey.lead_ms if near else None
         return self.time.observe(survey.now_us, asked_us, answered_us)
 
     def next_us(self) -> int | None:
