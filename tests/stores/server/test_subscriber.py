@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from tests.servers import RedisServer
 from tests.waiting import until
+from tradewind.server.redis import subscriber as subscribers
 from tradewind.server.redis.subscriber import Subscriber
 
 CHANNEL = "trading_flow:{s0}:wake"
@@ -94,6 +96,29 @@ async def test_a_broken_connection_mends_and_the_gap_is_told_once_it_is_closed(
     # From the moment the gap is told nothing is missed.
     await redis_server.connect("node_task_manager").publish(CHANNEL, "after")
     await until(lambda: len(heard.messages) == 2, "channel and pattern are both subscribed again")
+
+
+async def test_whatever_goes_wrong_when_it_connects_it_tries_again(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = 0
+
+    def connect_single(*args: Any, **options: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        if tried <= 2:
+            raise RuntimeError("on purpose")
+        return connect(*args, **options)
+
+    connect = subscribers.connect_single
+    monkeypatch.setattr(subscribers, "connect_single", connect_single)
+    subscriber, heard = Subscriber(redis_server.url("node_task_manager")), Heard()
+    subscriber.start()
+    try:
+        await asyncio.wait_for(subscriber.subscribe(CHANNEL, heard), 30)
+    finally:
+        await subscriber.stop()
+    assert tried >= 3
 
 
 async def test_subscribing_waits_for_a_store_that_is_away(redis_server: RedisServer) -> None:

@@ -1,7 +1,8 @@
 """The access service as the authority, over gRPC."""
 
 import asyncio
-import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 import structlog
@@ -12,6 +13,7 @@ from tradewind.server.access.authority import Changed, Reservation
 from tradewind.server.access.identity import Identity
 from tradewind.server.access.refusals import refused
 from tradewind.server.access.role_messages import role_of
+from tradewind.server.backoff import backoff_s
 from tradewind.server.faults import Unavailable
 from tradewind.server.rates import Rate
 
@@ -29,36 +31,28 @@ class RemoteAuthority:
         self._stub = AccessServiceStub(channel)
 
     async def authorize(self, digest: str) -> Identity:
-        try:
+        with _away_as_fault():
             answer = await self._stub.Authorize(pb2.AuthorizeRequest(digest=digest), timeout=_CALL_S)
-        except grpc.aio.AioRpcError as error:
-            raise _away(error) from error
         if answer.refusal:
             raise refused(answer.refusal)
         return Identity(answer.user_id, role_of(answer.role), answer.session_id, digest)
 
     async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
         request = pb2.AdmitCallRequest(user_id=user_id, endpoint=endpoint, limit=str(rate), calls=calls)
-        try:
+        with _away_as_fault():
             answer = await self._stub.AdmitCall(request, timeout=_CALL_S)
-        except grpc.aio.AioRpcError as error:
-            raise _away(error) from error
         return answer.retry_after.ToMilliseconds() / 1000
 
     async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
         request = pb2.ReserveCallsRequest(user_id=user_id, endpoint=endpoint, quota=quota, calls=calls)
-        try:
+        with _away_as_fault():
             answer = await self._stub.ReserveCalls(request, timeout=_CALL_S)
-        except grpc.aio.AioRpcError as error:
-            raise _away(error) from error
         return Reservation(answer.date, answer.time_zone, answer.retry_after.ToMilliseconds() / 1000)
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
         request = pb2.RefundCallsRequest(user_id=user_id, endpoint=endpoint, date=date, calls=calls)
-        try:
+        with _away_as_fault():
             await self._stub.RefundCalls(request, timeout=_CALL_S)
-        except grpc.aio.AioRpcError as error:
-            raise _away(error) from error
 
     async def close(self) -> None:
         await self._channel.close()
@@ -76,11 +70,14 @@ class RemoteAuthority:
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     _log.warning("changes_unheard", code=error.code().name, details=error.details())
-            least, most = _PAUSE_S
-            await asyncio.sleep(random.uniform(0.5, 1) * min(most, least * 2 ** min(failures, 10)))
+            await asyncio.sleep(backoff_s(failures, *_PAUSE_S))
             failures += 1
 
 
-def _away(error: grpc.aio.AioRpcError) -> Unavailable:
-    _log.warning("access_away", code=error.code().name, details=error.details())
-    return Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached")
+@contextmanager
+def _away_as_fault() -> Iterator[None]:
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        _log.warning("access_away", code=error.code().name, details=error.details())
+        raise Unavailable("PEER_UNAVAILABLE", "the access service cannot be reached") from error

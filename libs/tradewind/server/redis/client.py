@@ -156,9 +156,11 @@ def connect(
     `tls` are the certificates for `rediss://`; without, the CAs of this machine are trusted. They are read whenever a
     connection is opened.
 
-    Raises ValueError when the URL is none of these, TlsError (which is one) when the files are not good.
+    Raises ValueError when the URL is none of these, TlsError (which is one) when the files are not good now.
     """
     address = StoreAddress.parse(url)
+    if address.tls and tls is not None:
+        tls.read()
     if blocking:
         socket_timeout_s = block_s + 5.0
     options = _options(address, user, password, socket_timeout_s, connect_timeout_s, tls)
@@ -173,7 +175,10 @@ def connect(
 def connect_single(
     url: str, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None, choice: int = 0
 ) -> PipedRedis:
-    """Return a client of one server, for pub/sub; of a cluster it is number `choice` of the nodes in the URL."""
+    """Return a client of one server, for pub/sub; of a cluster it is number `choice` of the nodes in the URL.
+
+    TLS files are looked at by its connections only: one that is not good when a connection is opened is an OSError.
+    """
     address = StoreAddress.parse(url)
     options = _options(address, user, password, 30.0, 2.0, tls)
     options |= {"max_connections": 2, "timeout": 2.0}
@@ -206,7 +211,6 @@ def _options(
 def _tls_options(address: StoreAddress, tls: TlsFiles | None) -> dict[str, Any]:
     if not address.tls or tls is None:
         return {}
-    tls.read()
     named = {"ssl_ca_certs": tls.ca if tls.ca != SYSTEM else None, "ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
     return {option: str(path) for option, path in named.items() if path}
 

@@ -1,7 +1,7 @@
 """One shared pub/sub connection per process, fanned out in memory; mends itself and says when messages were lost."""
 
 import asyncio
-import random
+import itertools
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -10,6 +10,7 @@ import structlog
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
+from tradewind.server.backoff import backoff_s
 from tradewind.server.ending import end_tasks
 from tradewind.server.redis.client import connect_single
 from tradewind.tls import TlsFiles
@@ -45,6 +46,8 @@ class Subscriber:
         self._pubsub: PubSub | None = None
         self._missing: set[str] = set()
         self._sending = asyncio.Lock()
+        self._was_connected = False
+        self._failures = 0
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -90,38 +93,40 @@ class Subscriber:
             entries.remove(entry)
 
     async def _run(self) -> None:
-        failures = 0
-        attempt = 0
-        was_connected = False
-        while True:
-            client = connect_single(self._url, user=self._user, password=self._password, tls=self._tls, choice=attempt)
-            attempt += 1
-            pubsub = client.pubsub()
+        for attempt in itertools.count():
             try:
-                await pubsub.connect()  # type: ignore[no-untyped-call]
-                self._missing = set(self._callbacks) if was_connected else set()
-                self._pubsub = pubsub
-                await self._send(pubsub, list(self._callbacks))
-                was_connected = True
-                failures = 0
-                while True:
-                    message = await pubsub.get_message(timeout=_POLL_S)
-                    if message is not None:
-                        self._deliver(message)
+                await self._hear(attempt)
             except (RedisError, OSError) as error:
                 _log.warning("subscriber_lost_store", error=str(error))
+            except Exception:
+                _log.exception("subscriber_failed")
+            self._failures += 1
+            await asyncio.sleep(backoff_s(self._failures, *_BACKOFF_S))
+
+    async def _hear(self, attempt: int) -> None:
+        """Connect, and deliver until the connection is lost."""
+        client = connect_single(self._url, user=self._user, password=self._password, tls=self._tls, choice=attempt)
+        pubsub = client.pubsub()
+        try:
+            await pubsub.connect()  # type: ignore[no-untyped-call]
+            self._missing = set(self._callbacks) if self._was_connected else set()
+            self._pubsub = pubsub
+            await self._send(pubsub, list(self._callbacks))
+            self._was_connected = True
+            self._failures = 0
+            while True:
+                message = await pubsub.get_message(timeout=_POLL_S)
+                if message is not None:
+                    self._deliver(message)
+        finally:
+            self._pubsub = None
+            try:
+                # Whoever is sending on it may finish.
+                async with self._sending:
+                    with suppress(RedisError, OSError):
+                        await pubsub.aclose()  # type: ignore[no-untyped-call]
             finally:
-                self._pubsub = None
-                try:
-                    # Whoever is sending on it may finish.
-                    async with self._sending:
-                        with suppress(RedisError, OSError):
-                            await pubsub.aclose()  # type: ignore[no-untyped-call]
-                finally:
-                    await client.end()
-            failures += 1
-            least, most = _BACKOFF_S
-            await asyncio.sleep(random.uniform(0.5, 1.0) * min(most, least * 2 ** min(failures, 10)))
+                await client.end()
 
     async def _send(self, pubsub: PubSub, channels: list[str]) -> None:
         exact = [channel for channel in channels if not _is_pattern(channel)]

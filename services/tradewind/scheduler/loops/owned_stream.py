@@ -1,7 +1,6 @@
 """Keeps a stream to another service open and subscribed to what this replica owns."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Generic, Protocol, TypeVar
 
@@ -9,6 +8,7 @@ import structlog
 
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
+from tradewind.server.backoff import backoff_s
 
 MOST_WAITING = 20_000
 """Beyond so many items nothing more is read until they are worked off."""
@@ -68,8 +68,7 @@ class OwnedStream(Generic[Item, OpenStream]):
                 _log.exception("stream_failed", what=self._what)
             lasted_s = asyncio.get_running_loop().time() - begun
             failures = 0 if lasted_s > 2 * _BACKOFF_S[1] else failures + 1
-            least, most = _BACKOFF_S
-            await asyncio.sleep(random.uniform(0.5, 1.0) * min(most, least * 2 ** min(failures, 10)))
+            await asyncio.sleep(backoff_s(failures, *_BACKOFF_S))
 
     async def _serve(self) -> None:
         while not self._own.epochs:
