@@ -40,19 +40,30 @@ async def create(
     password: Annotated[
         str | None, typer.Option(envvar="TRADEWIND_STORE_PASSWORD", help="That user's password.", show_envvar=True)
     ] = None,
+    store_ca: Annotated[
+        str | None, typer.Option(envvar="TRADEWIND_STORE_TLS_CA", help="PEM file of the CA of a store at rediss://.")
+    ] = None,
+    store_cert: Annotated[
+        Path | None, typer.Option(envvar="TRADEWIND_STORE_TLS_CERT", help="PEM file of a certificate to show to it.")
+    ] = None,
+    store_key: Annotated[
+        Path | None, typer.Option(envvar="TRADEWIND_STORE_TLS_KEY", help="PEM file of that certificate's key.")
+    ] = None,
     keep: Annotated[int, typer.Option(min=0, help="Keep the newest so many; 0 for all.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
     """Take a backup; everything goes on meanwhile."""
     from tradewind.server.redis.backup import BackupError, back_up_directory, back_up_store, remove_old
     from tradewind.server.redis.snapshot import SnapshotError
+    from tradewind.tls import TlsFiles
 
     now = datetime.now(UTC)
     try:
         if data is not None:
             backup = back_up_directory(data, target, now)
         elif store is not None:
-            backup = await back_up_store(store, target, now, user=user, password=password)
+            tls = TlsFiles(store_ca, store_cert, store_key) if store_ca or store_cert or store_key else None
+            backup = await back_up_store(store, target, now, user=user, password=password, tls=tls)
         else:
             raise fail("what is to be backed up? Name a directory with --data, or a store with --store", 2)
         removed = remove_old(target, keep)

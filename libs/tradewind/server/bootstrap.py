@@ -294,7 +294,7 @@ def _watch_store(values: CommonSettings) -> list[asyncio.Task[None]]:
     if user is None:
         user, password = values.store_user, values.store_password
     secret = password.get_secret_value() if password else None
-    watch = StoreWatch(values.store_url, user, secret, values.metrics_seconds)
+    watch = StoreWatch(values.store_url, user, secret, values.metrics_seconds, values.store_tls_files())
     return [asyncio.get_running_loop().create_task(watch.run())]
 
 

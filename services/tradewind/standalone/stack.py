@@ -18,7 +18,7 @@ from tradewind.server.logs import quieten_logging
 from tradewind.server.metrics import MetricsEndpoint
 from tradewind.server.redis.embedded import EmbeddedStore, EmbeddedStoreError, free_port
 from tradewind.server.redis.watch import METRICS, StoreWatch
-from tradewind.server.settings import SettingsError, load_settings
+from tradewind.server.settings import CommonSettings, SettingsError, load_settings
 from tradewind.server.telemetry import open_tracing
 from tradewind.standalone.ports import why_taken
 from tradewind.standalone.services import ACL_USERS, Login, build_services
@@ -143,7 +143,8 @@ class Standalone:
         await self._metrics.open()
         if settings.metrics_port:
             login = self._login(METRICS.name)
-            watch = StoreWatch(login.store_url, login.user, login.password, settings.metrics_seconds)
+            tls = load_settings(CommonSettings).store_tls_files()
+            watch = StoreWatch(login.store_url, login.user, login.password, settings.metrics_seconds, tls)
             self._watching = [asyncio.get_running_loop().create_task(watch.run())]
         for attempt in range(_PORT_ATTEMPTS):
             # The services need to know the port before the server has it.

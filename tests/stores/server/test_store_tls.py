@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -12,10 +13,19 @@ from tests.certificates import Authority
 from tests.ports import free_port
 from tests.servers import ACL_USERS, SYSTEM_REDIS, RedisServer, RedisServers
 from tests.tls_proxy import TlsProxy
+from tests.unit.cli.shell import Ran, Shell
 from tests.waiting import until
+from tradewind.server import bootstrap
+from tradewind.server.ending import end_tasks
+from tradewind.server.metrics import REGISTRY
+from tradewind.server.redis import subscriber as subscribers
 from tradewind.server.redis.client import Client, connect, require_reachable
-from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
+from tradewind.server.redis.snapshot import SnapshotError, fetch_snapshot
 from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.redis.watch import METRICS, UP
+from tradewind.server.settings import CommonSettings, load_settings
+from tradewind.standalone.stack import Standalone
 from tradewind.tls import TlsError, TlsFiles
 
 SCRIPT = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
@@ -139,3 +149,90 @@ async def test_rotated_certificates_are_taken_when_a_connection_is_opened(
                 return False
 
         await until(answers, "the client is connected again")
+
+
+async def test_messages_come_again_after_a_look_at_files_that_were_being_replaced(
+    store: RedisServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = 0
+
+    def connect_single(*args: Any, **options: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        return original(*args, **options)
+
+    original = subscribers.connect_single
+    monkeypatch.setattr(subscribers, "connect_single", connect_single)
+    node, ours = store.nodes[0], authority.issue("scheduler")
+    heard: list[str] = []
+    channel = "trading_flow:{f0}:changes"
+    async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
+        subscriber = Subscriber(over_tls(node, proxy.port), tls=ours)
+        subscriber.start()
+        try:
+            await subscriber.subscribe(
+                channel, lambda _, message: heard.append(message.decode()), lambda: heard.append("")
+            )
+            key = Path(str(ours.key))
+            aside = key.rename(key.with_suffix(".aside"))
+            before = tried
+            proxy.cut()
+            await until(lambda: tried > before + 1, "it goes on trying without a key")
+            aside.rename(key)
+            await until(lambda: heard == [""], "the gap is told")
+            await store.connect("scheduler").publish(channel, "news")
+            await until(lambda: heard == ["", "news"], "the message is heard")
+        finally:
+            await subscriber.stop()
+            await store.close_clients()
+
+
+def name_in_settings(monkeypatch: pytest.MonkeyPatch, files: TlsFiles) -> None:
+    for name in ("ca", "cert", "key"):
+        monkeypatch.setenv(f"TRADEWIND_STORE_TLS_{name.upper()}", str(getattr(files, name)))
+
+
+async def test_a_service_looks_at_its_store_with_its_certificates(
+    store: RedisServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_in_settings(monkeypatch, authority.issue("metrics"))
+    node = store.nodes[0]
+    async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
+        url = over_tls(node, proxy.port, METRICS.name)
+        UP.set(-1)
+        watching = bootstrap._watch_store(load_settings(CommonSettings, store_url=url, metrics_port=1))
+        try:
+            await until(lambda: REGISTRY.get_sample_value("tradewind_store_up") == 1, "the store was asked")
+        finally:
+            await end_tasks(watching)
+
+
+async def test_a_whole_stack_looks_at_its_store_with_its_certificates(
+    store: RedisServer, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_in_settings(monkeypatch, authority.issue("stack"))
+    monkeypatch.setenv("TRADEWIND_METRICS_PORT", str(free_port()))
+    node = store.nodes[0]
+    UP.set(-1)
+    async with (
+        TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy,
+        Standalone(data=tmp_path / "unused", port=0, store_url=over_tls(node, proxy.port, ADMIN)),
+    ):
+        await until(lambda: REGISTRY.get_sample_value("tradewind_store_up") == 1, "the store was asked")
+    await store.flush()
+
+
+async def test_a_snapshot_comes_over_tls(store: RedisServer, authority: Authority, tmp_path: Path) -> None:
+    node, files = store.nodes[0], authority.issue("backup")
+    async with TlsProxy(authority.issue("store"), node.port, require_client_cert=True) as proxy:
+        url = over_tls(node, proxy.port, ADMIN)
+
+        async def create(*named: str, ends: int = 0) -> Ran:
+            where = ("backup", "create", str(tmp_path / "kept"), "--store", url, *named)
+            return await asyncio.to_thread(Shell(), *where, ends=ends)
+
+        named = ("--store-ca", str(files.ca), "--store-cert", str(files.cert), "--store-key", str(files.key))
+        assert ": snapshot, " in (await create(*named)).out
+        assert "cannot read absent.pem" in (await create("--store-ca", "absent.pem", ends=1)).err
+        with pytest.raises(SnapshotError, match="CERTIFICATE_VERIFY_FAILED"):
+            await fetch_snapshot(url, tmp_path / "none")

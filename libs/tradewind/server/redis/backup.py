@@ -20,6 +20,7 @@ from typing import Literal
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 from tradewind.server.redis.snapshot import fetch_snapshot
+from tradewind.tls import TlsFiles
 
 Kind = Literal["snapshot", "append-only"]
 Persistence = Literal["append-only", "snapshot"]
@@ -52,11 +53,17 @@ class Backup:
 
 
 async def back_up_store(
-    url: str, target: Path, now: datetime, *, user: str | None = None, password: str | None = None
+    url: str,
+    target: Path,
+    now: datetime,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    tls: TlsFiles | None = None,
 ) -> Backup:
     """Take a snapshot of a running store into a new directory below `target`; raises SnapshotError, BackupError."""
     with _new_directory(target, now) as directory:
-        await fetch_snapshot(url, directory / SNAPSHOT, user=user, password=password)
+        await fetch_snapshot(url, directory / SNAPSHOT, user=user, password=password, tls=tls)
         _write_down(directory, "snapshot", now)
     return read_backup(target / _name(now))
 

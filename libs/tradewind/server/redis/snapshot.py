@@ -5,6 +5,7 @@ import ssl
 from pathlib import Path
 
 from tradewind.server.redis.address import StoreAddress
+from tradewind.tls import SYSTEM, TlsFiles
 
 _CHUNK = 1 << 20
 _ANSWER_S = 30.0
@@ -16,22 +17,28 @@ class SnapshotError(Exception):
     """No snapshot could be had; the message says why and what to do."""
 
 
-async def fetch_snapshot(url: str, target: Path, *, user: str | None = None, password: str | None = None) -> int:
+async def fetch_snapshot(
+    url: str, target: Path, *, user: str | None = None, password: str | None = None, tls: TlsFiles | None = None
+) -> int:
     """Write the whole store at `url`, as it is at one moment, to the file `target` (RDB); return its bytes.
 
     The store goes on meanwhile; it forks once and writes a temporary file of its own. `user` needs the commands PING,
-    SYNC and REPLCONF only. Behind Sentinel it is the master's. Raises SnapshotError.
+    SYNC and REPLCONF only. Behind Sentinel it is the master's. `tls` are the certificates for `rediss://`, as in
+    `connect`. Raises SnapshotError.
     """
     try:
         address = StoreAddress.parse(url)
-    except ValueError as error:
+        context = _context(tls) if address.tls else None
+    except (ValueError, OSError) as error:
         raise SnapshotError(str(error)) from None
     if address.kind == "cluster":
         raise SnapshotError(
             "a cluster has no snapshot of its own: make one of each master, as redis://host:port, into a directory each"
         )
     try:
-        link = await (_master(address) if address.kind == "sentinel" else _open(address, *address.hosts[:1]))
+        link = await (
+            _master(address, context) if address.kind == "sentinel" else _open(address, context, *address.hosts[:1])
+        )
         try:
             await link.log_in(user or address.user, password or address.password)
             await link.ask("REPLCONF", "rdb-only", "1")
@@ -108,19 +115,29 @@ class _Link:
         return [(await self._reader.readexactly(int(rest) + 2))[:-2].decode()]
 
 
-async def _open(address: StoreAddress, host: tuple[str, int] | None = None) -> _Link:
+def _context(tls: TlsFiles | None) -> ssl.SSLContext:
+    if tls is None:
+        return ssl.create_default_context()
+    tls.read()
+    context = ssl.create_default_context(cafile=tls.ca if tls.ca != SYSTEM else None)
+    if tls.cert:
+        context.load_cert_chain(tls.cert, tls.key)
+    return context
+
+
+async def _open(address: StoreAddress, context: ssl.SSLContext | None, host: tuple[str, int] | None = None) -> _Link:
     if host is None:
         opening = asyncio.open_unix_connection(address.path)
     else:
-        opening = asyncio.open_connection(*host, ssl=ssl.create_default_context() if address.tls else None)
+        opening = asyncio.open_connection(*host, ssl=context)
     return _Link(*await asyncio.wait_for(opening, _ANSWER_S))
 
 
-async def _master(address: StoreAddress) -> _Link:
+async def _master(address: StoreAddress, context: ssl.SSLContext | None) -> _Link:
     failed = "there is none"
     for host in address.hosts:
         try:
-            sentinel = await _open(address, host)
+            sentinel = await _open(address, context, host)
             try:
                 found = await sentinel.ask("SENTINEL", "get-master-addr-by-name", address.service)
             finally:
@@ -129,6 +146,6 @@ async def _master(address: StoreAddress) -> _Link:
             failed = str(error)
             continue
         if found:
-            return await _open(address, (found[0], int(found[1])))
+            return await _open(address, context, (found[0], int(found[1])))
         failed = f'it knows no master "{address.service}"'
     raise SnapshotError(f"no Sentinel says where the master is: {failed}")

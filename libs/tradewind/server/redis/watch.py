@@ -12,6 +12,7 @@ from redis.exceptions import NoPermissionError, RedisClusterException, RedisErro
 from tradewind.server.metrics import REGISTRY
 from tradewind.server.redis.acl import AclUser
 from tradewind.server.redis.client import connect
+from tradewind.tls import TlsFiles
 
 METRICS = AclUser("metrics", (), commands="-@all +info +ping +cluster|slots +command")
 """The store user who may ask the store about itself, and touch nothing."""
@@ -46,8 +47,10 @@ _log = structlog.get_logger(__name__)
 class StoreWatch:
     """Asks the store about itself every `every_s` seconds, as a user who may."""
 
-    def __init__(self, url: str, user: str | None, password: str | None, every_s: float) -> None:
-        self._client = connect(url, user=user, password=password, max_connections=4)
+    def __init__(
+        self, url: str, user: str | None, password: str | None, every_s: float, tls: TlsFiles | None = None
+    ) -> None:
+        self._client = connect(url, user=user, password=password, max_connections=4, tls=tls)
         self._every_s = every_s
 
     async def run(self) -> None:
