@@ -16,13 +16,12 @@ from redis import exceptions as redis_errors
 
 from tradewind.server import faults
 from tradewind.server.interception import Behavior, Context, MethodUnknown
+from tradewind.server.redis import away
 
 DOMAIN = "tradewind"
 STATUS_KEY = "grpc-status-details-bin"
 MAX_STATUS_BYTES = 7 * 1024
 """How large an error's details may be: stock clients refuse metadata beyond 8 KiB, and then see none of them."""
-
-_STORE_RETRY_S = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -169,14 +168,12 @@ def _retry_later(error: faults.Exhausted | faults.Unavailable) -> Sequence[Messa
 
 
 def _store_retry(_error: Exception) -> Sequence[Message]:
-    return [_retry_info(_STORE_RETRY_S)]
+    return [_retry_info(away.RETRY_S)]
 
 
-_STORE_AWAY = ErrorRule(
-    grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE", _store_retry, "the store cannot be reached at the moment"
-)
+_STORE_AWAY = ErrorRule(grpc.StatusCode.UNAVAILABLE, away.REASON, _store_retry, away.MESSAGE)
 _STORE_FULL = ErrorRule(
-    grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE", _store_retry, "the store is out of memory and takes no writes"
+    grpc.StatusCode.UNAVAILABLE, away.REASON, _store_retry, "the store is out of memory and takes no writes"
 )
 
 _SHARED_RULES: dict[type[Exception], ErrorRule] = {
@@ -193,11 +190,6 @@ _SHARED_RULES: dict[type[Exception], ErrorRule] = {
     DecodeError: ErrorRule(
         grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT", message="the request is no valid message of this method"
     ),
-    redis_errors.ConnectionError: _STORE_AWAY,
-    redis_errors.TimeoutError: _STORE_AWAY,
-    redis_errors.ReadOnlyError: _STORE_AWAY,
-    redis_errors.ClusterError: _STORE_AWAY,
-    redis_errors.RedisClusterException: _STORE_AWAY,
-    redis_errors.TryAgainError: _STORE_AWAY,
+    **dict.fromkeys(away.AWAY, _STORE_AWAY),
     redis_errors.OutOfMemoryError: _STORE_FULL,
 }

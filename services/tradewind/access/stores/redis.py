@@ -10,6 +10,7 @@ from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import partition_in, session_id_of
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import Rate
+from tradewind.server.redis.away import away_as_fault
 from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Reply, Script
 from tradewind.server.redis.subscriber import Subscriber
@@ -29,7 +30,10 @@ _LIST_USERS = Script(__name__, "list_users", list[tuple[str, str, int, str]])
 
 
 class RedisAccess:
-    """The stores of the access service; `clock` returns epoch ms, or 0 for the server's time."""
+    """The stores of the access service; `clock` returns epoch ms, or 0 for the server's time.
+
+    While Redis is away they raise Unavailable.
+    """
 
     def __init__(
         self, client: Client, keys: Keys, clock: Callable[[], int], subscriber: Subscriber | None = None
@@ -56,15 +60,18 @@ class RedisAccess:
             "channel": self._keys.changes(),
             "remembered_ms": REMEMBERED_MS,
         }
-        return await script(self._client, keys, shared | args)
+        with away_as_fault():
+            return await script(self._client, keys, shared | args)
 
     async def read(self, key: str) -> list[bytes | None]:
         """Read role, time of change and time zone of a user."""
-        return await self._client.hmget(key, ["role", "updated_at", "time_zone"])
+        with away_as_fault():
+            return await self._client.hmget(key, ["role", "updated_at", "time_zone"])
 
     async def read_counts(self, key: str) -> dict[bytes, bytes]:
         """Read the counts of a user's day."""
-        return await self._client.hgetall(key)
+        with away_as_fault():
+            return await self._client.hgetall(key)
 
 
 class RedisSessions:
