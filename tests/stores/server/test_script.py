@@ -6,6 +6,7 @@ from redis.exceptions import ResponseError
 
 from tests.servers import RedisServer
 from tests.waiting import until
+from tradewind.server.metrics import REGISTRY, SWITCH
 from tradewind.server.redis.script import Script
 
 KEY = "trading_flow:{f1}:flow:momentum"
@@ -113,6 +114,28 @@ async def test_an_error_of_the_script_is_raised_and_the_others_have_run(redis_se
     assert await client.get(other) == b"5"
     with pytest.raises(ResponseError, match="WRONG on purpose"):
         await Script(__name__, "lines", int)(client, [KEY], ())
+
+
+async def test_failed_runs_are_counted_once_each(redis_server: RedisServer) -> None:
+    def failures() -> float:
+        return REGISTRY.get_sample_value("tradewind_store_script_errors_total") or 0.0
+
+    client = redis_server.connect("scheduler")
+    await client.set(KEY, "not a number")
+    calls = [([KEY], [1]), ([KEY], [2]), (["trading_flow:{f1}:other"], [5])]
+    SWITCH.turn(1)
+    try:
+        for known in (False, True):
+            for node in redis_server.nodes:
+                await redis_server.on_node(node, "SCRIPT", "FLUSH")
+            if known:
+                await count.load(redis_server.connect())
+            before = failures()
+            with pytest.raises(ResponseError, match="not an integer"):
+                await count.many(client, calls)
+            assert failures() == before + 2
+    finally:
+        SWITCH.turn(-1)
 
 
 async def test_a_script_may_touch_only_its_users_keys(redis_server: RedisServer) -> None:
