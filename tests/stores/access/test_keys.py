@@ -50,6 +50,7 @@ async def test_no_token_stands_in_the_store(redis_server: RedisServer) -> None:
     assert token not in found
     assert len({new_token("ann") for _ in range(50)}) == 50
     assert digest_of(token + "x") is digest_of("") is digest_of("tw_zz_" + "a" * 43) is None
+    assert digest_of("tw_10_" + "a" * 43) is None, "there are sixteen partitions"
 
 
 @pytest.mark.parametrize("foreign", ["trading_flow:{registry}:workers:w", "trading_flow:{s0}:users", "else:{a1}:users"])

@@ -45,7 +45,7 @@ async def gate(authority: Authority) -> AsyncIterator[Gate]:
     await gate.stop()
 
 
-@pytest.mark.parametrize("token", [None, "", "mistyped", "tw_00_" + "x" * 43])
+@pytest.mark.parametrize("token", [None, "", "mistyped", "tw_00_" + "x" * 43, "tw_ff_" + "x" * 43])
 async def test_without_a_good_token_nothing_is_done(gate: Gate, authority: Authority, token: str | None) -> None:
     with pytest.raises(Unauthenticated) as refusal:
         await call(gate, "GetFlow", GetFlowRequest(flow_id="ann-1"), token)

@@ -113,7 +113,7 @@ class Gate:
         owning = self._owning.get(service)
 
         async def refused(request: Any, context: Context) -> Any:
-            await self._caller(context, None)
+            await self._caller(context, "")
             raise PermissionDenied("METHOD_CLOSED", f"nobody may call {name}: no role has the right to")
 
         if found is None:
@@ -121,7 +121,7 @@ class Gate:
         allowed = found
 
         async def admitted(request: Any, context: Context) -> Any:
-            identity = await self._caller(context, allowed)
+            identity = await self._caller(context, name)
             if not allowed.admits(identity.role):
                 raise _too_small(identity, allowed, name)
             set_identity(identity)
@@ -163,7 +163,8 @@ class Gate:
         finally:
             self._streams.discard(stream)
 
-    async def _caller(self, context: Context, allowed: Rule | None) -> Identity:
+    async def _caller(self, context: Context, name: str) -> Identity:
+        """Return who calls the method of a name, "" for one that is closed."""
         token = _token_in(context.invocation_metadata())
         if not token:
             raise Unauthenticated(
@@ -179,16 +180,15 @@ class Gate:
             try:
                 return await self._ask(digest)
             except Unavailable:
-                return self._last_known(known, allowed)
+                return self._last_known(known, name)
         if isinstance(known.answer, Unauthenticated):
             raise known.answer.with_traceback(None)
         return known.answer
 
-    def _last_known(self, known: _Known | None, allowed: Rule | None) -> Identity:
-        if known is not None and isinstance(known.answer, Identity) and known.until + STALE_S > time.monotonic():
-            reads = allowed is not None and allowed.reads
-            if self._on_outage == "all" or (self._on_outage == "reads" and reads):
-                return known.answer
+    def _last_known(self, known: _Known | None, name: str) -> Identity:
+        answer = known.answer if known is not None and known.until + STALE_S > time.monotonic() else None
+        if isinstance(answer, Identity) and self._goes_on(name):
+            return answer
         raise Unavailable(
             "PEER_UNAVAILABLE", "the access service cannot be asked who you are at the moment; try again", _AGAIN_S
         )

@@ -46,7 +46,7 @@ def user_meant(user_id: str) -> str:
     if identity.role.sees_all:
         return user_id
     if user_id not in (*UNNAMED, identity.user_id):
-        raise not_owner(identity, [user_id])
+        raise not_owner(identity)
     return identity.user_id
 
 
@@ -61,12 +61,11 @@ def require_own(owners: Iterable[str]) -> None:
     identity = current_identity()
     if identity is None or identity.role is not Role.USER:
         return
-    others = sorted(set(owners) - {identity.user_id})
-    if others:
-        raise not_owner(identity, others)
+    if set(owners) - {identity.user_id}:
+        raise not_owner(identity)
 
 
-def not_owner(identity: Identity, owners: Iterable[str]) -> PermissionDenied:
+def not_owner(identity: Identity) -> PermissionDenied:
     """Return the refusal for what is another user's; the other one is not named."""
     return PermissionDenied(
         "NOT_OWNER",

@@ -10,13 +10,12 @@ class Rule:
     """Who may call a method.
 
     `least` and every greater role, and with `workers` a worker. What a user names in its request must be theirs when it
-    is `owned`. A call that `reads` changes nothing; one that `lasts` is a stream: who opened it stays who calls.
+    is `owned`. One that `lasts` is a stream: who opened it stays who calls.
     """
 
     least: Role
     workers: bool = False
     owned: bool = False
-    reads: bool = False
     lasts: bool = False
 
     def admits(self, role: Role) -> bool:
@@ -56,7 +55,6 @@ def _rules(of: str, /, **names: str) -> dict[str, Rule]:
                 Role(least),
                 workers="worker" in marks,
                 owned="own" in marks,
-                reads=is_read(name),
                 lasts=name in _LASTING or name.startswith("Watch"),
             )
     return found
@@ -117,13 +115,13 @@ _RULES: dict[str, Rule] = {
         admin="SetUser",
         service="Authorize AdmitCall ReserveCalls RefundCalls WatchChanges",
     ),
-    "/grpc.channelz.v1.Channelz/GetChannel": Rule(Role.OPERATOR, reads=True),
-    "/grpc.channelz.v1.Channelz/GetServer": Rule(Role.OPERATOR, reads=True),
-    "/grpc.channelz.v1.Channelz/GetServerSockets": Rule(Role.OPERATOR, reads=True),
-    "/grpc.channelz.v1.Channelz/GetServers": Rule(Role.OPERATOR, reads=True),
-    "/grpc.channelz.v1.Channelz/GetSocket": Rule(Role.OPERATOR, reads=True),
-    "/grpc.channelz.v1.Channelz/GetSubchannel": Rule(Role.OPERATOR, reads=True),
-    "/grpc.channelz.v1.Channelz/GetTopChannels": Rule(Role.OPERATOR, reads=True),
+    "/grpc.channelz.v1.Channelz/GetChannel": Rule(Role.OPERATOR),
+    "/grpc.channelz.v1.Channelz/GetServer": Rule(Role.OPERATOR),
+    "/grpc.channelz.v1.Channelz/GetServerSockets": Rule(Role.OPERATOR),
+    "/grpc.channelz.v1.Channelz/GetServers": Rule(Role.OPERATOR),
+    "/grpc.channelz.v1.Channelz/GetSocket": Rule(Role.OPERATOR),
+    "/grpc.channelz.v1.Channelz/GetSubchannel": Rule(Role.OPERATOR),
+    "/grpc.channelz.v1.Channelz/GetTopChannels": Rule(Role.OPERATOR),
 }
 
 OPEN = ("/grpc.health.", "/grpc.reflection.", "/externalscaler.")

@@ -19,7 +19,9 @@ def new_token(user_id: str) -> str:
 def digest_of(token: str) -> str | None:
     """Return the two digits of a token's partition and its SHA-256 in hexadecimal; None when it is no token."""
     found = _FORM.fullmatch(token)
-    return found and found[1] + hashlib.sha256(token.encode()).hexdigest()
+    if found is None or partition_in(found[1]) >= PARTITIONS:
+        return None
+    return found[1] + hashlib.sha256(token.encode()).hexdigest()
 
 
 def is_digest(text: str) -> bool:

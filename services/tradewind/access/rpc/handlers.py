@@ -51,7 +51,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         user_id, role = _of_admin(request.user_id), _role("role", request.role)
         caller = _caller()
         if role is not None and caller.role.rank < Role.ADMIN.rank and role is not caller.role:
-            raise not_owner(caller, [])
+            raise not_owner(caller)
         token, session = await self._open.token(user_id, request.label, request.lifetime.ToMilliseconds(), role)
         return pb2.CreateTokenResponse(token=token, session=mapping.session(session))
 
@@ -167,7 +167,7 @@ def _of_admin(user_id: str) -> str:
     """Return whose sessions are meant, the caller's for "". Raises PermissionDenied when only an admin may."""
     caller = _caller()
     if user_id not in ("", caller.user_id) and caller.role.rank < Role.ADMIN.rank:
-        raise not_owner(caller, [user_id])
+        raise not_owner(caller)
     return user_id or caller.user_id
 
 
