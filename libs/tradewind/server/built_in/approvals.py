@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tradewind.server.built_in.forms import form_faults
-from tradewind.server.built_in.node_type import BuiltIn, Fault, Handle, time_faults, times_of, unknown_faults
+from tradewind.server.built_in.node_type import (
+    BuiltIn,
+    Fault,
+    Handle,
+    raise_first,
+    time_faults,
+    times_of,
+    unknown_faults,
+)
 
 APPROVED, REJECTED = "approved", "rejected"
 SIGNAL = "approval"
@@ -57,8 +65,7 @@ class Approval:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Approval":
         """Read a config. Raises ValueError with the first fault."""
-        if found := _faults(config):
-            raise ValueError(": ".join(filter(None, (".".join(map(str, found[0][0])), found[0][1]))))
+        raise_first(_faults(config))
         return cls(config["form"], *times_of(config), config.get("then", REJECT))
 
 

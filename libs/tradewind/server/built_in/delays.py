@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.server.built_in.node_type import BuiltIn, Fault, Handle, time_faults, times_of, unknown_faults
+from tradewind.server.built_in.node_type import (
+    BuiltIn,
+    Fault,
+    Handle,
+    raise_first,
+    time_faults,
+    times_of,
+    unknown_faults,
+)
 
 _SCHEMA = {
     "type": "object",
@@ -28,8 +36,7 @@ class Delay:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Delay":
         """Read a config. Raises ValueError with the first fault."""
-        if found := _faults(config):
-            raise ValueError(": ".join(filter(None, (".".join(map(str, found[0][0])), found[0][1]))))
+        raise_first(_faults(config))
         return cls(*times_of(config))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tradewind.server.built_in.node_type import BuiltIn, Fault, unknown_faults
+from tradewind.server.built_in.node_type import BuiltIn, Fault, raise_first, unknown_faults
 from tradewind.server.identifiers import check_identifier
 
 OUTPUT = "output"
@@ -37,8 +37,7 @@ class SubFlow:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "SubFlow":
         """Read a config. Raises ValueError with the first fault."""
-        if found := _faults(config):
-            raise ValueError(": ".join(filter(None, (".".join(map(str, found[0][0])), found[0][1]))))
+        raise_first(_faults(config))
         return cls(config["flow_id"], config.get("input", {}))
 
 

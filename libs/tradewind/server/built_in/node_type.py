@@ -1,6 +1,6 @@
 """What there is to know of a node type that is built in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -36,6 +36,13 @@ class BuiltIn:
     faults: Callable[[Mapping[str, Any]], list[Fault]]
     any_input: bool = False
     retries: bool = False
+
+
+def raise_first(faults: Sequence[Fault]) -> None:
+    """Raise ValueError with the first of the faults, if there is one, behind its place."""
+    if faults:
+        keys, message = faults[0]
+        raise ValueError(": ".join(filter(None, (".".join(map(str, keys)), message))))
 
 
 def time_faults(config: Mapping[str, Any], *, required: bool) -> list[Fault]:
