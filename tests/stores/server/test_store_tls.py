@@ -18,8 +18,7 @@ from tests.waiting import until
 from tradewind.server import bootstrap
 from tradewind.server.ending import end_tasks
 from tradewind.server.metrics import REGISTRY
-from tradewind.server.redis import subscriber as subscribers
-from tradewind.server.redis.client import Client, connect, require_reachable
+from tradewind.server.redis.client import Client, connect, connect_single, require_reachable
 from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 from tradewind.server.redis.snapshot import SnapshotError, fetch_snapshot
 from tradewind.server.redis.subscriber import Subscriber
@@ -156,13 +155,12 @@ async def test_messages_come_again_after_a_look_at_files_that_were_being_replace
 ) -> None:
     tried = 0
 
-    def connect_single(*args: Any, **options: Any) -> Any:
+    def connect_counted(*args: Any, **options: Any) -> Any:
         nonlocal tried
         tried += 1
-        return original(*args, **options)
+        return connect_single(*args, **options)
 
-    original = subscribers.connect_single
-    monkeypatch.setattr(subscribers, "connect_single", connect_single)
+    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect_counted)
     node, ours = store.nodes[0], authority.issue("scheduler")
     heard: list[str] = []
     channel = "trading_flow:{f0}:changes"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers import RedisServer
 from tests.waiting import until
-from tradewind.server.redis import subscriber as subscribers
+from tradewind.server.redis.client import connect_single
 from tradewind.server.redis.subscriber import Subscriber
 
 CHANNEL = "trading_flow:{s0}:wake"
@@ -103,15 +103,14 @@ async def test_whatever_goes_wrong_when_it_connects_it_tries_again(
 ) -> None:
     tried = 0
 
-    def connect_single(*args: Any, **options: Any) -> Any:
+    def connect(*args: Any, **options: Any) -> Any:
         nonlocal tried
         tried += 1
         if tried <= 2:
             raise RuntimeError("on purpose")
-        return connect(*args, **options)
+        return connect_single(*args, **options)
 
-    connect = subscribers.connect_single
-    monkeypatch.setattr(subscribers, "connect_single", connect_single)
+    monkeypatch.setattr("tradewind.server.redis.subscriber.connect_single", connect)
     subscriber, heard = Subscriber(redis_server.url("node_task_manager")), Heard()
     subscriber.start()
     try:
