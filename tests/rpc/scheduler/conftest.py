@@ -7,7 +7,9 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from tests.rpc.scheduler.fakes import FakeNodeTaskManager, FakeRegistry, FakeTriggerService
+from tests.rpc.scheduler.fake_node_task_manager import FakeNodeTaskManager
+from tests.rpc.scheduler.fake_registry import FakeRegistry
+from tests.rpc.scheduler.fake_trigger import FakeTriggerService
 from tests.servers import RedisServer, RedisServers
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grpc as ntm_grpc

@@ -9,7 +9,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.ports.events import EventLog, Notices
 from tradewind.node_task_manager.ports.node_tasks import NodeTaskStore
 from tradewind.node_task_manager.ports.reading import NodeTaskReader, QueueReader
@@ -27,6 +27,7 @@ from tradewind.server.clock import ManualClock
 from tradewind.server.redis.client import Redis
 
 LIMITS = Limits()
+RUN = RunName("flow", 0, 0)
 
 
 class Whole(NodeTaskStore, NodeTaskReader, QueueReader, PlanStore, EventLog, Notices, Protocol):
@@ -118,3 +119,13 @@ class Bench:
         ids = [f"{flow_id}:{cycle}:0:{node.node_id}" for node in plan.nodes]
         tasks = await self.shard.tasks(ids)
         return {node.node_id: task.status.value if task else "-" for node, task in zip(plan.nodes, tasks, strict=True)}
+
+
+def held(*assignments: Assignment) -> list[Held]:
+    return [Held(a.task_id, a.attempt, a.nonce) for a in assignments]
+
+
+async def only_component(bench: Bench):  # type: ignore[no-untyped-def]
+    (component,) = await bench.shard.components([(RUN, "0")])
+    assert component is not None
+    return component

@@ -1,29 +1,16 @@
-"""Every sentence of the node task store's contract, over every store."""
+"""What becomes of runs and node tasks, and who gets them: the contract of the node task store, over every store."""
 
-from tests.stores.node_task_manager.shards import Bench, plan_of
+from tests.stores.node_task_manager.shards import RUN, Bench, only_component, plan_of
 from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
-from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.node_task import NodeTaskStatus, TaskError
+from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.ports.events import ComponentEvent
-
-RUN = RunName("flow", 0, 0)
-
-
-def held(*assignments: Assignment) -> list[Held]:
-    return [Held(a.task_id, a.attempt, a.nonce) for a in assignments]
 
 
 def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:
     error = TaskError(code, "it broke", "ValueError", "line 1")
     return Outcome(assignment.task_id, assignment.attempt, assignment.nonce, OutcomeKind.FAILED, (), error)
-
-
-async def only_component(bench: Bench):  # type: ignore[no-untyped-def]
-    (component,) = await bench.shard.components([(RUN, "0")])
-    assert component is not None
-    return component
 
 
 async def test_a_chain_runs_node_after_node_and_values_travel_along_its_edges(bench: Bench) -> None:
@@ -172,46 +159,6 @@ async def test_a_late_attempt_is_refused_and_the_completing_token_may_repeat_its
     assert record.outputs == (("out", "2"),)
 
 
-async def test_renewing_keeps_a_lease_alive_and_names_lost_ones(bench: Bench) -> None:
-    await bench.submit(plan_of("a b"))
-    a, b = await bench.take()
-    for _ in range(5):
-        bench.clock.advance(20_000)
-        renewal = await bench.shard.renew("w1", 0, held(a))
-        assert (renewal.lost, renewal.lease_deadline) == ((), bench.clock() + 30_000)
-        await bench.shard.reap()
-    statuses = await bench.statuses(plan_of("a b"))
-    assert statuses == {"a": "running", "b": "pending"}
-    assert (await bench.shard.renew("w1", 0, held(b))).lost == ((b.nonce, "the lease lapsed"),)
-
-
-async def test_the_third_loss_fails_a_node_task(bench: Bench) -> None:
-    await bench.submit(plan_of("a"))
-    for _ in range(3):
-        assert len(await bench.take()) == 1
-        bench.clock.advance(30_001)
-        await bench.shard.reap()
-    (record,) = await bench.shard.tasks(["flow:0:0:a"])
-    assert record is not None
-    assert record.status is NodeTaskStatus.FAILED
-    assert record.error is not None
-    assert record.error.code == "WORKER_LOST"
-
-
-async def test_an_attempt_cannot_outlive_its_timeout_by_renewing(bench: Bench) -> None:
-    await bench.submit(plan_of("a", start_to_close_ms=40_000))
-    (a,) = await bench.take()
-    assert a.deadline_ms == bench.clock() + 40_000
-    for _ in range(6):
-        bench.clock.advance(9_000)
-        await bench.shard.renew("w1", 0, held(a))
-        await bench.shard.reap()
-    (record,) = await bench.shard.tasks(["flow:0:0:a"])
-    assert record is not None
-    assert record.error is not None
-    assert record.error.code == "TIMEOUT"
-
-
 async def test_a_node_task_that_no_worker_takes_fails_after_its_wait(bench: Bench) -> None:
     await bench.submit(plan_of("a", schedule_to_start_ms=1000))
     bench.clock.advance(999)
@@ -223,149 +170,6 @@ async def test_a_node_task_that_no_worker_takes_fails_after_its_wait(bench: Benc
     assert record.error is not None
     assert (record.error.code, "noop" in record.error.message) == ("START_TIMEOUT", True)
     assert await bench.take() == []
-
-
-async def test_a_stop_before_the_submission_makes_the_run_begin_stopped(bench: Bench) -> None:
-    plan = plan_of("a>b")
-    await bench.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
-    await bench.submit(plan)
-    assert await bench.statuses(plan) == {"a": "skipped", "b": "skipped"}
-    component = await only_component(bench)
-    assert component.stop is not None
-    assert (component.stop.reason, component.stop.by) == ("enough", "ann")
-    assert component.status is ComponentStatus.FINISHED
-
-
-async def test_a_stop_mark_of_another_run_is_none_of_this_ones_business(bench: Bench) -> None:
-    await bench.shard.stop(RUN, "other", "", "enough", "ann", 1000)
-    await bench.submit(plan_of("a"))
-    assert len(await bench.take()) == 1
-
-
-async def test_a_stop_skips_what_waits_and_asks_what_runs(bench: Bench) -> None:
-    plan = plan_of("a>c b>c")
-    await bench.submit(plan)
-    (a,) = await bench.take(1)
-    effects = await bench.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
-    assert effects.results == ("2", "1")
-    assert [t.stop.reason for t in effects.terminations] == ["enough"]
-    again = await bench.shard.renew("w1", 0, held(a))
-    assert [t.task_id for t in again.effects.terminations] == [a.task_id]
-    bench.clock.advance(10_001)
-    await bench.shard.reap()
-    assert await bench.statuses(plan) == {"a": "terminated", "b": "skipped", "c": "skipped"}
-
-
-async def test_terminating_one_node_task_skips_it_and_what_needs_it(bench: Bench) -> None:
-    plan = plan_of("a>b c")
-    await bench.submit(plan)
-    assert (await bench.shard.terminate("flow:0:0:b", "0", 1, "no", "ann")).results == ("",)
-    assert (await bench.shard.terminate("flow:0:0:a", "0", 0, "no", "ann")).results == ("",)
-    assert await bench.statuses(plan) == {"a": "skipped", "b": "skipped", "c": "pending"}
-    assert (await bench.shard.terminate("nix:0:0:a", "0", 0, "no", "ann")).results == ("unknown",)
-
-
-async def test_what_was_terminated_before_its_signals_came_does_not_run_when_they_come(bench: Bench) -> None:
-    plan = plan_of("a>b b>c a>d c>d")
-    await bench.submit(plan)
-    (a,) = await bench.take()
-    await bench.shard.terminate("flow:0:0:b", "0", 1, "no", "ann")
-    assert await bench.statuses(plan) == {"a": "running", "b": "skipped", "c": "skipped", "d": "registered"}
-    await bench.complete(a, out="1")
-    assert await bench.take() == []
-    assert await bench.statuses(plan) == {"a": "completed", "b": "skipped", "c": "skipped", "d": "skipped"}
-    assert (await only_component(bench)).skipped == 3
-
-
-async def test_an_entry_node_terminated_before_its_record_was_made_does_not_run(bench: Bench) -> None:
-    plan = plan_of(" ".join(f"n{number}" for number in range(1200)), digest="wide")
-    await bench.submit(plan)
-    await bench.shard.terminate("flow:0:0:n1199", "0", 1199, "no", "ann")
-    while (await bench.shard.claim()).todo:
-        pass
-    (last,) = await bench.shard.tasks(["flow:0:0:n1199"])
-    assert last is not None
-    assert (last.status, last.reason) == (NodeTaskStatus.SKIPPED, "no")
-    assert (await only_component(bench)).open == 1199
-
-
-async def test_a_stop_mark_for_the_run_of_another_name_does_not_hide_that_of_a_component(bench: Bench) -> None:
-    await bench.shard.stop(RUN, "other", "", "theirs", "bob", 1000)
-    await bench.shard.stop(RUN, "r0", "0", "mine", "ann", 1000)
-    await bench.submit(plan_of("a"))
-    stop = (await only_component(bench)).stop
-    assert stop is not None
-    assert stop.reason == "mine"
-
-
-async def test_a_worker_that_comes_back_is_told_again_what_to_stop_and_gains_no_time_by_it(bench: Bench) -> None:
-    await bench.submit(plan_of("a b", start_to_close_ms=5_000))
-    a, b = await bench.take()
-    await bench.shard.terminate(a.task_id, "0", 0, "no", "ann")
-    until = bench.clock() + 10_000
-    bench.clock.advance(4_000)
-    opened = await bench.shard.open_session("w1", "i1", held(a, b))
-    assert [each.task_id for each in opened.effects.terminations] == [a.task_id]
-    stopping, running = await bench.shard.tasks([a.task_id, b.task_id])
-    assert stopping is not None
-    assert running is not None
-    # The grace of a stop; and the attempt's own time limit with the grace for what it says of itself.
-    assert (stopping.lease_deadline, running.lease_deadline) == (until, until + 5_000)
-
-
-async def test_a_token_renews_the_lease_of_its_own_worker_whoever_names_it(bench: Bench) -> None:
-    await bench.submit(plan_of("a"))
-    (a,) = await bench.take(1, "w1")
-    await bench.shard.renew("w2", 0, held(a))
-    assert await bench.shard.held_by("w1") == [a.task_id]
-    assert await bench.shard.held_by("w2") == []
-    await bench.complete(a)
-    assert await bench.shard.held_by("w1") == []
-
-
-async def test_a_new_session_keeps_what_it_names_and_gives_the_rest_back(bench: Bench) -> None:
-    await bench.submit(plan_of("a b c"))
-    first = await bench.shard.open_session("w1", "i1", [])
-    effects = await bench.shard.claim([Vacancy("w1", first.session, 3, ("noop",))])
-    a, b, _c = effects.assignments
-    second = await bench.shard.open_session("w1", "i1", held(a))
-    assert second.session == first.session + 1
-    assert await bench.statuses(plan_of("a b c")) == {"a": "running", "b": "pending", "c": "pending"}
-    assert (await bench.shard.claim([Vacancy("w1", first.session, 3, ("noop",))])).stale_workers == ("w1",)
-    assert (await bench.shard.give_back("w1", first.session, None)).results == ("replaced",)
-    assert (await bench.shard.open_session("w1", "i1", held(b))).lost == (b.nonce,)
-    (record,) = await bench.shard.tasks([b.task_id])
-    assert record is not None
-    assert record.lost == 0
-
-
-async def test_a_worker_that_began_anew_has_lost_what_it_held(bench: Bench) -> None:
-    await bench.submit(plan_of("a"))
-    session = (await bench.shard.open_session("w1", "i1", [])).session
-    await bench.shard.claim([Vacancy("w1", session, 1, ("noop",))])
-    await bench.shard.open_session("w1", "i2", [])
-    (record,) = await bench.shard.tasks(["flow:0:0:a"])
-    assert record is not None
-    assert (record.status, record.lost) == (NodeTaskStatus.PENDING, 1)
-
-
-async def test_what_a_session_was_given_and_never_names_is_sent_again(bench: Bench) -> None:
-    await bench.submit(plan_of("a b"))
-    session = (await bench.shard.open_session("w1", "i1", [])).session
-    effects = await bench.shard.claim([Vacancy("w1", session, 2, ("noop",))])
-    a, b = effects.assignments
-    assert (await bench.shard.renew("w1", session, held(a))).effects.assignments == ()
-    bench.clock.advance(2000)
-    assert (await bench.shard.renew("w1", session, held(a))).effects.assignments == (b,)
-
-
-async def test_giving_back_named_node_tasks_queues_them_again(bench: Bench) -> None:
-    await bench.submit(plan_of("a b"))
-    a, b = await bench.take()
-    await bench.shard.give_back("w1", 0, held(a))
-    assert await bench.shard.held_by("w1") == [b.task_id]
-    (again,) = await bench.take()
-    assert (again.task_id, again.attempt) == (a.task_id, 2)
 
 
 async def test_users_take_turns(bench: Bench) -> None:
@@ -460,14 +264,6 @@ async def test_only_the_newest_five_cycles_keep_their_logs(bench: Bench) -> None
         await bench.shard.record([], [Line(a.task_id, a.nonce, "INFO", "node", "x", 1)])
     kept = [cycle for cycle in range(7) if await bench.shard.lines("flow", cycle, "", 10)]
     assert kept == [2, 3, 4, 5, 6]
-
-
-async def test_what_a_lost_second_forgot_is_taken_from_the_worker(bench: Bench) -> None:
-    """An attempt newer than the record's comes from before the store lost its last second."""
-    await bench.submit(plan_of("a"))
-    outcome = Outcome("flow:0:0:a", 1, "forgotten", OutcomeKind.COMPLETED, (("out", "1"),))
-    assert (await bench.shard.complete([outcome])).results == ("",)
-    assert (await only_component(bench)).status is ComponentStatus.FINISHED
 
 
 async def test_a_lower_epoch_may_not_subscribe(bench: Bench) -> None:

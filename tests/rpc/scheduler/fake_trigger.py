@@ -1,0 +1,128 @@
+"""The trigger service that the scheduler calls, played by a real gRPC servicer that does as it is told."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+
+import grpc
+
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as trigger_pb2_service
+from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as trigger_grpc
+from tradewind.server.faults import FailedPrecondition
+from tradewind.server.interception import Context
+from tradewind.server.partitions import partition_of
+
+
+class FakeTriggerService(trigger_grpc.TriggerServiceServicer):
+    """Keeps triggers; fires when told to, or what is due at once with `by_itself`."""
+
+    def __init__(self, by_itself: bool = False) -> None:
+        self.by_itself = by_itself
+        self.triggers: dict[str, trigger_pb2.Trigger] = {}
+        self.epochs: dict[str, int] = {}
+        self.acks: list[trigger_pb2_service.DueTriggerAck] = []
+        self.nacks: list[trigger_pb2_service.DueTriggerNack] = []
+        self.saves = 0
+        self.down = False
+        self.listeners: set[str] = set()
+        """Names of events that somebody listens to."""
+        self.events: list[trigger_pb2_service.PublishEventRequest] = []
+        self._queues: list[tuple[set[int], asyncio.Queue[trigger_pb2_service.ReceiveDueResponse]]] = []
+        self._tokens = 0
+
+    async def CountListeners(
+        self, request: trigger_pb2_service.CountListenersRequest, context: Context
+    ) -> trigger_pb2_service.CountListenersResponse:
+        return trigger_pb2_service.CountListenersResponse(listeners=int(request.name in self.listeners))
+
+    async def PublishEvent(
+        self, request: trigger_pb2_service.PublishEventRequest, context: Context
+    ) -> trigger_pb2_service.PublishEventResponse:
+        if self.down:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
+        self.events.append(request)
+        return trigger_pb2_service.PublishEventResponse(event_id=request.event_id)
+
+    async def SaveTrigger(
+        self, request: trigger_pb2_service.SaveTriggerRequest, context: Context
+    ) -> trigger_pb2_service.SaveTriggerResponse:
+        await self._check(request.trigger.trigger_id, request.trigger.epoch, context)
+        self.saves += 1
+        self.triggers[request.trigger.trigger_id] = request.trigger
+        return trigger_pb2_service.SaveTriggerResponse(trigger=request.trigger)
+
+    async def FindTrigger(
+        self, request: trigger_pb2_service.FindTriggerRequest, context: Context
+    ) -> trigger_pb2_service.FindTriggerResponse:
+        known = self.triggers.get(request.trigger_id)
+        if known is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such trigger")
+        return trigger_pb2_service.FindTriggerResponse(trigger=known)
+
+    async def RemoveTrigger(
+        self, request: trigger_pb2_service.RemoveTriggerRequest, context: Context
+    ) -> trigger_pb2_service.RemoveTriggerResponse:
+        await self._check(request.trigger_id, request.epoch, context)
+        removed = self.triggers.pop(request.trigger_id, None)
+        return trigger_pb2_service.RemoveTriggerResponse(removed=removed is not None)
+
+    async def _check(self, trigger_id: str, epoch: int, context: Context) -> None:
+        if self.down:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "down")
+        if epoch < self.epochs.get(trigger_id, 0):
+            raise FailedPrecondition("STALE_EPOCH", "a higher epoch is known", f"triggers/{trigger_id}")
+        self.epochs[trigger_id] = epoch
+
+    async def ReceiveDue(
+        self, request_iterator: AsyncIterator[trigger_pb2_service.ReceiveDueRequest], context: Context
+    ) -> AsyncIterator[trigger_pb2_service.ReceiveDueResponse]:
+        partitions: set[int] = set()
+        queue: asyncio.Queue[trigger_pb2_service.ReceiveDueResponse] = asyncio.Queue()
+        self._queues.append((partitions, queue))
+
+        async def read() -> None:
+            async for request in request_iterator:
+                partitions.update(wanted.partition for wanted in request.subscribe)
+                partitions.difference_update(request.unsubscribe)
+                self.acks += request.acks
+                self.nacks += request.nacks
+
+        reading = asyncio.ensure_future(read())
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            reading.cancel()
+            self._queues.remove((partitions, queue))
+
+    def listens(self, flow_id: str) -> bool:
+        """Say whether a scheduler receives what is due of a flow."""
+        return any(partition_of(flow_id) in partitions for partitions, _ in self._queues)
+
+    def fire(self, flow_ids: Iterable[str], planned_ms: int, epoch: int | None = None) -> list[str]:
+        """Deliver flows as due, together, and return the tokens."""
+        batches: dict[int, list[trigger_pb2.DueTrigger]] = {}
+        tokens = []
+        for flow_id in flow_ids:
+            self._tokens += 1
+            tokens.append(f"t{self._tokens}")
+            trigger = trigger_pb2.Trigger(
+                trigger_id=flow_id,
+                partition_key=flow_id,
+                epoch=self.epochs.get(flow_id, 0) if epoch is None else epoch,
+            )
+            due = trigger_pb2.DueTrigger(trigger=trigger, token=tokens[-1])
+            due.planned_time.FromMilliseconds(planned_ms)
+            due.delivered_at.FromMilliseconds(max(planned_ms, time.time_ns() // 1_000_000))
+            for at, (partitions, _) in enumerate(self._queues):
+                if partition_of(flow_id) in partitions:
+                    batches.setdefault(at, []).append(due)
+        for at, batch in batches.items():
+            self._queues[at][1].put_nowait(trigger_pb2_service.ReceiveDueResponse(due=batch))
+        return tokens
+
+    def answer(self, token: str) -> trigger_pb2_service.DueTriggerAck | trigger_pb2_service.DueTriggerNack | None:
+        """Return what a due trigger was answered."""
+        acks = (ack for ack in self.acks if ack.token == token)
+        return next(acks, None) or next((nack for nack in self.nacks if nack.token == token), None)

@@ -1,0 +1,83 @@
+"""The plans that the random actor submits: graphs drawn at random, and those of tasks and batches."""
+
+import random
+from dataclasses import replace
+
+from tests.stores.node_task_manager.fan_outs import random_fan_out, with_list
+from tests.stores.node_task_manager.waits import SURE, random_built_in
+from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
+from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
+from tradewind.node_task_manager.domain.retry import RetryPolicy
+from tradewind.server.rates import KeyRate, Rate
+
+TYPES = ("t1", "t2")
+ALONE = Plan("alone", (PlanNode("", "t1", start_to_close_ms=5_000),), ())
+ALONE_AGAIN = Plan("again", (PlanNode("", "t1", heartbeat_ms=40_000, retry=RetryPolicy(3, initial_ms=700)),), ())
+TASK_PLANS = {plan.digest: plan for plan in (ALONE, ALONE_AGAIN)}
+BATCH = Plan("batch", tuple(PlanNode(str(at), "t1", start_to_close_ms=5_000) for at in range(4)), ())
+AD_HOC = TASK_PLANS | {BATCH.digest: BATCH}
+
+
+def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
+    """Draw a graph of up to 7 nodes whose edges go forward; its nodes' names are its own."""
+    count = rng.randint(1, 7)
+    nodes = tuple(
+        PlanNode(
+            f"n{number}-{at}",
+            rng.choice(TYPES),
+            run_if=rng.choices(list(RunIf), (5, 2, 1))[0],
+            schedule_to_start_ms=rng.choice((0, 1_000, 60_000)),
+            start_to_close_ms=rng.choice((0, 5_000, 300_000)),
+            retry=_random_policy(rng) if rng.random() < 0.6 else None,
+            heartbeat_ms=rng.choice((0, 0, 3_000, 40_000)),
+            total_ms=rng.choice((0, 0, 0, 10_000, 120_000)),
+            priority=rng.choice((0, 0, -1, 2)),
+            concurrency=Concurrency(rng.choice("kl"), rng.randint(1, 2), rng.choice(list(WhenFull)))
+            if limits and rng.random() < 0.3
+            else None,
+            rate=_random_rate(rng) if limits and rng.random() < 0.3 else None,
+            wait=random_built_in(rng) if rng.random() < 0.15 else None,
+        )
+        for at in range(count)
+    )
+    edges = tuple(
+        PlanEdge(source, rng.choice("xy"), target, "in")
+        for source in range(count)
+        for target in range(source + 1, count)
+        if rng.random() < 0.4
+    )
+    for target in sorted({edge.target for edge in edges}):
+        if rng.random() < 0.4:
+            edges = with_list(edges, target, rng)
+            mapped = replace(nodes[target], fan_out=random_fan_out(rng))
+            nodes = (*nodes[:target], mapped, *nodes[target + 1 :])
+    policy = rng.choices(list(FailurePolicy), (4, 2, 2))[0]
+    if not limits:
+        nodes = tuple(_lasting(node) if node.fan_out or policy is FailurePolicy.FAIL_FAST else node for node in nodes)
+    return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)) if limits else 0)
+
+
+def _lasting(node: PlanNode) -> PlanNode:
+    """A node that does not fail while it waits, and if it is mapped has no items that end by themselves all at once:
+    that may stop others, some of which cut scripts have gone on with.
+    """
+    wait = None if node.wait is None or node.fan_out else replace(node.wait, late_error="")
+    if wait is not None and wait.flow_id:
+        wait = replace(wait, flow_id=SURE)
+    return replace(node, total_ms=0, wait=wait)
+
+
+def _random_rate(rng: random.Random) -> KeyRate:
+    rate = Rate(rng.randint(1, 4), rng.choice((1_000, 60_000)))
+    return KeyRate(rng.choice("kl"), rate, rng.randint(1, rate.count))
+
+
+def _random_policy(rng: random.Random) -> RetryPolicy:
+    return RetryPolicy(
+        attempts=rng.choice((1, 2, 2, 3)),
+        initial_ms=rng.choice((0, 1, 700, 20_000)),
+        factor=rng.choice((1.0, 1.5, 3.0)),
+        max_ms=rng.choice((20_000, 60_000)),
+        jitter=rng.choice((0.0, 0.3, 1.0)),
+        non_retryable=rng.choice(((), ("ValueError",), ("Unheard", "TIMEOUT"))),
+    )

@@ -1,0 +1,109 @@
+"""Leases of node tasks over every store: renewed, lost, kept over sessions, given back."""
+
+from tests.stores.node_task_manager.shards import Bench, held, only_component, plan_of
+from tradewind.node_task_manager.domain.component import ComponentStatus
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind, Vacancy
+
+
+async def test_renewing_keeps_a_lease_alive_and_names_lost_ones(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    a, b = await bench.take()
+    for _ in range(5):
+        bench.clock.advance(20_000)
+        renewal = await bench.shard.renew("w1", 0, held(a))
+        assert (renewal.lost, renewal.lease_deadline) == ((), bench.clock() + 30_000)
+        await bench.shard.reap()
+    statuses = await bench.statuses(plan_of("a b"))
+    assert statuses == {"a": "running", "b": "pending"}
+    assert (await bench.shard.renew("w1", 0, held(b))).lost == ((b.nonce, "the lease lapsed"),)
+
+
+async def test_the_third_loss_fails_a_node_task(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    for _ in range(3):
+        assert len(await bench.take()) == 1
+        bench.clock.advance(30_001)
+        await bench.shard.reap()
+    (record,) = await bench.shard.tasks(["flow:0:0:a"])
+    assert record is not None
+    assert record.status is NodeTaskStatus.FAILED
+    assert record.error is not None
+    assert record.error.code == "WORKER_LOST"
+
+
+async def test_an_attempt_cannot_outlive_its_timeout_by_renewing(bench: Bench) -> None:
+    await bench.submit(plan_of("a", start_to_close_ms=40_000))
+    (a,) = await bench.take()
+    assert a.deadline_ms == bench.clock() + 40_000
+    for _ in range(6):
+        bench.clock.advance(9_000)
+        await bench.shard.renew("w1", 0, held(a))
+        await bench.shard.reap()
+    (record,) = await bench.shard.tasks(["flow:0:0:a"])
+    assert record is not None
+    assert record.error is not None
+    assert record.error.code == "TIMEOUT"
+
+
+async def test_a_token_renews_the_lease_of_its_own_worker_whoever_names_it(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    (a,) = await bench.take(1, "w1")
+    await bench.shard.renew("w2", 0, held(a))
+    assert await bench.shard.held_by("w1") == [a.task_id]
+    assert await bench.shard.held_by("w2") == []
+    await bench.complete(a)
+    assert await bench.shard.held_by("w1") == []
+
+
+async def test_a_new_session_keeps_what_it_names_and_gives_the_rest_back(bench: Bench) -> None:
+    await bench.submit(plan_of("a b c"))
+    first = await bench.shard.open_session("w1", "i1", [])
+    effects = await bench.shard.claim([Vacancy("w1", first.session, 3, ("noop",))])
+    a, b, _c = effects.assignments
+    second = await bench.shard.open_session("w1", "i1", held(a))
+    assert second.session == first.session + 1
+    assert await bench.statuses(plan_of("a b c")) == {"a": "running", "b": "pending", "c": "pending"}
+    assert (await bench.shard.claim([Vacancy("w1", first.session, 3, ("noop",))])).stale_workers == ("w1",)
+    assert (await bench.shard.give_back("w1", first.session, None)).results == ("replaced",)
+    assert (await bench.shard.open_session("w1", "i1", held(b))).lost == (b.nonce,)
+    (record,) = await bench.shard.tasks([b.task_id])
+    assert record is not None
+    assert record.lost == 0
+
+
+async def test_a_worker_that_began_anew_has_lost_what_it_held(bench: Bench) -> None:
+    await bench.submit(plan_of("a"))
+    session = (await bench.shard.open_session("w1", "i1", [])).session
+    await bench.shard.claim([Vacancy("w1", session, 1, ("noop",))])
+    await bench.shard.open_session("w1", "i2", [])
+    (record,) = await bench.shard.tasks(["flow:0:0:a"])
+    assert record is not None
+    assert (record.status, record.lost) == (NodeTaskStatus.PENDING, 1)
+
+
+async def test_what_a_session_was_given_and_never_names_is_sent_again(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    session = (await bench.shard.open_session("w1", "i1", [])).session
+    effects = await bench.shard.claim([Vacancy("w1", session, 2, ("noop",))])
+    a, b = effects.assignments
+    assert (await bench.shard.renew("w1", session, held(a))).effects.assignments == ()
+    bench.clock.advance(2000)
+    assert (await bench.shard.renew("w1", session, held(a))).effects.assignments == (b,)
+
+
+async def test_giving_back_named_node_tasks_queues_them_again(bench: Bench) -> None:
+    await bench.submit(plan_of("a b"))
+    a, b = await bench.take()
+    await bench.shard.give_back("w1", 0, held(a))
+    assert await bench.shard.held_by("w1") == [b.task_id]
+    (again,) = await bench.take()
+    assert (again.task_id, again.attempt) == (a.task_id, 2)
+
+
+async def test_what_a_lost_second_forgot_is_taken_from_the_worker(bench: Bench) -> None:
+    """An attempt newer than the record's comes from before the store lost its last second."""
+    await bench.submit(plan_of("a"))
+    outcome = Outcome("flow:0:0:a", 1, "forgotten", OutcomeKind.COMPLETED, (("out", "1"),))
+    assert (await bench.shard.complete([outcome])).results == ("",)
+    assert (await only_component(bench)).status is ComponentStatus.FINISHED

@@ -1,0 +1,93 @@
+"""Stops of runs and terminations of single node tasks, over every store."""
+
+from tests.stores.node_task_manager.shards import RUN, Bench, held, only_component, plan_of
+from tradewind.node_task_manager.domain.component import ComponentStatus
+from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
+
+
+async def test_a_stop_before_the_submission_makes_the_run_begin_stopped(bench: Bench) -> None:
+    plan = plan_of("a>b")
+    await bench.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
+    await bench.submit(plan)
+    assert await bench.statuses(plan) == {"a": "skipped", "b": "skipped"}
+    component = await only_component(bench)
+    assert component.stop is not None
+    assert (component.stop.reason, component.stop.by) == ("enough", "ann")
+    assert component.status is ComponentStatus.FINISHED
+
+
+async def test_a_stop_mark_of_another_run_is_none_of_this_ones_business(bench: Bench) -> None:
+    await bench.shard.stop(RUN, "other", "", "enough", "ann", 1000)
+    await bench.submit(plan_of("a"))
+    assert len(await bench.take()) == 1
+
+
+async def test_a_stop_skips_what_waits_and_asks_what_runs(bench: Bench) -> None:
+    plan = plan_of("a>c b>c")
+    await bench.submit(plan)
+    (a,) = await bench.take(1)
+    effects = await bench.shard.stop(RUN, "r0", "", "enough", "ann", 1000)
+    assert effects.results == ("2", "1")
+    assert [t.stop.reason for t in effects.terminations] == ["enough"]
+    again = await bench.shard.renew("w1", 0, held(a))
+    assert [t.task_id for t in again.effects.terminations] == [a.task_id]
+    bench.clock.advance(10_001)
+    await bench.shard.reap()
+    assert await bench.statuses(plan) == {"a": "terminated", "b": "skipped", "c": "skipped"}
+
+
+async def test_terminating_one_node_task_skips_it_and_what_needs_it(bench: Bench) -> None:
+    plan = plan_of("a>b c")
+    await bench.submit(plan)
+    assert (await bench.shard.terminate("flow:0:0:b", "0", 1, "no", "ann")).results == ("",)
+    assert (await bench.shard.terminate("flow:0:0:a", "0", 0, "no", "ann")).results == ("",)
+    assert await bench.statuses(plan) == {"a": "skipped", "b": "skipped", "c": "pending"}
+    assert (await bench.shard.terminate("nix:0:0:a", "0", 0, "no", "ann")).results == ("unknown",)
+
+
+async def test_what_was_terminated_before_its_signals_came_does_not_run_when_they_come(bench: Bench) -> None:
+    plan = plan_of("a>b b>c a>d c>d")
+    await bench.submit(plan)
+    (a,) = await bench.take()
+    await bench.shard.terminate("flow:0:0:b", "0", 1, "no", "ann")
+    assert await bench.statuses(plan) == {"a": "running", "b": "skipped", "c": "skipped", "d": "registered"}
+    await bench.complete(a, out="1")
+    assert await bench.take() == []
+    assert await bench.statuses(plan) == {"a": "completed", "b": "skipped", "c": "skipped", "d": "skipped"}
+    assert (await only_component(bench)).skipped == 3
+
+
+async def test_an_entry_node_terminated_before_its_record_was_made_does_not_run(bench: Bench) -> None:
+    plan = plan_of(" ".join(f"n{number}" for number in range(1200)), digest="wide")
+    await bench.submit(plan)
+    await bench.shard.terminate("flow:0:0:n1199", "0", 1199, "no", "ann")
+    while (await bench.shard.claim()).todo:
+        pass
+    (last,) = await bench.shard.tasks(["flow:0:0:n1199"])
+    assert last is not None
+    assert (last.status, last.reason) == (NodeTaskStatus.SKIPPED, "no")
+    assert (await only_component(bench)).open == 1199
+
+
+async def test_a_stop_mark_for_the_run_of_another_name_does_not_hide_that_of_a_component(bench: Bench) -> None:
+    await bench.shard.stop(RUN, "other", "", "theirs", "bob", 1000)
+    await bench.shard.stop(RUN, "r0", "0", "mine", "ann", 1000)
+    await bench.submit(plan_of("a"))
+    stop = (await only_component(bench)).stop
+    assert stop is not None
+    assert stop.reason == "mine"
+
+
+async def test_a_worker_that_comes_back_is_told_again_what_to_stop_and_gains_no_time_by_it(bench: Bench) -> None:
+    await bench.submit(plan_of("a b", start_to_close_ms=5_000))
+    a, b = await bench.take()
+    await bench.shard.terminate(a.task_id, "0", 0, "no", "ann")
+    until = bench.clock() + 10_000
+    bench.clock.advance(4_000)
+    opened = await bench.shard.open_session("w1", "i1", held(a, b))
+    assert [each.task_id for each in opened.effects.terminations] == [a.task_id]
+    stopping, running = await bench.shard.tasks([a.task_id, b.task_id])
+    assert stopping is not None
+    assert running is not None
+    # The grace of a stop; and the attempt's own time limit with the grace for what it says of itself.
+    assert (stopping.lease_deadline, running.lease_deadline) == (until, until + 5_000)

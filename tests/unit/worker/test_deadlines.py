@@ -1,0 +1,83 @@
+"""What becomes of nodes whose deadline passes."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tests.unit.worker.attempts import Bench
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker import Context, NodeStopExecution, node
+
+
+def deadline_in(seconds: float) -> work_pb2.NodeTaskAssignment:
+    assignment = work_pb2.NodeTaskAssignment()
+    assignment.deadline.FromNanoseconds(int((time.time() + seconds) * 1e9))
+    return assignment
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_deadline_stops_the_node_with_timeout(threaded: bool) -> None:
+    told: list[str] = []
+
+    async def waits(ctx: Context) -> None:
+        try:
+            await asyncio.Event().wait()
+        except NodeStopExecution as stop:
+            told.append(stop.reason)
+            raise
+
+    def polls(ctx: Context) -> None:
+        while not ctx.stop_requested:
+            time.sleep(0.001)
+
+    slow: Any = node("slow")(polls if threaded else waits)
+    quick = node("quick")(lambda: 1)
+    async with Bench([slow, quick]) as bench:
+        late = bench.assignment("slow")
+        late.MergeFrom(deadline_in(0.1))
+        later = bench.assignment("quick", "t2")
+        later.MergeFrom(deadline_in(60))
+        bench.executor.start(later)
+        run = await bench.run(late)
+
+    assert run.error is not None
+    assert run.error.code == "TIMEOUT"
+    assert run.error.message.startswith("the node's deadline has passed, 0.")
+    assert not run.terminated
+    assert bench.runs["t2"].output == 1
+    assert len(told) == (0 if threaded else 1)
+
+
+async def test_deadlines_are_watched_one_after_another() -> None:
+    @node("slow")
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async with Bench([slow]) as bench:
+        for token, seconds in (("t3", 0.3), ("t1", 0.1), ("t2", 0.2)):
+            assignment = bench.assignment("slow", token)
+            assignment.MergeFrom(deadline_in(seconds))
+            bench.executor.start(assignment)
+        await bench.executor.wait_idle()
+
+    assert bench.ended == ["t1", "t2", "t3"]
+
+
+async def test_a_deadline_that_has_passed_already_hints_at_the_clock() -> None:
+    calls: list[int] = []
+
+    @node("slow")
+    async def slow() -> None:
+        calls.append(1)
+
+    async with Bench([slow]) as bench:
+        assignment = bench.assignment("slow")
+        assignment.MergeFrom(deadline_in(-90))
+        run = await bench.run(assignment)
+
+    assert run.error is not None
+    assert run.error.code == "TIMEOUT"
+    assert run.error.message.startswith("the deadline had passed 90.0 s before this worker got the node task; ")
+    assert calls == []

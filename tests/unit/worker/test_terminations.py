@@ -1,0 +1,324 @@
+"""How nodes that run are stopped, lose their lease, are given back, and end with the worker."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.unit.worker.attempts import Bench
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.worker import Context, NodeStopExecution, node
+
+
+class Gate:
+    """Lets a test see that a node has begun, and lets the node go on."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.opened = threading.Event()
+        self.told: list[Any] = []
+
+    async def wait(self) -> None:
+        self.begun.set()
+        await asyncio.Event().wait()
+
+
+async def test_termination_raises_in_an_async_node_where_it_waits() -> None:
+    gate = Gate()
+
+    @node("long")
+    async def long() -> None:
+        try:
+            await gate.wait()
+        except NodeStopExecution as stop:
+            gate.told.append((stop.reason, stop.source))
+            raise
+
+    async with Bench([long]) as bench:
+        bench.executor.start(bench.assignment("long"))
+        await until(gate.begun.is_set, "the node waits")
+        bench.stop(reason="market closed", by="ada")
+        run = await bench.end("t1")
+
+    assert gate.told == [("market closed", "ada")]
+    assert run.terminated
+    assert run.error is not None
+    assert (run.error.code, run.error.message) == ("", "market closed (by ada)")
+
+
+async def test_termination_passes_task_groups_and_timeouts_and_leaves_nothing_behind() -> None:
+    gate, cleaned = Gate(), []
+
+    async def child() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append("child")
+
+    @node("group")
+    async def group() -> None:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            tasks.create_task(child())
+            await asyncio.sleep(0)
+            gate.begun.set()
+        cleaned.append("never")
+
+    async with Bench([group]) as bench:
+        bench.executor.start(bench.assignment("group"))
+        await until(gate.begun.is_set, "the group waits for its child")
+        bench.stop()
+        run = await bench.end("t1")
+
+    assert run.terminated
+    assert cleaned == ["child"]
+
+
+async def test_termination_reaches_a_calculating_node_at_its_next_progress() -> None:
+    gate = Gate()
+
+    @node("busy")
+    async def busy(ctx: Context) -> None:
+        gate.begun.set()
+        while True:
+            await ctx.progress(1)
+
+    async with Bench([busy]) as bench:
+        bench.executor.start(bench.assignment("busy"))
+        await until(gate.begun.is_set, "the node calculates")
+        bench.stop()
+        assert (await bench.end("t1")).terminated
+
+
+async def test_a_thread_sees_that_a_stop_is_requested() -> None:
+    gate = Gate()
+
+    @node("polls")
+    def polls(ctx: Context) -> str:
+        gate.begun.set()
+        while not ctx.stop_requested:
+            time.sleep(0.001)
+        return "early"
+
+    @node("checks")
+    def checks(ctx: Context) -> None:
+        gate.begun.set()
+        while True:
+            ctx.check_stop()
+            time.sleep(0.001)
+
+    for each in (polls, checks):
+        gate.begun.clear()
+        async with Bench([each]) as bench:
+            bench.executor.start(bench.assignment(each.type))
+            await until(gate.begun.is_set, "the thread runs")
+            bench.stop(reason="enough")
+            run = await bench.end("t1")
+        assert run.terminated, each
+        assert run.error is not None
+        assert run.error.message == "enough (by ada)"
+        assert run.outputs == {}
+
+
+async def test_a_node_that_outstays_its_grace_is_reported_without_it(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+
+    @node("deaf")
+    def deaf() -> None:
+        gate.begun.set()
+        gate.opened.wait(10)
+
+    @node("stubborn")
+    async def stubborn() -> None:
+        while not gate.opened.is_set():
+            try:
+                await gate.wait()
+            except NodeStopExecution:
+                gate.told.append("ignored")
+
+    async with Bench([deaf, stubborn]) as bench:
+        for each in (deaf, stubborn):
+            gate.begun.clear()
+            bench.executor.start(bench.assignment(each.type, each.type))
+            await until(gate.begun.is_set, "the node runs")
+            bench.stop(each.type, grace=0.05)
+            assert (await bench.end(each.type)).terminated
+        gate.opened.set()
+
+    assert gate.told[0] == "ignored"
+    assert sorted(bench.ended) == ["deaf", "stubborn"]
+    assert "goes on although it was told to stop (enough)" in caplog.text
+
+
+async def test_a_stop_before_the_first_line_keeps_the_node_from_running() -> None:
+    calls: list[str] = []
+    occupied = Gate()
+
+    @node("quick")
+    async def quick() -> None:
+        calls.append("quick")
+
+    @node("queued")
+    def queued(first: bool) -> None:
+        if not first:
+            calls.append("queued")
+        occupied.begun.set()
+        occupied.opened.wait(10)
+
+    async with Bench([quick, queued], threads=1) as bench:
+        bench.executor.start(bench.assignment("quick"))
+        bench.stop()
+        bench.executor.start(bench.assignment("queued", "t2", config_json='{"first": true}'))
+        await until(occupied.begun.is_set, "the only thread is taken")
+        bench.executor.start(bench.assignment("queued", "t3", config_json='{"first": false}'))
+        await until(lambda: bench.executor.held["t3"].begun_ns, "the second waits for a thread")
+        bench.stop("t3")
+        occupied.opened.set()
+        runs = [await bench.end(token) for token in ("t1", "t2", "t3")]
+
+    assert [run.terminated for run in runs] == [True, False, True]
+    assert calls == []
+
+
+async def test_a_node_can_end_itself_as_terminated() -> None:
+    @node("closed")
+    async def closed() -> None:
+        raise NodeStopExecution("the exchange is closed")
+
+    async with Bench([closed]) as bench:
+        run = await bench.run(bench.assignment("closed"))
+
+    assert run.terminated
+    assert run.error is not None
+    assert run.error.message == "the exchange is closed"
+
+
+async def test_an_error_while_stopping_is_told_with_the_termination() -> None:
+    gate = Gate()
+
+    @node("clumsy")
+    async def clumsy() -> None:
+        try:
+            await gate.wait()
+        finally:
+            raise RuntimeError("could not close the position")
+
+    async with Bench([clumsy]) as bench:
+        bench.executor.start(bench.assignment("clumsy"))
+        await until(gate.begun.is_set, "the node waits")
+        bench.stop()
+        run = await bench.end("t1")
+
+    assert run.terminated
+    assert run.error is not None
+    assert (run.error.code, run.error.message) == ("NODE_ERROR", "could not close the position")
+
+
+async def test_a_lost_lease_stops_the_node_and_reports_nothing() -> None:
+    gate = Gate()
+
+    @node("long")
+    async def long() -> None:
+        try:
+            await gate.wait()
+        except NodeStopExecution as stop:
+            gate.told.append(stop.reason)
+            raise
+
+    async with Bench([long]) as bench:
+        bench.executor.start(bench.assignment("long"))
+        await until(gate.begun.is_set, "the node waits")
+        bench.executor.lose("t1", "given to another worker")
+        bench.executor.lose("unknown", "never mind")
+        assert not bench.executor.held
+        await until(lambda: gate.told, "the node hears of it")
+
+    assert gate.told == ["given to another worker"]
+    assert (bench.ended, bench.given_back) == ([], [])
+
+
+async def test_leaving_gives_back_what_stops_and_completes_what_did_not_notice() -> None:
+    gate = Gate()
+
+    @node("waits")
+    async def waits() -> None:
+        await gate.wait()
+
+    @node("finishes")
+    def finishes() -> str:
+        gate.opened.wait(10)
+        return "done"
+
+    async with Bench([waits, finishes]) as bench:
+        bench.executor.start(bench.assignment("waits", "t1"))
+        bench.executor.start(bench.assignment("finishes", "t2"))
+        await until(gate.begun.is_set, "the nodes run")
+        bench.executor.start(bench.assignment("waits", "t3"))
+        bench.executor.give_back_all("the worker leaves", grace=5)
+        await until(lambda: sorted(bench.given_back) == ["t1", "t3"], "what stopped is given back")
+        gate.opened.set()
+        await bench.executor.wait_idle()
+
+    assert bench.ended == ["t2"]
+    assert bench.runs["t2"].output == "done"
+
+
+async def test_closing_ends_what_runs() -> None:
+    gate = Gate()
+
+    @node("waits")
+    async def waits() -> None:
+        try:
+            await gate.wait()
+        finally:
+            gate.told.append("cleaned")
+
+    async with Bench([waits]) as bench:
+        bench.executor.start(bench.assignment("waits"))
+        await until(gate.begun.is_set, "the node runs")
+
+    assert gate.told == ["cleaned"]
+    assert bench.ended == []
+
+
+async def test_a_loop_that_cancels_all_its_tasks_ends_nodes_in_silence() -> None:
+    gate = Gate()
+
+    @node("waits")
+    async def waits() -> None:
+        await gate.wait()
+
+    async with Bench([waits]) as bench:
+        bench.executor.start(bench.assignment("waits"))
+        await until(gate.begun.is_set, "the node runs")
+        task = bench.executor.held["t1"].task
+        assert task is not None
+        task.cancel()
+        await bench.executor.wait_idle()
+
+    assert bench.ended == []
+
+
+async def test_a_later_attempt_of_a_node_ends_the_one_that_still_runs_here() -> None:
+    stopped: list[int] = []
+
+    @node("long")
+    async def long(ctx: Context) -> int:
+        try:
+            if ctx.attempt == 1:
+                await asyncio.Event().wait()
+        except NodeStopExecution:
+            stopped.append(ctx.attempt)
+            raise
+        return ctx.attempt
+
+    async with Bench([long]) as bench:
+        first = bench.assignment("long", "t1")
+        bench.executor.start(first)
+        await until(lambda: bench.executor.held["t1"].begun_ns, "the first attempt runs")
+        second = work_pb2.NodeTaskAssignment(token="t2", node_task_id=first.node_task_id, node_type="long", attempt=2)
+        assert (await bench.run(second)).output == 2
+        await until(lambda: stopped == [1], "the first attempt is stopped")
+        assert bench.ended == ["t2"]
