@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from redis.exceptions import BusyLoadingError, ConnectionError, ReadOnlyError, RedisClusterException, TimeoutError
 
-from tests.unit.access.gate_calls import Owners, call
+from tests.gate_calls import Owners, call
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
 from tradewind.access.use_cases import DailyQuotas, Listeners, LocalAuthority
