@@ -10,8 +10,8 @@ from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowEvent, SubFlowReport
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.domain.work import Effects, Vacancy
-from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
+from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySubFlows(MemorySuspension):

@@ -15,8 +15,8 @@ from tradewind.node_task_manager.domain.waiting import (
     Wait,
 )
 from tradewind.node_task_manager.domain.work import Effects
-from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
+from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySuspension(MemoryFanOut):
