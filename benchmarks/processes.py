@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -13,12 +12,11 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks.measure import process_tree
+from tradewind.server.redis.owned_process import owned
 
 ROOT = Path(__file__).resolve().parent.parent
 
-_PR_SET_PDEATHSIG = 1
 _POLL_S = 0.02
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def spawn(
@@ -31,18 +29,17 @@ def spawn(
 ) -> subprocess.Popen[str]:
     """Starts `command` in the project's root with `environment` added to this process's own.
 
-    The kernel ends it with SIGTERM should this process die without doing so; call this from the main thread, because
-    the kernel watches the thread.
+    The kernel ends it should this process die without doing so; call this from the main thread, because the kernel
+    watches the thread.
     """
     return subprocess.Popen(
-        command,
+        owned(command),
         cwd=ROOT,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         env={**os.environ, **(environment or {})},
         text=True,
-        preexec_fn=_die_with_parent,
     )
 
 
@@ -64,7 +61,3 @@ def end(process: subprocess.Popen[str], grace_s: float = 10.0) -> None:
                 os.kill(pid, signal.SIGKILL)
         process.poll()  # reaps it, so that it leaves the tree
         time.sleep(_POLL_S)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -3,11 +3,13 @@
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
+from tests.certificates import Authority
 from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS, RedisServer, RedisServers, redis_kinds
 from tradewind.server.logs import quieten_logging
 
@@ -54,3 +56,9 @@ async def redis_server(running_redis: RedisServer) -> AsyncIterator[RedisServer]
     await running_redis.flush()
     yield running_redis
     await running_redis.close_clients()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """A CA whose files are in `tmp_path`."""
+    return Authority(tmp_path)

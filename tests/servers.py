@@ -28,6 +28,8 @@ ACL_USERS = (*SERVICES, METRICS)
 
 SYSTEM_REDIS = shutil.which("redis-server")
 REDIS_REQUIRED = os.environ.get("TRADEWIND_REQUIRE_REDIS") == "1"
+BINARIES = [None, *([SYSTEM_REDIS or "redis-server"] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
+"""What tests of single stores start: the embedded server (None), and that on PATH, which fails if it must be there."""
 
 _SLOTS = 16384
 _MASTERS = 3

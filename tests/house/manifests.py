@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.house.project import ROOT
@@ -22,6 +23,7 @@ from tradewind.registry.stores.keys import ACL as REGISTRY_USER
 from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import ACL as SCHEDULER_USER
+from tradewind.server.settings import AnySettings, load_settings
 from tradewind.trigger.app import TriggerService
 from tradewind.trigger.settings import TriggerSettings
 from tradewind.trigger.stores.keys import ACL as TRIGGER_USER
@@ -101,6 +103,15 @@ def environment(folder: str, template: Manifest) -> dict[str, str]:
     for each in container(template).get("env", []):
         found[each["name"]] = each["value"] if "value" in each else f"<{each['valueFrom']}>"
     return found
+
+
+def settings_of(
+    settings: type[AnySettings], folder: str, template: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> AnySettings:
+    """Return the settings that a program reads in a pod; its variables stay set until the end of the test."""
+    for name, value in environment(folder, template).items():
+        monkeypatch.setenv(name, value)
+    return load_settings(settings)
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

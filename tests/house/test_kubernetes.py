@@ -4,7 +4,6 @@ import importlib.util
 import json
 import math
 import re
-import sys
 from typing import Any
 
 import kubernetes_validate
@@ -24,15 +23,16 @@ from tests.house.manifests import (
     selectors,
     selects,
     services,
+    settings_of,
     workloads,
 )
 from tests.house.project import ROOT
 from tools.store_secrets import acl_file, secret_manifests, user_names
 from tradewind.cli.app import app
 from tradewind.client import Addresses
-from tradewind.node_task_manager.rpc.external_scaler import METRIC, read_metadata
+from tradewind.node_task_manager.rpc.external_scaler import read_metadata
 from tradewind.server import bootstrap
-from tradewind.server.settings import load_settings, settings_table
+from tradewind.server.settings import settings_table
 from tradewind.worker import load_nodes
 
 VERSIONS = ("1.31", "1.37")
@@ -151,13 +151,11 @@ def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch:
     only, variables = container(template), environment(folder, template)
     known = {variable for variable, _, _ in settings_table(settings)}
     assert {each for each in variables if each.startswith("TRADEWIND_")} <= known
-    for variable, value in variables.items():
-        monkeypatch.setenv(variable, value)
-    values = load_settings(settings)
+    values = settings_of(settings, folder, template, monkeypatch)
 
     assert only["command"][:2] == ["python", "-m"]
     assert importlib.util.find_spec(f"{only['command'][2]}.__main__")
-    assert sys.modules[built.__module__].__name__.startswith(only["command"][2])
+    assert built.__module__.startswith(only["command"][2])
     assert values.host == "0.0.0.0"
     assert only["ports"][0] == {"name": "grpc", "containerPort": values.port}
     service = of_kind(folder, "Service")[name]["spec"]
@@ -290,7 +288,6 @@ def test_workers_are_scaled_by_what_they_offer(monkeypatch: pytest.MonkeyPatch) 
     pool, target = read_metadata(trigger["metadata"])
     assert set(pool.node_types) == {each.type for each in load_nodes("nodes")}
     assert math.isfinite(target)
-    assert METRIC
     name, _, port = trigger["metadata"]["scalerAddress"].partition(":")
     assert (name, int(port)) == ("node-task-manager.tradewind.svc", 7703)
     assert scaled["spec"]["scaleTargetRef"]["name"] in of_kind("k8s/overlays/prod", "Deployment")

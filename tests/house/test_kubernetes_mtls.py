@@ -4,8 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tests.house.manifests import SERVICES, Manifest, container, environment, of_kind, workloads
-from tradewind.server.settings import load_settings
+from tests.house.manifests import SERVICES, Manifest, container, environment, of_kind, settings_of, workloads
 from tradewind.tls import TlsFiles
 
 FOLDER = "k8s/overlays/prod-mtls"
@@ -48,9 +47,7 @@ def test_each_pod_reads_its_own_certificate(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_servers_take_only_callers_with_a_certificate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     template = workloads(FOLDER)[name]
-    for variable, value in environment(FOLDER, template).items():
-        monkeypatch.setenv(variable, value)
-    settings = load_settings(SERVICES[name][1])
+    settings = settings_of(SERVICES[name][1], FOLDER, template, monkeypatch)
     assert settings.tls_require_client_cert
     assert {"name": "health", "containerPort": settings.health_port} in container(template)["ports"]
     assert settings.health_port not in (0, settings.port, settings.metrics_port)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.manifests import SERVICES, Manifest, build, container, environment, of_kind, selects, workloads
+from tests.house.manifests import SERVICES, Manifest, build, container, of_kind, selects, settings_of, workloads
 from tests.house.project import ROOT
 from tradewind.server.redis.watch import METRICS
-from tradewind.server.settings import TelemetrySettings, load_settings
+from tradewind.server.settings import TelemetrySettings
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,7 @@ def test_a_service_serves_metrics_where_they_are_looked_for(
     folder: str, service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = workloads(folder)[service]
-    for name, value in environment(folder, pod).items():
-        monkeypatch.setenv(name, value)
-    settings = load_settings(SERVICES[service][1])
+    settings = settings_of(SERVICES[service][1], folder, pod, monkeypatch)
     assert (settings.metrics_host, settings.metrics_store_user) == ("0.0.0.0", METRICS.name)
     assert "'store-passwords'" in os.environ["TRADEWIND_METRICS_STORE_PASSWORD"]
     assert_scraped(folder, pod, settings)
@@ -40,9 +38,7 @@ def test_a_service_serves_metrics_where_they_are_looked_for(
 
 def test_workers_serve_theirs(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = workloads(folder)["worker"]
-    for name, value in environment(folder, pod).items():
-        monkeypatch.setenv(name, value)
-    settings = load_settings(TelemetrySettings)
+    settings = settings_of(TelemetrySettings, folder, pod, monkeypatch)
     assert settings.metrics_host == "0.0.0.0"
     assert_scraped(folder, pod, settings)
 

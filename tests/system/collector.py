@@ -76,9 +76,9 @@ def tree(spans: list[Seen]) -> list[str]:
 
 
 @asynccontextmanager
-async def collecting() -> AsyncIterator[Collector]:
-    """Receive spans on a free port."""
-    collector, server = Collector(), grpc.aio.server()
+async def collecting(collector: Collector | None = None) -> AsyncIterator[Collector]:
+    """Receive spans on a free port, with a collector of one's own if it is given."""
+    collector, server = collector or Collector(), grpc.aio.server()
     add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

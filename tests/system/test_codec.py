@@ -1,13 +1,12 @@
 """With a codec, clients and workers read what the servers and the store never can."""
 
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from tests.system.processes import Shell
+from tests.system.store_files import written
 from tradewind.client import Client
 from tradewind.codec import AesGcm
 from tradewind.flow import Flow
@@ -21,13 +20,6 @@ PLANTED = "grapefruit"
 """Stands in the inputs, so that it is in every payload of the cycle."""
 
 
-@pytest_asyncio.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Standalone]:
-    """Every service over an embedded store."""
-    async with Standalone(data=tmp_path / "data", port=0) as stack:
-        yield stack
-
-
 def flow() -> Flow:
     flow = Flow("coded", "1h")
     made = flow.node("made", "words", {"count": 3})
@@ -39,11 +31,6 @@ def flow() -> Flow:
     joined["text"] >> both["texts"]
     loud["text"] >> both["texts"]
     return flow
-
-
-def written(folder: Path) -> bytes:
-    """Return everything that the store has written, whatever became of it since."""
-    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
 async def test_only_who_has_the_codec_can_read_payloads(

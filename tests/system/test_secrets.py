@@ -3,13 +3,12 @@
 import secrets
 from pathlib import Path
 
-import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import add_TraceServiceServicer_to_server
 
-from tests.system.collector import Collector
+from tests.system.collector import Collector, collecting
 from tests.system.processes import Processes, Shell
+from tests.system.store_files import written
 from tests.waiting import until
 from tradewind.client import Client
 from tradewind.flow import Flow
@@ -49,16 +48,13 @@ async def test_a_planted_secret_is_in_no_output_log_or_trace_and_not_in_the_stor
     files = tmp_path / "secrets"
     files.mkdir()
     (files / "broker.key").write_text(f"{planted}\n")
-    traces, receiver = WholeTraces(), grpc.aio.server()
-    add_TraceServiceServicer_to_server(traces, receiver)  # type: ignore[no-untyped-call]
-    port = receiver.add_insecure_port("127.0.0.1:0")
-    await receiver.start()
-    monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    traces = WholeTraces()
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
     monkeypatch.setenv("TRADEWIND_SECRETS_DIR", str(files))
     monkeypatch.setenv("TRADEWIND_LOG_LEVEL", "debug")
     seen: list[str] = []
-    try:
+    async with collecting(traces):
+        monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", traces.endpoint)
         async with Standalone(data=tmp_path / "data", port=0) as stack, Client(stack.address) as client:
             worker = started.start("worker", NODES, "--processes", "1", address=stack.address)
             await worker.says("connected as")
@@ -89,14 +85,12 @@ async def test_a_planted_secret_is_in_no_output_log_or_trace_and_not_in_the_stor
 
             await until(lambda: ended() == len(failed), "the traces of the failed nodes have arrived")
             seen.append(worker.printed)
-    finally:
-        await receiver.stop(None)
     seen += capfd.readouterr()
     everything = "\n".join(seen)
     assert "the key is [secret broker.key]" in everything
     assert planted not in everything
     assert b"secret broker.key" in traces.sent, "errors are in traces"
     assert planted.encode() not in traces.sent
-    kept = b"".join(path.read_bytes() for path in sorted((tmp_path / "data").rglob("*")) if path.is_file())
+    kept = written(tmp_path / "data")
     assert MARKER.encode() in kept, "what is kept can be found by looking so"
     assert planted.encode() not in kept

@@ -19,11 +19,6 @@ from tradewind.worker import Worker, load_nodes
 RESULT = {"sort": {"even": 10}, "alone": {"numbers": [7, 8, 9]}}
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
 @pytest_asyncio.fixture
 async def stack(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Standalone]:
     """Every service over an embedded store; whoever calls must show a certificate."""

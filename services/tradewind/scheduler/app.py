@@ -207,7 +207,6 @@ class Scheduler:
             self._hand_over,
             fold,
             open_states,
-            waiters,
             clock,
             int(settings.scheduler_compare_seconds * 1000),
             follow_up,

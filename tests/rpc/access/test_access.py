@@ -8,6 +8,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from tests.gate_calls import call
 from tests.rpc.access.conftest import SECRET, Calls, Start
 from tests.waiting import until
 from tests.zones import zone_far_from_midnight
@@ -25,7 +26,7 @@ from tradewind.api.access.v1.session_pb2 import (
 from tradewind.client.refusals import error_from
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.gate import Gate
-from tradewind.server.access.identity import Identity, current_identity
+from tradewind.server.access.identity import Identity
 from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of
@@ -204,8 +205,6 @@ async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:
     """Two replicas of access, and a gate elsewhere that would remember for a minute."""
     first, second = await start(), await start()
     token = await first.token("ann", ROLE_ADMIN)
-    digest = digest_of(token)
-    assert digest is not None
     channel = with_token(open_channel(second.address, traced=False), SECRET)
     gate = Gate(RemoteAuthority(channel), cache_s=60)
     gate.start()
@@ -219,37 +218,22 @@ async def test_another_replica_hears_of_changes_at_once(start: Start) -> None:
         await gate.stop()
 
 
-class _Context:
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def invocation_metadata(self) -> Any:
-        return (("authorization", f"Bearer {self._token}"),)
-
-
-async def _caller(gate: Gate, token: str) -> Identity | None:
-    found: list[Identity] = []
-
-    async def handler(request: Any, context: Any) -> None:
-        identity = current_identity()
-        assert identity is not None
-        found.append(identity)
-
-    context: Any = _Context(token)
-    await gate.around("/tradewind.api.access.v1.AccessService/WhoAmI", handler)(object(), context)
-    return found[0]
+async def _caller(gate: Gate, token: str) -> Identity:
+    identity, _ = await call(gate, "/tradewind.api.access.v1.AccessService/WhoAmI", object(), token)
+    assert identity is not None
+    return identity
 
 
 async def _knows(gate: Gate, token: str) -> bool:
     try:
-        return await _caller(gate, token) is not None
+        await _caller(gate, token)
     except Unavailable:
         return False
+    return True
 
 
 async def _role(gate: Gate, token: str, role: Role) -> bool:
-    identity = await _caller(gate, token)
-    return identity is not None and identity.role is role
+    return (await _caller(gate, token)).role is role
 
 
 async def _revoked(gate: Gate, token: str) -> bool:

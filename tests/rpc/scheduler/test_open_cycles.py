@@ -7,6 +7,7 @@ from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.api.scheduler.v1 import cycle_pb2
 from tradewind.scheduler.stores.keys import ACL, Keys
+from tradewind.server.metrics import REGISTRY, SWITCH
 from tradewind.server.partitions import partition_of
 
 
@@ -113,6 +114,21 @@ async def test_repeated_events_and_events_of_unknown_runs_do_no_harm(scheduler: 
 
 
 async def test_a_definition_that_is_gone_fails_the_cycle(start: Start, peers: Peers, embedded: RedisServer) -> None:
+    SWITCH.turn(1)
+    try:
+        counted = failures()
+        await definition_is_gone(start, peers, embedded)
+        assert failures() == counted + 1
+    finally:
+        SWITCH.turn(-1)
+
+
+def failures() -> float:
+    """Return how many cycles were counted as failed."""
+    return REGISTRY.get_sample_value("tradewind_cycles_ended_total", {"status": "failed"}) or 0
+
+
+async def definition_is_gone(start: Start, peers: Peers, embedded: RedisServer) -> None:
     first = await start()
     await first.register()
     await peers.node_tasks.break_off()

@@ -179,7 +179,6 @@ class Replica:
             self.hand_over,
             self._fold,
             open_states,
-            waiters,
             clock,
             COMPARE_MS,
             follow_up,

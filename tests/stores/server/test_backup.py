@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS
+from tests.servers import BINARIES
 from tests.waiting import until
 from tools.store_secrets import BACKUP
 from tradewind.server.redis import backup as backups
@@ -19,7 +19,6 @@ from tradewind.server.redis.embedded import EmbeddedStore
 from tradewind.server.redis.snapshot import SnapshotError, fetch_snapshot
 
 NOW = datetime(2026, 11, 22, 3, 17, tzinfo=UTC)
-BINARIES = [None, *([SYSTEM_REDIS] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
 
 
 @pytest.fixture(params=BINARIES, ids=lambda binary: "system" if binary else "embedded")

@@ -9,11 +9,10 @@ from redis.exceptions import NoPermissionError, RedisError
 
 from tests.house.manifests import SERVICES
 from tests.house.project import ROOT
-from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS
+from tests.servers import BINARIES
 from tradewind.server.redis.client import connect, require_safe_policy
 from tradewind.server.redis.embedded import EmbeddedStore
 
-BINARIES = [None, *([SYSTEM_REDIS] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
 ELSEWHERE = ("bind", "port", "dir", "aclfile")
 """What is another thing here than in a container."""
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from redis.exceptions import AuthenticationError
 
-from tests.servers import REDIS_REQUIRED, SYSTEM_REDIS
+from tests.servers import BINARIES
 from tests.waiting import until
 from tradewind.server.redis.acl import AclUser
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import ALLOCATOR, EmbeddedStore, EmbeddedStoreError
 
-BINARIES = [None, *([SYSTEM_REDIS] if SYSTEM_REDIS or REDIS_REQUIRED else [])]
 USER = AclUser("scheduler", ("trading_flow:{f*",), ("trading_flow:{f*",))
 KEY = "trading_flow:{f1}:kept"
 

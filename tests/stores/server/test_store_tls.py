@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.certificates import Authority
 from tests.ports import free_port
-from tests.servers import ACL_USERS, SYSTEM_REDIS, RedisServer, RedisServers
+from tests.servers import ACL_USERS, BINARIES, REDIS_REQUIRED, SYSTEM_REDIS, RedisServer, RedisServers
 from tests.tls_proxy import TlsProxy
 from tests.waiting import until
 from tradewind.server.redis.client import Client, connect, require_reachable
@@ -20,11 +20,6 @@ from tradewind.tls import TlsError, TlsFiles
 
 SCRIPT = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 KEY = "trading_flow:{f0}:count"
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
 
 
 @pytest.fixture
@@ -76,7 +71,7 @@ async def test_scripts_commands_and_messages_go_over_tls(store: RedisServer, aut
         await works(over_tls(node, proxy.port), authority.issue("scheduler"))
 
 
-@pytest.mark.skipif(SYSTEM_REDIS is None, reason="the embedded store is built without TLS")
+@pytest.mark.skipif(SYSTEM_REDIS is None and not REDIS_REQUIRED, reason="the embedded store is built without TLS")
 async def test_a_redis_that_speaks_tls_itself(authority: Authority, tmp_path: Path) -> None:
     files, port = authority.issue("store"), free_port()
     # fmt: off
@@ -85,7 +80,7 @@ async def test_a_redis_that_speaks_tls_itself(authority: Authority, tmp_path: Pa
         "--tls-ca-cert-file", str(files.ca),
     ]
     # fmt: on
-    own = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS, binary=SYSTEM_REDIS, options=options)
+    own = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS, binary=BINARIES[-1], options=options)
     await own.start()
     try:
         await works(over_tls(own, port), authority.issue("scheduler"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.access.gate_calls import Authority, Context, Owners, call
+from tests.gate_calls import Authority, Context, Owners, call
 from tests.waiting import until
 from tradewind.api.scheduler.v1.job_pb2 import StartBulkJobRequest
 from tradewind.api.scheduler.v1.scheduler_service_pb2 import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.access.gate_calls import SCHEDULER, Authority, Context, Owners, call
+from tests.gate_calls import SCHEDULER, Authority, Context, Owners, call
 from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest, RunFlowRequest
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.limits import quotas_of

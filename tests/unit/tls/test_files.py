@@ -10,11 +10,6 @@ from tradewind.tls import SYSTEM, TlsError, TlsFiles, server_credentials
 from tradewind.tls.files import WatchedFiles
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
 def refusal(files: TlsFiles) -> str:
     with pytest.raises(TlsError) as caught:
         files.read()

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError
 
-from tradewind.server.redis import owned_process
 from tradewind.server.redis.acl import AclUser, write_acl_file
 from tradewind.server.redis.client import connect
+from tradewind.server.redis.owned_process import owned
 
 ADMIN = "admin"
 """The user who may do everything; services log in as their own."""
@@ -178,7 +177,6 @@ class EmbeddedStore:
             place = ["--port", str(self.port), "--bind", "127.0.0.1"]
         # fmt: off
         command = [
-            sys.executable, "-I", "-S", owned_process.__file__, str(os.getpid()),
             binary, *place,
             "--dir", ".", "--aclfile", "users.acl", "--daemonize", "no", "--loglevel", "notice",
             "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
@@ -188,7 +186,7 @@ class EmbeddedStore:
         assert self._lock is not None
         with open(self.directory / "store.log", "wb") as log:
             return subprocess.Popen(
-                command,
+                owned(command),
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

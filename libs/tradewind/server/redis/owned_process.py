@@ -8,8 +8,17 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 _PR_SET_PDEATHSIG = 1
+
+
+def owned(program: Sequence[str]) -> list[str]:
+    """Return the command that becomes `program`, whose first word is a path, and that dies with this process.
+
+    To be started by the main thread: on Linux it is the thread that starts it whose end is its own.
+    """
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *program]
 
 
 def main() -> None:

@@ -65,6 +65,11 @@ class Backfill:
     ended_ms: int = 0
     reason: str = ""
 
+    @property
+    def left(self) -> int:
+        """How many planned times have not had their turn."""
+        return self.draft.times - self.begun - self.skipped
+
     def steps(self) -> "list[BackfillStep]":
         """Return what may begin now, in order."""
         planned = self.draft.schedule.planned(self.draft.anchor_ms)

@@ -5,8 +5,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind.server.faults import InvalidInput, Violation
-
-_LAST_S = 253_402_300_799
+from tradewind.server.schedules.grids import LAST_MS
 
 
 def set_ms(stamp: Timestamp, at_ms: int) -> None:
@@ -24,7 +23,7 @@ def ms_of(message: Message, field: str, within: str = "") -> int:
     if not message.HasField(field):
         return 0
     stamp: Timestamp = getattr(message, field)
-    if not (0 <= stamp.seconds <= _LAST_S and 0 <= stamp.nanos < 1_000_000_000):
+    if not (0 <= stamp.seconds <= LAST_MS // 1000 and 0 <= stamp.nanos < 1_000_000_000):
         raise InvalidInput([Violation(within + field, "must be a time from 1970 to 9999")])
     return stamp.seconds * 1000 + stamp.nanos // 1_000_000
 

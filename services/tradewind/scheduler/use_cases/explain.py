@@ -155,14 +155,14 @@ def _open(state: ChainState, *, known: bool) -> list[Reason]:
 def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
     """How far a backfill is that is under way."""
     draft = backfill.draft
-    left = draft.times - backfill.begun - backfill.skipped
-    words = f"backfill {backfill.backfill_id} has {left} of {draft.times} cycles to go, {draft.max_running} at a time"
+    words = f"backfill {backfill.backfill_id} has {backfill.left} of {draft.times} cycles to go"
+    words += f", {draft.max_running} at a time"
     words += f"; {backfill.running} run now" if backfill.running else ""
-    waits = flow.status is FlowStatus.PAUSED and left > 0
+    waits = flow.status is FlowStatus.PAUSED and backfill.left > 0
     words += "; it waits until the flow is resumed" if waits else ""
     facts: dict[str, Fact] = {
         "backfill_id": backfill.backfill_id,
-        "left": left,
+        "left": backfill.left,
         "times": draft.times,
         "max_running": draft.max_running,
         "running": backfill.running,

@@ -88,7 +88,7 @@ class FoldEvents:
         for update, result in zip(updates, await self._states.update_many(updates, epochs), strict=True):
             state = update.state
             if result.outcome is UpdateOutcome.OK:
-                self._took_place(state, result)
+                self.took_place(state, result)
                 if update.check_in_ms == 0 and not result.end_ms:
                     self._look()
                 continue
@@ -100,7 +100,8 @@ class FoldEvents:
                 lost.add(partition_of(state.name.flow_id))
         return again
 
-    def _took_place(self, state: ChainState, result: UpdateResult) -> None:
+    def took_place(self, state: ChainState, result: UpdateResult) -> None:
+        """See to what follows a write of this state: it is kept, or its end is counted and told to those who wait."""
         if result.follow_up:
             self._follow_up()
         if not result.end_ms:

@@ -18,7 +18,6 @@ from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
 from tradewind.scheduler.ports.owning import Epochs
 from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused
 from tradewind.scheduler.use_cases.definitions import Definitions
-from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.fold_events import FoldEvents, written
 from tradewind.scheduler.use_cases.hand_over import HandOver, PlannedRun, retry_after
 from tradewind.scheduler.use_cases.open_states import OpenStates
@@ -49,7 +48,6 @@ class LookAfterRuns:
         hand_over: HandOver,
         fold: FoldEvents,
         open_states: OpenStates,
-        waiters: EndWaiters,
         clock: Clock,
         compare_ms: int,
         follow_up: Callable[[], None] = lambda: None,
@@ -62,7 +60,6 @@ class LookAfterRuns:
         self._hand_over = hand_over
         self._fold = fold
         self._open_states = open_states
-        self._waiters = waiters
         self._clock = clock
         self._compare_ms = compare_ms
         self._follow_up = follow_up
@@ -165,8 +162,13 @@ class LookAfterRuns:
         for state in states:
             facts = state.facts
             planned = await self._definitions.revision(state.name.flow_id, facts.revision, facts.user_id)
-            if planned is not None and planned.runs_flows:
+            if planned is None or not planned.runs_flows:
+                continue
+            try:
                 await sub_flows.look(state)
+            except PeerRefused as error:
+                # No other run is to wait for this one; the next look tries again.
+                _log.warning("sub_flows_not_looked_after", run=str(state.name), error=str(error))
 
     async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         runs: list[PlannedRun] = []
@@ -176,10 +178,11 @@ class LookAfterRuns:
             if planned is None:
                 lost = f"revision {facts.revision} of the flow is on record no more"
                 final, fields, log = given_up(state, lost)
-                ended = await self._write(RunUpdate(final, fields, log=log), epochs)
-                if ended is not None and is_terminal(ended.status):
-                    self._open_states.drop(ended.name)
-                    self._waiters.ended(ended)
+                (result,) = await self._states.update_many([RunUpdate(final, fields, log=log)], epochs)
+                if result.ok:
+                    self._fold.took_place(final, result)
+                else:
+                    self._open_states.drop(final.name)
             else:
                 runs.append(PlannedRun(state, planned))
         if runs:

@@ -142,8 +142,7 @@ def cancel(flow: Flow, backfill_id: int, now: int, reason: str) -> bool:
         return False
     backfill = record.backfill
     if backfill.position_ms:
-        left = backfill.draft.times - backfill.begun - backfill.skipped
-        span = Span(backfill.position_ms, backfill.draft.last_ms, left)
+        span = Span(backfill.position_ms, backfill.draft.last_ms, backfill.left)
         _note(record, now, span, FiringOutcome.DROPPED, reason)
     _end(record, now, BackfillStatus.CANCELLED, reason)
     return True
