@@ -10,14 +10,13 @@ the store, then the services; a new token holds once every server has been resta
 from __future__ import annotations
 
 import argparse
-import hashlib
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-from tradewind.server.redis.acl import NOBODY
+from tradewind.server.redis.acl import acl_lines, password_digest
 from tradewind.standalone.services import ACL_USERS
 
 BACKUP = "resetkeys resetchannels -@all +ping +sync +psync +replconf"
@@ -36,17 +35,10 @@ def user_names() -> list[str]:
 
 def acl_file(passwords: Mapping[str, str]) -> str:
     """Return the ACL file for those users that have a password; it holds hashes only."""
-    lines = [
-        NOBODY,
-        f"user admin on #{_digest(passwords['admin'])} ~* &* +@all",
-        f"user backup on #{_digest(passwords['backup'])} {BACKUP}",
-        PROBE,
-    ]
-    lines += [
-        user.rule(passwords[user.name])
-        for user in sorted(ACL_USERS, key=lambda user: user.name)
-        if user.name in passwords
-    ]
+    services = sorted((user for user in ACL_USERS if user.name in passwords), key=lambda user: user.name)
+    nobody, admin, *rules = acl_lines(services, passwords)
+    backup = f"user backup on #{password_digest(passwords['backup'])} {BACKUP}"
+    lines = [nobody, admin, backup, PROBE, *rules]
     return "\n".join(lines) + "\n"
 
 
@@ -67,10 +59,6 @@ def secret_manifests(passwords: Mapping[str, str], service_token: str) -> list[d
         }
         for name, text in texts.items()
     ]
-
-
-def _digest(password: str) -> str:
-    return hashlib.sha256(password.encode()).hexdigest()
 
 
 def main() -> int:

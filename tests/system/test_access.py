@@ -162,6 +162,28 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
     assert "send a token" in await shell("whoami", ends=1)
 
 
+async def test_logout_ends_what_login_began_and_no_token_of_a_program(
+    guarded: Standalone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = Shell(guarded.address)
+    assert guarded.new_admin_token is not None
+    await shell("login", "--token-file", str(guarded.admin_token_file))
+    assert sorted(each["kind"] for each in await shell.json("token", "list")) == ["login", "token"]
+    monkeypatch.setenv("TRADEWIND_TOKEN", guarded.new_admin_token)
+    await shell("logout")
+    assert [each["kind"] for each in await shell.json("token", "list")] == ["token"]
+    assert "not logged in" in await shell("logout", ends=1)
+    assert [each["kind"] for each in await shell.json("token", "list")] == ["token"]
+
+
+async def test_who_is_logged_in_can_measure(guarded: Standalone) -> None:
+    """The clients and the worker of the benchmark call with the token that was kept."""
+    shell = Shell(guarded.address)
+    await shell("login", "--token-file", str(guarded.admin_token_file))
+    (measured,) = await shell.json("bench", "chain-1", "--scale", "0.01")
+    assert measured["nodes_per_second"] > 0
+
+
 async def _is(client: Client, role: Role | None) -> bool:
     try:
         return (await client.who_am_i()).role is role

@@ -1,6 +1,5 @@
 """`tradewind login`, `logout`, `whoami`, `token ...` and `user ...`: who calls, and who may."""
 
-import os
 import platform
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tradewind.cli.kept_tokens import keep_token
+from tradewind.cli.failures import fail
+from tradewind.cli.kept_tokens import keep_token, kept_token
 from tradewind.cli.parameters import Output
 from tradewind.cli.screen import Format
 from tradewind.cli.session import Session, asynchronous
@@ -38,12 +38,12 @@ async def login(
     token_file: Annotated[Path | None, typer.Option(help="A file that holds it.")] = None,
 ) -> None:
     """Begin a session with a token and keep it for the address."""
-    from tradewind.client import Client
+    from tradewind.grpc_engine.bearer import token_of
 
     if token_file is not None:
         token = token_file.read_text(encoding="utf-8").strip()
-    given = token or os.environ.get("TRADEWIND_TOKEN") or typer.prompt("Token", hide_input=True)
-    async with Client(addresses=session.addresses, patience=0, credentials=session.tls, token=given) as client:
+    given = token_of(token) or typer.prompt("Token", hide_input=True)
+    async with session.client(given) as client:
         me = await client.who_am_i()
         made = await client.log_in(label=f"login from {platform.node()}"[:128])
     keep_token(session.addresses.access, made.token)
@@ -52,12 +52,16 @@ async def login(
 
 @asynchronous
 async def logout(session: Session) -> None:
-    """End the session that was kept for the address."""
+    """End the session that was kept for the address; what TRADEWIND_TOKEN holds stays good."""
+    address = session.addresses.access
+    kept = kept_token(address)
+    if kept is None:
+        raise fail(f"not logged in at {address}")
     try:
-        async with session.client() as client:
+        async with session.client(kept) as client:
             await client.log_out()
     finally:
-        keep_token(session.addresses.access, None)
+        keep_token(address, None)
     session.screen.line("logged out")
 
 

@@ -1,6 +1,5 @@
 """The root of the command line: options that hold for every command, and the commands."""
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,8 +34,6 @@ from tradewind.cli.session import Session
 if TYPE_CHECKING:
     from tradewind.tls import TlsFiles
 
-TLS_VARIABLES = ("TRADEWIND_TLS_CA", "TRADEWIND_TLS_CERT", "TRADEWIND_TLS_KEY")
-
 # Plain help instead of rich panels: those take longer to import than most commands take to run.
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,8 +53,8 @@ def _print_version(wanted: bool) -> None:
 
 
 def _tls(ca: str | None, cert: str | None, key: str | None, server_name: str | None) -> "TlsFiles | None":
-    if not any((ca, cert, key, *map(os.environ.get, TLS_VARIABLES))):
-        # What plain text needs takes no time.
+    if not any((ca, cert, key, server_name)):
+        # Clients and workers look in the environment themselves, and what plain text needs takes no time.
         return None
     from tradewind.tls import TlsFiles
 

@@ -98,7 +98,7 @@ def show_cycle(screen: Screen, described: CycleDescription) -> None:
     if cycle.phase and not cycle.ended:
         screen.line(f"phase {cycle.phase}", "dim")
     if cycle.stop is not None:
-        screen.line(f"stopped {screen.when(cycle.stop.at)} by {cycle.stop.by}: {cycle.stop.reason}", "yellow")
+        screen.line(f"stopped {_stop(screen, cycle.stop)}", "yellow")
     if cycle.inputs_json:
         screen.line(f"inputs {cycle.inputs_json}")
     screen.line()

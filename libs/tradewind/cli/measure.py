@@ -33,5 +33,5 @@ async def bench(
         # The worker would be waited for in vain.
         async for _ in client.list_workers():
             break
-    results = await measure(session.address, workloads or (), scale, session.screen.console, session.tls)
+    results = await measure(session, workloads or (), scale)
     session.screen.json(results) if output is Format.JSON else session.screen.console.print(table(results))

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect
-import os
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -27,11 +26,11 @@ class Session:
     """Seconds for which a command that goes on, such as a watch, waits for a server that was there to come back."""
 
     def __init__(self, address: str | None = None, tls: "TlsFiles | None" = None, codec: str | None = None) -> None:
-        """Take which certificates hold, None for plain text, and the name of a codec."""
+        """Take which certificates and which codec, by its name, hold; None for what the environment says."""
         self.address = address
         self.screen = Screen()
         self.tls = tls
-        self._codec = codec
+        self.codec_name = codec
 
     @property
     def addresses(self) -> "Addresses":
@@ -43,24 +42,35 @@ class Session:
     @property
     def codec(self) -> "Codec | None":
         """What encodes and decodes payloads, None for what the environment says."""
-        if self._codec is None:
+        if self.codec_name is None:
             return None
         from tradewind.codec import load_codec
 
-        return load_codec(self._codec)
+        return load_codec(self.codec_name)
 
     @property
     def token(self) -> str | None:
         """What says who calls: TRADEWIND_TOKEN, or else what `tradewind login` has kept for the address."""
         from tradewind.cli.kept_tokens import kept_token
+        from tradewind.grpc_engine.bearer import token_of
 
-        return os.environ.get("TRADEWIND_TOKEN") or kept_token(self.addresses.access)
+        return token_of(None) or kept_token(self.addresses.access)
 
-    def client(self) -> "Client":
-        """Return a client that says at once when nobody answers; a person may look why."""
+    def client(self, token: str | None = None, *, patience: float = 0, run_stream: bool = True) -> "Client":
+        """Return a client with `token`, or else the session's, that says at once when nobody answers.
+
+        A person may look why; `patience`, in seconds, and `run_stream` are those of Client.
+        """
         from tradewind.client import Client
 
-        return Client(addresses=self.addresses, patience=0, credentials=self.tls, codec=self.codec, token=self.token)
+        return Client(
+            addresses=self.addresses,
+            patience=patience,
+            credentials=self.tls,
+            codec=self.codec,
+            token=token or self.token,
+            run_stream=run_stream,
+        )
 
 
 def asynchronous(

@@ -1,6 +1,5 @@
 """The asynchronous client."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -36,9 +35,8 @@ from tradewind.client.trigger_calls import TriggerCalls
 from tradewind.client.wire import Seconds, seconds_of
 from tradewind.codec import Codec, codec_of
 from tradewind.flow import Cache, Retry, Timeouts
+from tradewind.grpc_engine.bearer import token_of
 from tradewind.tls import Security, security_of
-
-TOKEN_VARIABLE = "TRADEWIND_TOKEN"
 
 
 class Client(
@@ -95,7 +93,7 @@ class Client(
             patience=patience,
             credentials=security_of(credentials),
             codec=codec_of(codec),
-            token=token or os.environ.get(TOKEN_VARIABLE),
+            token=token_of(token),
         )
         self._user_id = user_id
         self._run_stream = run_stream

@@ -9,6 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from tradewind.codec.payloads import Codec, CodecError, decode_text, encode_members, encode_text
+from tradewind.grpc_engine.wrapping import WrappedChannel
 
 logger = logging.getLogger("tradewind.codec")
 
@@ -18,30 +19,12 @@ VALUES = frozenset({"result_json"})
 """Fields of requests that are encoded as a whole."""
 
 
-class CodedChannel(grpc.aio.Channel):
+class CodedChannel(WrappedChannel):
     """What cannot be decoded is left as it is, with a line in the log: a person may look at all else."""
 
     def __init__(self, channel: grpc.aio.Channel, codec: Codec) -> None:
-        self._channel = channel
+        super().__init__(channel)
         self._codec = codec
-
-    async def __aenter__(self) -> "CodedChannel":
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.close()
-
-    async def close(self, grace: float | None = None) -> None:
-        await self._channel.close(grace)
-
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        return self._channel.get_state(try_to_connect)
-
-    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        await self._channel.wait_for_state_change(last_observed_state)
-
-    async def channel_ready(self) -> None:
-        await self._channel.channel_ready()
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         return self._channel.unary_unary(method, *self._coded(*args, **kwargs))

@@ -27,9 +27,11 @@ def load_codec(target: str) -> Codec:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(name), attribute)
-    except ImportError as error:
-        raise ValueError(f'codec "{target}": {error}') from error
+        module = importlib.import_module(name)
+    except Exception as error:
+        raise ValueError(f'codec "{target}": cannot import {name}: {type(error).__name__}: {error}') from error
+    try:
+        found = getattr(module, attribute)
     except AttributeError:
         raise ValueError(f'codec "{target}": module {name} has no {attribute}') from None
     if isinstance(found, type) or (callable(found) and not hasattr(found, "encode")):

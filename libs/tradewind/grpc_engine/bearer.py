@@ -1,9 +1,19 @@
 """A channel whose every call carries a token; made once, so that a call costs one more pair of metadata and no more."""
 
+import os
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import grpc
+
+from tradewind.grpc_engine.wrapping import WrappedChannel
+
+TOKEN_VARIABLE = "TRADEWIND_TOKEN"
+
+
+def token_of(given: str | None) -> str | None:
+    """Return the token that is given, or else what TRADEWIND_TOKEN holds; None without either."""
+    return given or os.environ.get(TOKEN_VARIABLE) or None
 
 
 def with_token(channel: grpc.aio.Channel, token: str | None) -> grpc.aio.Channel:
@@ -25,29 +35,10 @@ class _Calls:
         return getattr(self._calls, name)
 
 
-class _TokenChannel(grpc.aio.Channel):
+class _TokenChannel(WrappedChannel):
     def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
-        self._channel = channel
+        super().__init__(channel)
         self._pair = ("authorization", f"Bearer {token}")
-
-    async def __aenter__(self) -> Self:
-        await self._channel.__aenter__()
-        return self
-
-    async def __aexit__(self, *raised: Any) -> Any:
-        return await self._channel.__aexit__(*raised)
-
-    async def close(self, grace: float | None = None) -> None:
-        await self._channel.close(grace)
-
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        return self._channel.get_state(try_to_connect)
-
-    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        await self._channel.wait_for_state_change(last_observed_state)
-
-    async def channel_ready(self) -> None:
-        await self._channel.channel_ready()
 
     def unary_unary(self, *args: Any, **options: Any) -> Any:
         return self._wrapped(self._channel.unary_unary, args, options)

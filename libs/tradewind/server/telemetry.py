@@ -106,13 +106,18 @@ class Tracing:
             self._provider.shutdown()
 
 
-def open_tracing(service: str, endpoint: str | None, sampling: float = 1.0) -> Tracing:
-    """Return tracing to an OTLP endpoint such as `http://localhost:4317`, or tracing that is off for None."""
+def open_tracing(
+    service: str, endpoint: str | None, sampling: float = 1.0, *, timeout_s: float | None = None
+) -> Tracing:
+    """Return tracing to an OTLP endpoint such as `http://localhost:4317`, or tracing that is off for None.
+
+    `timeout_s` is how long a batch of spans is sent and sent again; None for what OpenTelemetry's variables say, or 10.
+    """
     if not endpoint:
         return Tracing(service, None)
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
-    return Tracing(service, OTLPSpanExporter(endpoint=endpoint), sampling)
+    return Tracing(service, OTLPSpanExporter(endpoint=endpoint, timeout=timeout_s), sampling)
 
 
 def current_traceparent() -> str:

@@ -19,7 +19,7 @@ from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Ending
 from tradewind.worker.processes.pool import DEATH_PATIENCE, ProcessPool
 from tradewind.worker.running import NodeRunner
-from tradewind.worker.secrets import SecretResolver, refuse_shown
+from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.threads import ThreadPool
 from tradewind.worker.tracing import NodeTracer
@@ -171,8 +171,6 @@ class Executor:
         attempt.begun_ns = time.perf_counter_ns()
         try:
             outputs = await self._runner.run(attempt, node)
-            if attempt.redact is not None:
-                refuse_shown(attempt.redact, outputs)
         except GeneratorExit:
             raise
         except BaseException as error:

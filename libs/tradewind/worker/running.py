@@ -14,7 +14,7 @@ from tradewind.worker.context import Context
 from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Ending, encode_outputs
 from tradewind.worker.processes.pool import ProcessPool
-from tradewind.worker.secrets import SecretResolver
+from tradewind.worker.secrets import SecretResolver, refuse_shown
 from tradewind.worker.threads import ThreadPool
 
 
@@ -31,7 +31,16 @@ class NodeRunner:
         return not node.is_async and not (node.process and self._processes is not None)
 
     async def run(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
-        """Call the node and return what it emits. Raises what it raises, and NodeFault when it cannot be called."""
+        """Call the node and return what it emits.
+
+        Raises what it raises, and NodeFault when it cannot be called or what it emits holds a secret.
+        """
+        ending = await self._called(attempt, node)
+        if attempt.redact is not None:
+            refuse_shown(attempt.redact, ending)
+        return ending
+
+    async def _called(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
         assignment = attempt.assignment
         plan = node.binder.plan(assignment.config_json)
         if self._processes is not None and node.process:

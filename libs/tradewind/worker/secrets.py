@@ -42,37 +42,42 @@ class Redactor:
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self.secrets = secrets
         """The values, by name."""
-        shown: dict[str, str] = {}
+        names: dict[str, str] = {}
         for name, value in secrets.items():
             if value:
                 forms = (value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, safe=""), quote_plus(value))
-                shown.update((form, f"[secret {name}]") for form in forms)
-        self._shown = shown
+                names.update((form, name) for form in forms)
+        self._names = names
         # The longest first: one secret may hold another.
-        alternatives = "|".join(re.escape(form) for form in sorted(shown, key=len, reverse=True))
-        self._pattern = re.compile(alternatives) if shown else None
+        alternatives = "|".join(re.escape(form) for form in sorted(names, key=len, reverse=True))
+        self._pattern = re.compile(alternatives) if names else None
 
     def __call__(self, text: str) -> str:
         """Return `text` with `[secret name]` in the place of each value."""
         if self._pattern is None:
             return text
-        return self._pattern.sub(lambda found: self._shown[found.group()], text)
+        return self._pattern.sub(lambda found: f"[secret {self._names[found.group()]}]", text)
+
+    def first_in(self, text: str) -> str | None:
+        """Return the name of the secret whose value comes first in `text`, None when it holds none."""
+        found = self._pattern.search(text) if self._pattern is not None else None
+        return self._names[found.group()] if found is not None else None
 
 
 def refuse_shown(redact: Callable[[str], str], ending: Ending) -> None:
     """Raise NodeFault when an output holds the value of one of the attempt's secrets: outputs are stored and shown."""
     if not (isinstance(redact, Redactor) and isinstance(ending, list)):
         return
-    for name, value in redact.secrets.items():
-        shows = Redactor({name: value})
-        for handle, text in ending if len(value) >= _LEAST else ():
-            if shows(text) != text:
-                raise NodeFault(
-                    "INVALID_OUTPUT",
-                    f"output {handle} holds the value of the secret {name}, and outputs are kept and shown: leave it "
-                    "out, and refer to the secret in the config of the node that needs it",
-                    non_retryable=True,
-                )
+    long = Redactor({name: value for name, value in redact.secrets.items() if len(value) >= _LEAST})
+    for handle, text in ending:
+        name = long.first_in(text)
+        if name is not None:
+            raise NodeFault(
+                "INVALID_OUTPUT",
+                f"output {handle} holds the value of the secret {name}, and outputs are kept and shown: leave it "
+                "out, and refer to the secret in the config of the node that needs it",
+                non_retryable=True,
+            )
 
 
 def _from_file(name: str) -> str | None:

@@ -16,7 +16,7 @@ from tradewind.worker.attempt import Attempt
 from tradewind.worker.telemetry import telemetry_settings
 
 SERVICE = "tradewind-worker"
-_FLUSH_MS = 3_000
+_SEND_S = 3.0
 
 
 class NodeTracer:
@@ -35,7 +35,7 @@ class NodeTracer:
             settings = telemetry_settings()
             if settings is None or not settings.otlp_endpoint:
                 return None
-            tracing = open_tracing(SERVICE, settings.otlp_endpoint, settings.trace_sampling)
+            tracing = open_tracing(SERVICE, settings.otlp_endpoint, settings.trace_sampling, timeout_s=_SEND_S)
             assert tracing.provider is not None
             provider = tracing.provider
             trace.set_tracer_provider(provider)
@@ -82,10 +82,11 @@ class NodeTracer:
             otel_context.detach(token)
 
     def flush(self) -> None:
-        """Send what was recorded, within 3 seconds."""
+        """Send what was recorded; a batch that the endpoint has not taken within 3 seconds is dropped."""
         flush = getattr(self._provider, "force_flush", None)
         if flush is not None:
-            flush(_FLUSH_MS)
+            # The SDK ignores a timeout here: what bounds it is the exporter's.
+            flush()
 
     async def leave(self) -> None:
         """Send what was recorded, without holding up the loop."""

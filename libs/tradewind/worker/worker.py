@@ -16,7 +16,7 @@ import uvloop
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.codec import Codec, codec_of
-from tradewind.grpc_engine.bearer import with_token
+from tradewind.grpc_engine.bearer import token_of, with_token
 from tradewind.tls import SYSTEM, Security, TlsFiles, security_of, server_credentials
 from tradewind.worker import processes
 from tradewind.worker.called import CalledLink, reachable_at
@@ -46,7 +46,6 @@ logger = logging.getLogger("tradewind.worker")
 DEFAULT_ADDRESS = "localhost:7700"
 ADDRESS_VARIABLE = "TRADEWIND_ADDRESS"
 REGISTRY_ADDRESS_VARIABLE = "TRADEWIND_REGISTRY_ADDRESS"
-TOKEN_VARIABLE = "TRADEWIND_TOKEN"
 SCHEDULER_ADDRESS_VARIABLE = "TRADEWIND_SCHEDULER_ADDRESS"
 
 REGISTRY_PATIENCE = 5.0
@@ -135,7 +134,7 @@ class Worker:
         self._secrets = SecretResolver(secrets)
         self._codec = codec_of(codec)
         self._credentials = security_of(credentials)
-        self._token = token or os.environ.get(TOKEN_VARIABLE)
+        self._token = token_of(token)
         self._served = False
         self._failure: WorkerError | None = None
         self._leaving = asyncio.Event()

@@ -1,10 +1,18 @@
 """`tradewind cycle ...`, `task ...` and `worker ...` as they are piped."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.unit.cli.shell import Shell
 from tests.unit.client.fake_scheduler import Ending
 from tests.unit.client.fake_stack import FakeStack
+from tradewind.api.scheduler.v1 import cycle_pb2
+from tradewind.cli.descriptions import show_cycle
+from tradewind.cli.screen import Screen
+from tradewind.client import CycleDescription, FlowStatus, StopRecord
+from tradewind.client.cycles import cycle_from, statistics_from
 
 
 def test_shows_a_cycle(shell: Shell) -> None:
@@ -109,3 +117,12 @@ def test_a_worker_says_what_is_wrong_with_its_module(shell: Shell) -> None:
     assert ran.err.startswith("error: there is no module no_such_module; it is looked for in the current directory")
     assert "list of nodes" not in ran.err
     assert "has no nodes" in shell("worker", "run", "json", ends=1).err
+
+
+def test_says_who_stopped_a_cycle_with_or_without_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    for reason, end in (("enough", " by ada: enough"), ("", " by ada")):
+        stopped = cycle_from(cycle_pb2.Cycle(flow_id="momentum"))
+        stopped = replace(stopped, stop=StopRecord(by="ada", reason=reason, at=datetime(2030, 3, 17, tzinfo=UTC)))
+        statistics = statistics_from(cycle_pb2.CycleStatistics())
+        show_cycle(Screen(), CycleDescription(stopped, FlowStatus.UNKNOWN, (), (), (), statistics))
+        assert f"stopped 2030-03-17T00:00:00.000Z{end}" in capsys.readouterr().out.splitlines()

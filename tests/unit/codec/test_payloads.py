@@ -119,3 +119,13 @@ def test_a_file_of_keys_that_is_none_is_told_without_its_content(
     with pytest.raises(ValueError, match="line 1: this is not a name") as caught:
         aes_gcm()
     assert "not-base64" not in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["import json; json.absent", "raise RuntimeError('no')", "("])
+def test_what_goes_wrong_within_the_module_of_a_codec_is_told(
+    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken_codec.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"cannot import broken_codec: (Attribute|Runtime|Syntax)Error: "):
+        load_codec("broken_codec:codec")

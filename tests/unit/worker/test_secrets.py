@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.unit.worker.attempts import Bench
+from tradewind.codec import AesGcm
 from tradewind.testing import run_node
 from tradewind.worker import Context, node
 from tradewind.worker.errors import NodeFault
-from tradewind.worker.secrets import Redactor, SecretResolver, environment_name
+from tradewind.worker.secrets import Redactor, SecretResolver, environment_name, refuse_shown
 
 VALUE = 's3cr"t\n/ü'
 
@@ -200,3 +201,29 @@ async def test_an_output_that_holds_a_secret_fails_its_node(value: str, refused:
     assert run.error.code == "INVALID_OUTPUT"
     assert "output" in run.error.message
     assert value not in repr(run)
+
+
+async def test_an_output_that_a_codec_encodes_is_looked_at_before(caplog: pytest.LogCaptureFixture) -> None:
+    @node("leak")
+    async def leak(key: str) -> str:
+        return key
+
+    async def vault(name: str) -> str:
+        return "correct-horse"
+
+    async with Bench([leak], secrets=vault, codec=AesGcm({"2026": bytes(32)})) as bench:
+        run = await bench.run(bench.assignment("leak", config_json='{"key": {"$secret": "broker"}}'))
+
+    assert run.outputs == {}
+    assert run.error is not None
+    assert run.error.code == "INVALID_OUTPUT"
+    assert "correct-horse" not in run.error.message + caplog.text
+
+
+def test_the_secret_that_an_output_holds_is_named() -> None:
+    redact = Redactor({"short": "horse", "long": "correct-horse", "other": "battery staple"})
+
+    refuse_shown(redact, [("text", '"horse"')])
+    for text, name in (('"a correct-horse"', "long"), ('"?key=battery+staple"', "other")):
+        with pytest.raises(NodeFault, match=f"output text holds the value of the secret {name},"):
+            refuse_shown(redact, [("first", "1"), ("text", text)])

@@ -93,3 +93,25 @@ async def test_a_stop_before_the_first_line_leaves_no_span_open(tracer: NodeTrac
 
 def test_nothing_is_traced_unless_the_process_configures_it() -> None:
     assert NodeTracer.configured() is None
+
+
+def test_a_worker_that_leaves_waits_three_seconds_for_a_batch_of_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK passes no time limit on to the exporter, which by itself tries for 10 s."""
+    made: list[dict[str, Any]] = []
+    providers: list[TracerProvider] = []
+
+    class Exporter(InMemorySpanExporter):
+        def __init__(self, **options: Any) -> None:
+            super().__init__()
+            made.append(options)
+
+    monkeypatch.setattr("opentelemetry.exporter.otlp.proto.grpc.trace_exporter.OTLPSpanExporter", Exporter)
+    monkeypatch.setattr(trace, "set_tracer_provider", providers.append)
+    monkeypatch.setattr("atexit.register", lambda _shutdown: None)
+    monkeypatch.setenv("TRADEWIND_OTLP_ENDPOINT", "http://localhost:4317")
+    tracer = NodeTracer.configured()
+
+    assert tracer is not None
+    tracer.flush()
+    providers[0].shutdown()
+    assert made == [{"endpoint": "http://localhost:4317", "timeout": 3.0}]

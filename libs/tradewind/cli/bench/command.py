@@ -6,17 +6,19 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
-from rich.console import Console
 from rich.table import Table
 
 from tradewind.cli.bench.flows import FlowSet, Shape, Timing
+from tradewind.cli.session import Session
 from tradewind.client import Client, TimedOut
-from tradewind.tls import TlsFiles
+from tradewind.codec.loading import CODEC_VARIABLE
+from tradewind.grpc_engine.bearer import TOKEN_VARIABLE
 
+_PATIENCE_S = 10.0
 _WORKER_WITHIN_S = 20.0
 _WORKER_ID = "bench"
 
@@ -53,17 +55,16 @@ class Measured:
     hop_p50_ms: float
 
 
-async def bench(
-    address: str | None, names: Sequence[str], scale: float, console: Console, tls: TlsFiles | None = None
-) -> list[Measured]:
+async def bench(session: Session, names: Sequence[str], scale: float) -> list[Measured]:
     """Run workloads by name, all without any, with a worker of their own; the flows are deleted afterwards."""
+    console = session.screen.console
     chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
     results = []
     # A call each is what single-1000 measures; other runs share a stream.
     async with (
-        Client(address, credentials=tls) as client,
-        Client(address, run_stream=False, credentials=tls) as calling,
-        _own_worker(client, tls),
+        session.client(patience=_PATIENCE_S) as client,
+        session.client(patience=_PATIENCE_S, run_stream=False) as calling,
+        _own_worker(session, client),
     ):
         for workload in chosen:
             flows = max(1, round(workload.flows * scale))
@@ -110,14 +111,9 @@ def _measured(workload: Workload, flows: int, timing: Timing) -> Measured:
 
 
 @asynccontextmanager
-async def _own_worker(client: Client, tls: TlsFiles | None) -> AsyncIterator[None]:
+async def _own_worker(session: Session, client: Client) -> AsyncIterator[None]:
     """Run the no-op nodes in a process of their own."""
-    addresses = client.addresses
-    command = ["-m", "tradewind.worker", "tradewind.cli.bench.nodes", "--worker-id", f"{_WORKER_ID}-{os.getpid()}"]
-    command += ["--address", addresses.node_task_manager, "--registry-address", addresses.registry]
-    files = asdict(tls) if tls is not None else {}
-    command += [f"--tls-{name.replace('_', '-')}={value}" for name, value in files.items() if value]
-    process = _spawn(command)
+    process = _spawn(worker_command(session), {**os.environ, **worker_environment(session)})
     try:
         deadline = time.monotonic() + _WORKER_WITHIN_S
         while not [each async for each in client.list_workers() if each.worker_id.startswith(_WORKER_ID)]:
@@ -130,6 +126,23 @@ async def _own_worker(client: Client, tls: TlsFiles | None) -> AsyncIterator[Non
         await asyncio.to_thread(process.wait)
 
 
-def _spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
+def worker_command(session: Session) -> list[str]:
+    """Return the arguments that start the worker, which every user of the machine can read."""
+    addresses = session.addresses
+    command = ["-m", "tradewind.worker", "tradewind.cli.bench.nodes", "--worker-id", f"{_WORKER_ID}-{os.getpid()}"]
+    command += ["--address", addresses.node_task_manager, "--registry-address", addresses.registry]
+    files = asdict(session.tls) if session.tls is not None else {}
+    return command + [f"--tls-{name.replace('_', '-')}={value}" for name, value in files.items() if value]
+
+
+def worker_environment(session: Session) -> dict[str, str]:
+    """Return the variables of the worker that say who calls and what encodes payloads, as for the session."""
+    known = {TOKEN_VARIABLE: session.token, CODEC_VARIABLE: session.codec_name}
+    return {name: value for name, value in known.items() if value}
+
+
+def _spawn(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     # Not by the event loop: uvloop forks, which gRPC's threads may not survive, where this is a vfork.
-    return subprocess.Popen([sys.executable, *command], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, *command], env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )

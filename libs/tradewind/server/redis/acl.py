@@ -31,23 +31,29 @@ class AclUser:
         """Return the line of an ACL file for this user; it holds the password's hash, not the password."""
         keys = " ".join(f"~{pattern}" for pattern in self.patterns)
         channels = " ".join(["resetchannels", *(f"&{channel}" for channel in self.channels)])
-        return f"user {self.name} on #{_digest(password)} resetkeys {keys} {channels} {self.commands}"
+        return f"user {self.name} on #{password_digest(password)} resetkeys {keys} {channels} {self.commands}"
 
 
-def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> None:
-    """Write an ACL file, readable by its owner only: the users, `admin` who may do all, and nobody else.
+def acl_lines(users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> list[str]:
+    """Return the lines of an ACL file: nobody else, `admin` who may do all, and the users, in this order.
 
     `passwords` maps the name of each user, `admin` included, to its password. Raises KeyError when one is missing.
     """
-    lines = [
+    return [
         NOBODY,
-        f"user {admin} on #{_digest(passwords[admin])} ~* &* +@all",
+        f"user {admin} on #{password_digest(passwords[admin])} ~* &* +@all",
         *(user.rule(passwords[user.name]) for user in users),
     ]
+
+
+def write_acl_file(path: Path, users: Iterable[AclUser], passwords: Mapping[str, str], admin: str = "admin") -> None:
+    """Write an ACL file, readable by its owner only. Raises KeyError when a password is missing."""
+    lines = acl_lines(users, passwords, admin)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(handle, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
 
 
-def _digest(password: str) -> str:
+def password_digest(password: str) -> str:
+    """Return what stands in an ACL file for a password."""
     return hashlib.sha256(password.encode()).hexdigest()

@@ -1,0 +1,39 @@
+"""What a command works with, and what it hands on to a process of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from tradewind.cli.app import _tls as tls_of_flags
+from tradewind.cli.bench.command import worker_command, worker_environment
+from tradewind.cli.kept_tokens import keep_token
+from tradewind.cli.session import Session
+from tradewind.tls import TlsFiles
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("TOKEN", "ADDRESS", "CODEC"):
+        monkeypatch.delenv(f"TRADEWIND_{name}", raising=False)
+    return Session("127.0.0.1:7700", TlsFiles(ca="ca.pem"), "acme.codecs:codec")
+
+
+def test_the_worker_of_the_benchmark_is_told_what_the_session_knows(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert worker_environment(session) == {"TRADEWIND_CODEC": "acme.codecs:codec"}
+    keep_token(session.addresses.access, "kept")
+    assert worker_environment(session) == {"TRADEWIND_CODEC": "acme.codecs:codec", "TRADEWIND_TOKEN": "kept"}
+    assert "--tls-ca=ca.pem" in worker_command(session)
+    assert "kept" not in " ".join(worker_command(session))
+    monkeypatch.setenv("TRADEWIND_TOKEN", "given")
+    assert worker_environment(session)["TRADEWIND_TOKEN"] == "given"
+
+
+def test_flags_are_completed_by_the_environment_which_alone_is_left_to_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CERT", "KEY", "SERVER_NAME"):
+        monkeypatch.delenv(f"TRADEWIND_TLS_{name}", raising=False)
+    monkeypatch.setenv("TRADEWIND_TLS_CA", "ca.pem")
+    assert tls_of_flags(None, None, None, None) is None
+    assert tls_of_flags(None, None, None, "stack") == TlsFiles(ca="ca.pem", server_name="stack")
