@@ -188,8 +188,8 @@ class NodeTaskManager:
         )
 
     async def owners(self, request: Any) -> Collection[str]:
-        """Return to whom the runs belong that a request names; for the gate."""
-        found = [await self._records.components(run, request.user_id) for run in runs_in(request)]
+        """Return to whom the runs belong that a request names; for the gate. Raises InvalidInput for too many."""
+        found = await asyncio.gather(*(self._records.components(run, request.user_id) for run in runs_in(request)))
         return {component.user_id for components in found for component in components}
 
     def bind(self, server: grpc.aio.Server) -> None:

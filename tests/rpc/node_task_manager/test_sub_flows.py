@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
-from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, sub_flow_pb2, waiting_pb2
+from tradewind.api.node_task_manager.v1 import component_pb2, explanation_pb2, node_task_pb2, sub_flow_pb2, waiting_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.client.refusals import error_from
 from tradewind.server.partitions import partition_of
@@ -63,6 +63,34 @@ async def test_the_scheduler_hears_of_it_reads_its_inputs_and_ends_its_wait(ntm:
     assert await report(ntm, "second", error=error)
     assert (await ntm.node("second")).error == error
     stream.cancel()
+
+
+async def test_numbers_of_a_config_arrive_as_they_were_written(ntm: Ntm) -> None:
+    runs, given = runs_other(), '{"a":123456789012345678901234567890.10}'
+    runs.nodes[0].config_json = '{"flow_id":"other","input":' + given + "}"
+    await ntm.submit(runs)
+    (wait,) = await waits(ntm, "first")
+    assert wait.inputs_json == given
+
+
+@pytest.mark.parametrize("number", ["1e999", "7" * 5000])
+async def test_what_a_cycle_emits_may_hold_any_number(ntm: Ntm, number: str) -> None:
+    await ntm.submit(runs_other())
+    assert await report(ntm, output_json=number)
+    (wait,) = await waits(ntm, "second")
+    assert wait.inputs_json == '{"given":' + number + "}"
+
+
+async def test_what_it_waits_for_is_explained(ntm: Ntm) -> None:
+    await ntm.submit(runs_other())
+    request = explanation_pb2.ExplainNodeTaskRequest(node_task_id="flow:0:0:first", user_id="default")
+    (before,) = (await ntm.stub.ExplainNodeTask(request)).reasons
+    assert await report(ntm)
+    (after,) = (await ntm.stub.ExplainNodeTask(request)).reasons
+    assert [before.code, after.code] == ["waits_for_flow"] * 2
+    assert before.sentence == 'waits for a cycle of flow "other" to begin'
+    assert after.sentence == 'waits for cycle 4 of flow "other"'
+    assert (after.facts["flow_id"], after.facts["cycle"]) == ("other", 4)
 
 
 async def test_another_replica_takes_the_report(start: Start) -> None:

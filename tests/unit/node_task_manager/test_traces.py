@@ -89,6 +89,15 @@ def test_the_end_of_an_attempt_goes_below_what_its_worker_names() -> None:
     ]
 
 
+def test_ends_that_were_never_stored_keep_out_no_later_one() -> None:
+    replica = Recorded()
+    for number in range(30_000):
+        replica.traces.reported(f"n{number}", PARENT)
+    outcomes = [Outcome(f"f:{at}:0:a", 1, f"n{at}", OutcomeKind.COMPLETED) for at in (0, 29_999)]
+    replica.traces.ended(outcomes, ["", ""])
+    assert [dict(span.attributes or {})["tradewind.node_task_id"] for span in replica.spans()] == ["f:29999:0:a"]
+
+
 def test_what_is_not_sampled_stays_as_it_is() -> None:
     replica = Recorded()
     items = [given(1, NOT_SAMPLED), given(2, "")]

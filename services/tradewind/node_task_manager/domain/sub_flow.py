@@ -46,3 +46,10 @@ class SubFlowReport:
     output: str = ""
     error: TaskError | None = None
     final: bool = False
+
+
+def waits_for_flow(flow_id: str, child: str) -> str:
+    """Say what a node of type `flow` waits for; `child` names the run that has begun, "" for none."""
+    if not child:
+        return f'waits for a cycle of flow "{flow_id}" to begin'
+    return f'waits for cycle {child.split(":")[1]} of flow "{flow_id}"'

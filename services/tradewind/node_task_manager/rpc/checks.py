@@ -93,7 +93,7 @@ def release(request: pb2.ReleaseComponentsRequest) -> None:
     for at, each in enumerate(request.releases):
         faults.append(check_identifier(f"releases[{at}].component_id", each.component_id))
         if each.inputs_json:
-            faults.append(_json_fault(f"releases[{at}].inputs_json", each.inputs_json, wants_object=True))
+            faults.append(json_fault(f"releases[{at}].inputs_json", each.inputs_json, wants_object=True))
     _require(faults)
 
 
@@ -138,7 +138,7 @@ def submission(request: pb2.SubmitComponentsRequest) -> None:
             faults.append(Violation(f"{path}.components", "must not be empty"))
         faults.append(_count_fault(f"{path}.components", run.components, _MAX_COMPONENTS))
         if run.inputs_json:
-            faults.append(_json_fault(f"{path}.inputs_json", run.inputs_json, wants_object=True))
+            faults.append(json_fault(f"{path}.inputs_json", run.inputs_json, wants_object=True))
         for place, part in enumerate(run.components):
             faults.append(check_identifier(f"{path}.components[{place}].component_id", part.component_id))
         faults += _repeated(f"{path}.components", "component_id", [part.component_id for part in run.components])
@@ -188,7 +188,7 @@ def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | No
         if len(node.config_json) > _MAX_CONFIG_BYTES:
             yield Violation(f"{path}.nodes[{at}].config_json", f"must have at most {_MAX_CONFIG_BYTES} bytes")
         elif node.config_json:
-            yield _json_fault(f"{path}.nodes[{at}].config_json", node.config_json)
+            yield json_fault(f"{path}.nodes[{at}].config_json", node.config_json)
         if not LOWEST_PRIORITY <= node.priority <= HIGHEST_PRIORITY:
             bounds = f"{LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
             yield Violation(f"{path}.nodes[{at}].priority", f"must be {bounds}, is {node.priority}")
@@ -273,7 +273,8 @@ def _instant_fault(path: str, value: Timestamp) -> Violation | None:
     return None if is_instant(value) else Violation(path, "must be a time from 1970 to 9999")
 
 
-def _json_fault(path: str, text: str, *, wants_object: bool = False) -> Violation | None:
+def json_fault(path: str, text: str, *, wants_object: bool = False) -> Violation | None:
+    """Return what is wrong with JSON text, whose numbers may be of any size; None for nothing."""
     try:
         value = _raw.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -288,14 +288,16 @@ class NodeTaskManagerHandlers(
     ) -> pb2.CompleteNodeTasksResponse:
         checks.at_most("completions", request.completions, _MAX_CLAIMED)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
+        work_mapping.require_shards("completions", outcomes, self._shards)
         work_mapping.note_ends(self._traces, request.completions)
-        return pb2.CompleteNodeTasksResponse(losses=await self._ended("completions", request.worker_id, outcomes))
+        return pb2.CompleteNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
 
     async def FailNodeTasks(self, request: pb2.FailNodeTasksRequest, context: Context) -> pb2.FailNodeTasksResponse:
         checks.at_most("failures", request.failures, _MAX_CLAIMED)
         outcomes = [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
+        work_mapping.require_shards("failures", outcomes, self._shards)
         work_mapping.note_ends(self._traces, request.failures)
-        return pb2.FailNodeTasksResponse(losses=await self._ended("failures", request.worker_id, outcomes))
+        return pb2.FailNodeTasksResponse(losses=await self._ended(request.worker_id, outcomes))
 
     async def ReportNodeTasks(
         self, request: pb2.ReportNodeTasksRequest, context: Context
@@ -303,8 +305,6 @@ class NodeTaskManagerHandlers(
         checks.report(request)
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
         outcomes += [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
-        work_mapping.note_ends(self._traces, request.completions)
-        work_mapping.note_ends(self._traces, request.failures)
         given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)
         held = work_mapping.held("held_tokens", request.held_tokens)
         progress = [work_mapping.progress(at, each) for at, each in enumerate(request.progress)]
@@ -317,6 +317,8 @@ class NodeTaskManagerHandlers(
         named |= {"progress": progress, "logs": lines}
         for path, items in named.items():
             work_mapping.require_shards(path, items, self._shards)
+        work_mapping.note_ends(self._traces, request.completions)
+        work_mapping.note_ends(self._traces, request.failures)
         self._notes.take(progress, lines)
         lost = await self._unary.end(request.worker_id, outcomes)
         await self._unary.give_back(request.worker_id, given_back)
@@ -327,10 +329,7 @@ class NodeTaskManagerHandlers(
             lease_deadline=timestamp(deadline) if held else None,
         )
 
-    async def _ended(
-        self, path: str, worker_id: str, outcomes: Sequence[tuple[int, Outcome]]
-    ) -> list[work_pb2.LeaseLoss]:
-        work_mapping.require_shards(path, outcomes, self._shards)
+    async def _ended(self, worker_id: str, outcomes: Sequence[tuple[int, Outcome]]) -> list[work_pb2.LeaseLoss]:
         lost = await self._unary.end(worker_id, outcomes)
         if len(outcomes) == 1 and lost:
             (_, held, reason) = lost[0]

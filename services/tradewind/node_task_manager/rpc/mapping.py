@@ -27,7 +27,7 @@ from tradewind.node_task_manager.domain.plan import (
     PlanNode,
     RunIf,
 )
-from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
+from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent, waits_for_flow
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.events import Event
 from tradewind.node_task_manager.ports.reading import StoredLine
@@ -307,13 +307,6 @@ def _why_suspended(wait: Wait, child: str) -> str:
         return f"waits until {till}"
     what = f'an answer: "{wait.title}"' if wait.form else f'signal "{wait.signal}"'
     return f"waits for {what}" + (f", until {till}" if till else "")
-
-
-def waits_for_flow(flow_id: str, child: str) -> str:
-    """Say what a node of type `flow` waits for."""
-    if not child:
-        return f'waits for a cycle of flow "{flow_id}" to begin'
-    return f'waits for cycle {child.split(":")[1]} of flow "{flow_id}"'
 
 
 def node_outputs(task_id: str, outputs: Iterable[tuple[str, str]]) -> node_task_manager_service_pb2.NodeTaskOutputs:

@@ -3,13 +3,22 @@
 from typing import Any
 
 from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.rpc.checks import at_most
+
+_MOST_IDS = 100
+"""No handler takes more; each may be of another run, which the gate reads before the handler counts them."""
 
 
 def runs_in(request: Any) -> list[RunName]:
-    """Return the runs of `node_task_id` and `node_task_ids`, if they are ids, and of `flow_id`, `cycle` and `run`."""
+    """Return the runs of `node_task_id` and `node_task_ids`, if they are ids, and of `flow_id`, `cycle` and `run`.
+
+    Raises InvalidInput for too many ids.
+    """
     fields = set(request.DESCRIPTOR.fields_by_name)
     ids = [request.node_task_id] if "node_task_id" in fields else []
-    ids += getattr(request, "node_task_ids", [])
+    if "node_task_ids" in fields:
+        at_most("node_task_ids", request.node_task_ids, _MOST_IDS)
+        ids += request.node_task_ids
     found = []
     for task_id in ids:
         try:

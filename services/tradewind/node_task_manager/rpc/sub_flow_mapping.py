@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from tradewind.api.node_task_manager.v1 import node_task_pb2, sub_flow_pb2
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE, ReportKind, SubFlowEvent, SubFlowReport
+from tradewind.node_task_manager.rpc.checks import json_fault
 from tradewind.node_task_manager.use_cases.sub_flows import Reported, SubFlowWait
 from tradewind.server.faults import InvalidInput, Violation
 
@@ -79,8 +78,5 @@ def _faults(path: str, each: sub_flow_pb2.SubFlowReport) -> Iterator[Violation]:
         return
     if len(each.output_json.encode()) > _MOST_OUTPUT_BYTES:
         yield Violation(f"{path}.output_json", f"must have at most {_MOST_OUTPUT_BYTES // 1024} KiB")
-        return
-    try:
-        msgspec.json.decode(each.output_json)
-    except (msgspec.DecodeError, RecursionError) as error:
-        yield Violation(f"{path}.output_json", f"is not JSON: {error}")
+    elif fault := json_fault(f"{path}.output_json", each.output_json):
+        yield fault

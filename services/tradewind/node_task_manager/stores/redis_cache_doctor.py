@@ -10,8 +10,6 @@ from tradewind.server.doctor import Examined, Finding
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
 
-_GENERATION_MS = 400 * 24 * 3600 * 1000
-
 
 class _Looked(msgspec.Struct, array_like=True):
     records: int
@@ -41,7 +39,6 @@ class RedisCacheDoctor:
             "records": records,
             "mend": mend,
             "cleaner": cleaner,
-            "generation_ms": _GENERATION_MS,
         }
         if again is not None:
             args["again"] = list(again)

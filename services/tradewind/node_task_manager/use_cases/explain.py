@@ -7,6 +7,7 @@ from typing import Protocol
 from tradewind.node_task_manager.domain.concurrency import in_words
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import PlanNode
+from tradewind.node_task_manager.domain.sub_flow import waits_for_flow
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.use_cases.look import Look, Seen, SignalStatus
@@ -196,10 +197,9 @@ def _suspended(task: NodeTask) -> Reason:
 
 def _waits_for_flow(wait: Wait, child: str) -> Reason:
     facts: dict[str, Fact] = {"since": iso(wait.since), "flow_id": wait.flow_id}
-    if not child:
-        return Reason("waits_for_flow", f'waits for a cycle of flow "{wait.flow_id}" to begin', facts)
-    cycle = int(child.split(":")[1])
-    return Reason("waits_for_flow", f'waits for cycle {cycle} of flow "{wait.flow_id}"', {**facts, "cycle": cycle})
+    if child:
+        facts["cycle"] = int(child.split(":")[1])
+    return Reason("waits_for_flow", waits_for_flow(wait.flow_id, child), facts)
 
 
 def _retry(task: NodeTask, node: PlanNode) -> Reason:

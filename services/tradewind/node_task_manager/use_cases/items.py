@@ -2,24 +2,23 @@
 
 from collections.abc import Sequence
 
-from tradewind.node_task_manager.domain.component import Component
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
-from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.plan import PlanNode
 from tradewind.node_task_manager.ports.reading import NodeTaskReader
 
 
 async def read_items(
-    reader: NodeTaskReader, component: Component, plan: Plan, place: int, items: Sequence[int], *, outputs: bool = False
+    reader: NodeTaskReader, owner: NodeTask | None, node: PlanNode, items: Sequence[int], *, outputs: bool = False
 ) -> list[tuple[NodeTask, str]]:
-    """Return items of the mapped node at `place`, each with what it waits for, without those the list does not have."""
-    task_id = component.run.task_id(plan.nodes[place].node_id)
-    (owner,) = await reader.tasks([task_id])
+    """Return items of the mapped `node`, each with what it waits for, without those that its list does not have.
+
+    `owner` is its own node task, None when nothing has reached it yet.
+    """
     if owner is None or owner.items is None:
         return []
     there = [item for item in items if item < owner.items.total]
-    found = await reader.tasks([f"{task_id}:{item}" for item in there], outputs=outputs)
-    fan_out = plan.nodes[place].fan_out
-    most = fan_out.max_parallel if fan_out else 0
+    found = await reader.tasks([f"{owner.task_id}:{item}" for item in there], outputs=outputs)
+    most = node.fan_out.max_parallel if node.fan_out else 0
     return [
         (task, "") if task is not None else _not_begun(owner, item, most)
         for item, task in zip(there, found, strict=True)

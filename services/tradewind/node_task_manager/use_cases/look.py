@@ -187,8 +187,8 @@ class Look:
             # Its items are those of the run whose result it took over.
             former = await self.plans_of(TaskName.parse(owner.kept).run, user_id)
             component, plan = next((each for each in former if node_id in each[1].place), (component, plan))
-        place = plan.place[node_id]
-        read = await read_items(shard.reader, component, plan, place, items, outputs=outputs)
+            (owner,) = await shard.reader.tasks([component.run.task_id(node_id)])
+        read = await read_items(shard.reader, owner, plan.nodes[plan.place[node_id]], items, outputs=outputs)
         seen = [Seen(task, component, plan, waits) for task, waits in read]
         return [
             each if each.waits else explained

@@ -27,7 +27,7 @@ class MeasureQueues:
         depths, oldest = dict.fromkeys(self._told, 0), dict.fromkeys(self._told, 0.0)
         held, now = 0, time.time()
         for shard in self._shards.values():
-            count, _ = await shard.queues.running(0)
+            (count,) = await shard.queues.held(["running"])
             held += count
             queues = await shard.queues.queues()
             waiting = [queue for queue in queues if queue.first]

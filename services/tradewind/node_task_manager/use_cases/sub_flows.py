@@ -15,11 +15,19 @@ from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import TooLarge, read_inputs, ready
 from tradewind.node_task_manager.use_cases.items import read_items
 from tradewind.node_task_manager.use_cases.look import Look
-from tradewind.server.built_in import SubFlow
 from tradewind.server.built_in.flows import MOST_INPUT_BYTES
 from tradewind.server.partitions import shard_of
 
 _AT_ONCE = 500
+
+
+class _Inputs(msgspec.Struct):
+    """The inputs of a cycle that stand in a config, as they were written; it was checked when its plan came."""
+
+    input: dict[str, msgspec.Raw] = {}
+
+
+_config = msgspec.json.Decoder(_Inputs).decode
 _raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 Reported = tuple[str, SubFlowReport]
@@ -50,14 +58,11 @@ class SubFlows:
         The places count all nodes of type `flow` and their items; 0 stands for the end.
         """
         found: list[SubFlowWait] = []
-        place = 0
-        async for component, plan, tasks in self._node_tasks(run, user_id):
-            for task in tasks:
-                if after <= place < after + limit:
-                    found += _waiting(component, plan, task)
-                elif place >= after + limit:
+        async for first, component, plan, tasks in self._node_tasks(run, user_id, after):
+            for place, task in enumerate(tasks, first):
+                if place >= after + limit:
                     return found, place
-                place += 1
+                found += _waiting(component, plan, task)
         return found, 0
 
     async def inputs(self, run: RunName, user_id: str, task_ids: Sequence[str], most: int) -> list[SubFlowWait]:
@@ -92,23 +97,29 @@ class SubFlows:
         return awaited
 
     async def _node_tasks(
-        self, run: RunName, user_id: str
-    ) -> AsyncIterator[tuple[Component, Plan, Sequence[NodeTask | None]]]:
-        """Yield the node tasks of nodes of type `flow`, and of mapped ones their items, a bounded number at a time."""
-        reader = self._look.shard(user_id).reader
+        self, run: RunName, user_id: str, after: int
+    ) -> AsyncIterator[tuple[int, Component, Plan, Sequence[NodeTask | None]]]:
+        """Yield the node tasks of nodes of type `flow`, and of mapped ones their items, from place `after` on.
+
+        A bounded number comes at a time, with the place of its first; of those before `after` none is read.
+        """
+        reader, first = self._look.shard(user_id).reader, 0
         for component, plan in await self._look.plans_of(run, user_id):
             places = [at for at, node in enumerate(plan.nodes) if node.wait is not None and node.wait.flow_id]
             plain = [component.run.task_id(plan.nodes[at].node_id) for at in places if not plan.nodes[at].fan_out]
-            for first in range(0, len(plain), _AT_ONCE):
-                yield component, plan, await reader.tasks(plain[first : first + _AT_ONCE])
-            for at in places:
-                first = 0
-                while plan.nodes[at].fan_out is not None:
-                    items = await read_items(reader, component, plan, at, range(first, first + _AT_ONCE))
-                    yield component, plan, [task for task, _ in items]
-                    first += _AT_ONCE
-                    if len(items) < _AT_ONCE:
-                        break
+            for at in range(max(after - first, 0), len(plain), _AT_ONCE):
+                yield first + at, component, plan, await reader.tasks(plain[at : at + _AT_ONCE])
+            first += len(plain)
+            mapped = [plan.nodes[at] for at in places if plan.nodes[at].fan_out]
+            for begin in range(0, len(mapped), _AT_ONCE):
+                nodes = mapped[begin : begin + _AT_ONCE]
+                owners = await reader.tasks([component.run.task_id(node.node_id) for node in nodes])
+                for node, owner in zip(nodes, owners, strict=True):
+                    total = owner.items.total if owner is not None and owner.items is not None else 0
+                    for at in range(max(after - first, 0), total, _AT_ONCE):
+                        items = await read_items(reader, owner, node, range(at, at + _AT_ONCE))
+                        yield first + at, component, plan, [task for task, _ in items]
+                    first += total
 
     async def _with_inputs(self, wait: SubFlowWait, component: Component, plan: Plan, user_id: str) -> SubFlowWait:
         task, reader = wait.task, self._look.shard(user_id).reader
@@ -128,7 +139,7 @@ class SubFlows:
         read = await read_inputs(reader, asked, plan)
         if isinstance(read, TooLarge):
             return SubFlowWait(task, wait.run_id, wait.flow_id, "", read.size)
-        values = {name: _encode(value) for name, value in SubFlow.of(_config(node.config_json)).input.items()}
+        values = {name: bytes(value).decode() for name, value in _config(node.config_json or "{}").input.items()}
         if not plan.inputs[task.index]:
             given = await reader.run_inputs(TaskName.parse(task.task_id).run, task.component_id)
             values |= {name: bytes(value).decode() for name, value in _raw(given or "{}").items()}
@@ -143,11 +154,6 @@ def _waiting(component: Component, plan: Plan, task: NodeTask | None) -> list[Su
     if task is None or task.wait is None or not task.wait.flow_id or component.stop is not None:
         return []
     return [SubFlowWait(task, component.run_id, task.wait.flow_id)]
-
-
-def _config(text: str) -> dict[str, object]:
-    config: dict[str, object] = msgspec.json.decode(text or "{}")
-    return config
 
 
 def _encode(value: object) -> str:

@@ -50,7 +50,10 @@ class TraceNodes:
 
     def reported(self, nonce: str, traceparent: str) -> None:
         """The end of an attempt arrived, in this trace context."""
-        if sampled(traceparent) and len(traceparent) <= _LONGEST and len(self._reported) < _MOST_REPORTED:
+        if sampled(traceparent) and len(traceparent) <= _LONGEST:
+            if len(self._reported) >= _MOST_REPORTED:
+                # Its end was never stored nor refused: that of a worker that left, perhaps.
+                del self._reported[next(iter(self._reported))]
             self._reported[nonce] = (traceparent, time.time_ns())
 
     def ended(self, outcomes: Iterable[Outcome], refusals: Iterable[str]) -> None:

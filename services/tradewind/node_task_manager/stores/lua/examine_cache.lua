@@ -1,10 +1,9 @@
 -- Looks for broken invariants of a cache in the shard's store, and mends them at a second look.
 -- KEYS: index, generation, cleaner. args: now, name, at (cursor, "" to begin), records (about how many to look at), again (names
---   of findings to look at once more, or nil), mend, cleaner (look only while this replica leads the cleaning, or ""),
---   generation_ms (how long a generation stays).
+--   of findings to look at once more, or nil), mend, cleaner (look only while this replica leads the cleaning, or "").
 -- Returns {records, findings {check, subject, problem, mended}, cursor ("" at the end)}.
+--!include cached
 local MARGIN = 1000
-local call, time = redis.call, now(args.now)
 local findings, again = {}, nil
 if args.again then
   again = {}
@@ -43,7 +42,7 @@ if args.at == '' and newest then
   if left >= 0 and left < ms - MARGIN then
     found('cache-index-expires', args.name, 'it ends before the last of its results', function() call('PEXPIRE', KEYS[1], ms) end)
   end
-  lasting(KEYS[2], 'cache_generation:' .. args.name, args.generation_ms)
+  lasting(KEYS[2], 'cache_generation:' .. args.name, GENERATION_MS)
 end
 local following, members = unpack(call('ZSCAN', KEYS[1], args.at == '' and '0' or args.at, 'COUNT', args.records))
 for at = 1, #members, 2 do look_at(members[at], tonumber(members[at + 1])) end

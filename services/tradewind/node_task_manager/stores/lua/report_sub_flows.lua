@@ -14,13 +14,11 @@ local function take_report(report)
   if child and child ~= '' and child ~= report.child then return 'it waits for ' .. child end
   if child ~= report.child then note(record, 'child', report.child) end
   if report.kind == 'begun' then return '' end
-  take('delayed', record.id)
-  set(record, 'retry_at', 0)
   if report.kind == 'completed' then
-    record.outputs = {{'output', report.output}}
-    note(record, 'out:output', report.output)
-    finish(record, comp, 'completed')
+    suspension().resume(record, comp, nil, 'output', report.output)
   else
+    take('delayed', record.id)
+    set(record, 'retry_at', 0)
     fail_attempt(record, comp, report.error, {none = report.final})
   end
   return ''

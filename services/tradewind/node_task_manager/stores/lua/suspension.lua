@@ -55,11 +55,11 @@ suspension = function()
 
   function waits.of(record) return cmsgpack.unpack(record.wait or call('HGET', record.key, 'wait')) end
 
-  -- Ends a wait; with a handle the node task is completed and emits `value` by it, else it runs again.
+  -- Ends a wait, by a signal or the time when `resumed` says so; with a handle the node task is completed and emits `value` by it, else it runs again.
   function waits.resume(record, comp, resumed, handle, value)
     take('delayed', record.id)
     set(record, 'retry_at', 0)
-    set(record, 'resumed', cmsgpack.pack(resumed))
+    if resumed then set(record, 'resumed', cmsgpack.pack(resumed)) end
     if handle ~= '' then
       record.outputs = {{handle, value}}
       note(record, 'out:' .. handle, value)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.ports.node_tasks import Cleaned
-from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
+from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 from tradewind.node_task_manager.stores.memory.records import run_of
 
 
-class MemoryCleaning(MemoryConsequences):
+class MemoryCleaning(MemoryClaiming):
     """Keeps of each flow as many ended runs as it says."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:

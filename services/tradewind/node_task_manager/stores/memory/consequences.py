@@ -1,15 +1,13 @@
-"""What follows from a change in memory: signals, skips, stops, queues, claims, the end of a component."""
+"""What follows from a change in memory: signals, skips, stops, queues, the end of a component."""
 
 import itertools
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
-from tradewind.node_task_manager.domain.concurrency import WhenFull
-from tradewind.node_task_manager.domain.fan_out import FanOutOffer
-from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, Limits
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import (
     KNOWN_CODES,
     NodeTask,
@@ -21,53 +19,17 @@ from tradewind.node_task_manager.domain.node_task import (
 from tradewind.node_task_manager.domain.plan import FailurePolicy
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.work import Assignment, Effects, Termination, Vacancy
+from tradewind.node_task_manager.domain.work import Termination
 from tradewind.node_task_manager.ports.events import ComponentEvent
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
 from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
-from tradewind.node_task_manager.stores.memory.queues import HEADS
 from tradewind.node_task_manager.stores.memory.records import Private
 from tradewind.node_task_manager.stores.memory.retries import wait_ms, why_final
-from tradewind.node_task_manager.stores.memory.slots import Most
+from tradewind.node_task_manager.stores.memory.turn import Turn
 
-MANY_INPUTS = 500
-INPUT_BYTES = 256 * 1024
 HISTORY = 20
-
-
-@dataclass
-class Turn:
-    """What one call has brought about so far."""
-
-    assignments: list[Assignment] = field(default_factory=list)
-    terminations: list[Termination] = field(default_factory=list)
-    partitions: list[int] = field(default_factory=list)
-    ready_types: list[str] = field(default_factory=list)
-    stale: list[str] = field(default_factory=list)
-    results: list[str] = field(default_factory=list)
-    due_in: int = -1
-    tokens: list[int] = field(default_factory=list)
-    """In how many ms types whose rate keeps node tasks waiting may have one begin."""
-    fan_outs: list[FanOutOffer] = field(default_factory=list)
-    work: deque[tuple[tuple[str, str], str | Callable[[], None] | None]] = field(default_factory=deque)
-    """Ended node tasks whose signals are to be delivered, (None) components to be stopped, and what else is to do."""
-    owed: Counter[str] = field(default_factory=Counter)
-    """Limits of node tasks that other limits held back: there is room for another one under them."""
-
-    def effects(self) -> Effects:
-        return Effects(
-            tuple(self.assignments),
-            tuple(self.terminations),
-            tuple(self.partitions),
-            tuple(self.ready_types),
-            tuple(self.stale),
-            0,
-            tuple(self.results),
-            self.due_in,
-            tuple(self.fan_outs),
-        )
 
 
 class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
@@ -378,140 +340,6 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
         if sink.status is not NodeTaskStatus.COMPLETED or sink.kept or not small:
             return {}
         return {"sink": node_id, "outputs": sink.outputs}
-
-    def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
-        self._settle(turn)
-        self._wake_delayed(turn)
-        self._settle(turn)
-        self._wake_paced()
-        self._reopen()
-        self._queues.tidy()
-        self._claim(vacancies, turn)
-        # What claiming skipped has consequences, and so has what it put aside: the next call gives those out.
-        self._settle(turn)
-        self._slots.freed += turn.owed
-        self._reopen()
-        self._queues.tidy()
-        due = [*self._delayed.values(), *self._paced.values()]
-        turn.due_in = min((*(at - self._clock() for at in due), *turn.tokens), default=-1)
-
-    def _claim(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
-        open_ = [v for v in vacancies if v.session in (0, self._sessions.get(v.worker_id))]
-        turn.stale += [v.worker_id for v in vacancies if v not in open_]
-        credits = {at: v.credits for at, v in enumerate(open_)}
-        types = sorted({node_type for v in open_ for node_type in v.node_types} & self._queues.served.keys())
-        for node_type in sorted(types, key=lambda at: (self._queues.served[at], at)):
-            takers = [at for at, v in enumerate(open_) if node_type in v.node_types]
-            self._serve(node_type, takers, open_, credits, turn)
-
-    def _serve(
-        self, node_type: str, takers: list[int], open_: list[Vacancy], credits: dict[int, int], turn: Turn
-    ) -> None:
-        held_back = 0
-        while held_back < HEADS:
-            wanted = min(sum(credits[at] for at in takers), self._room_of_type(node_type))
-            if wanted <= 0:
-                break
-            next_turn = self._queues.turn(node_type)
-            if next_turn is None:
-                return
-            user, alone = next_turn
-            room = self._room_of_user(user)
-            if room <= 0:
-                self._queues.park(node_type, user)
-                continue
-            given = 0
-            for task_id, rank in self._queues.take(node_type, user, min(wanted, HEADS, room) if alone else 1):
-                limit = self._full(self._tasks[task_id])
-                if limit is not None:
-                    self._hold_back(self._tasks[task_id], limit, rank, turn)
-                    held_back += 1
-                    continue
-                at = max(takers, key=lambda taker: credits[taker] / open_[taker].capacity)
-                credits[at] -= 1
-                given += 1
-                self._assign(self._tasks[task_id], open_[at].worker_id, turn)
-            self._queues.end_turn(node_type, user, given, self._config.weight(user))
-        if node_type in self._queues.served:
-            self._queues.served[node_type] = self._clock()
-            if wait := self._token_in(node_type):
-                turn.tokens.append(wait)
-            if self._room_of_type(node_type) > 0:
-                turn.ready_types.append(node_type)
-
-    def _hold_back(self, task: NodeTask, limit: tuple[str, Most], rank: int, turn: Turn) -> None:
-        """Do about a ready node task that a limit of its own holds back what its key says."""
-        action, reason = self._when_full(task, limit)
-        newer = f"{reason}: {task.task_id} is newer"
-        if action is WhenFull.DROP_NEW:
-            self._skip(task, reason, turn)
-            return
-        group = (limit[0], self._node(task).node_type, self._user(task), limit[1])
-        skipped: list[str] = []
-        if action is WhenFull.KEEP_NEWEST:
-            skipped = self._slots.waiting(group)
-        elif action is WhenFull.CANCEL_OLDEST:
-            oldest = self._oldest_holder(limit[0])
-            if oldest is not None:
-                self._request_stop(oldest, StopMark(newer, "system", self._clock()), turn)
-            else:
-                skipped = self._slots.waiting(group)[:1]
-        for task_id in skipped:
-            self._slots.unblock(task_id)
-            self._skip(replace(self._tasks[task_id], blocked=""), newer, turn)
-        turn.owed.update(self._block(task, limit, rank))
-
-    def _skip(self, task: NodeTask, reason: str, turn: Turn) -> None:
-        self._queues.waits.pop(task.task_id, None)
-        self._finish(task, NodeTaskStatus.SKIPPED, reason, turn)
-
-    def _assign(self, task: NodeTask, worker_id: str, turn: Turn) -> None:
-        node = self._node(task)
-        self._queues.waits.pop(task.task_id, None)
-        task = replace(task, status=NodeTaskStatus.RUNNING, attempt=task.attempt + 1, progress=0, message="", step="")
-        task = self._lease(self._take_slots(task), worker_id)
-        self._happened(task, TaskEventKind.RUNNING)
-        if node.retry and node.retry.attempts > 1:
-            self._budgets.begin(self._spender(task))
-        waited_ms = max(0, self._clock() - task.ready_at)
-        turn.assignments.append(replace(self._assignment(task), waited_ms=waited_ms))
-
-    def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
-        """Give an attempt to a worker: under a new nonce, with clocks that begin now."""
-        now, node, private = self._clock(), self._node(task), self._private[task.task_id]
-        # One of a cycle that is about to be due begins at its planned time.
-        planned_ms = self._runs[self._owner(task)[0]].submission.planned_ms
-        begin = min(max(now, planned_ms), now + MOST_AHEAD_MS)
-        ends = [begin + node.start_to_close_ms] if node.start_to_close_ms else []
-        private.close_at = min(ends + ([private.total_at] if node.total_ms else []), default=0)
-        private.beat_by = begin + node.heartbeat_ms if node.heartbeat_ms else 0
-        task = replace(task, nonce=f"n{next(self._numbers):x}", worker_id=worker_id, started_at=begin)
-        self._tasks[task.task_id] = task
-        self._hold(task)
-        return task
-
-    def _assignment(self, task: NodeTask) -> Assignment:
-        run = self._runs[self._owner(task)[0]].submission
-        edges = len(self._plan(task).inputs[task.index])
-        outside = edges > MANY_INPUTS or sum(len(value.encode()) for _, value in task.inputs) > INPUT_BYTES
-        return Assignment(
-            worker_id=task.worker_id,
-            task_id=task.task_id,
-            nonce=task.nonce,
-            attempt=task.attempt,
-            component_id=task.component_id,
-            plan=self._plan(task).digest,
-            index=task.index,
-            run_id=run.run_id,
-            user_id=run.user_id,
-            inputs=() if outside else tuple(sorted(task.inputs)),
-            inputs_outside=outside,
-            run_inputs="" if edges else self._inputs.get(self._owner(task), run.inputs_json),
-            traceparent=run.traceparent,
-            planned_ms=run.planned_ms,
-            deadline_ms=self._private[task.task_id].close_at,
-            resumed=task.resumed,
-        )
 
 
 def _why_dead(source: NodeTask, node_id: str, handle: str) -> str:

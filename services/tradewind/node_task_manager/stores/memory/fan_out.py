@@ -19,8 +19,9 @@ from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark, TaskError
 from tradewind.node_task_manager.domain.work import Effects, Vacancy
-from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences, Turn
+from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 from tradewind.node_task_manager.stores.memory.records import task_name
+from tradewind.node_task_manager.stores.memory.turn import Turn
 
 _LONGEST_WHY = 500
 
@@ -36,7 +37,7 @@ class Mapped:
     first: FirstLoss | None = None
 
 
-class MemoryFanOut(MemoryConsequences):
+class MemoryFanOut(MemoryClaiming):
     """Does for mapped nodes and their items what differs from other nodes."""
 
     def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:

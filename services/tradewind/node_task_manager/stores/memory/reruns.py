@@ -5,7 +5,7 @@ from dataclasses import replace
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.stores.memory.cleaning import MemoryCleaning
-from tradewind.node_task_manager.stores.memory.consequences import Turn
+from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemoryReruns(MemoryCleaning):

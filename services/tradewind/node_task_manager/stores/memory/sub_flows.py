@@ -10,8 +10,8 @@ from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowEvent, SubFlowReport
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.domain.work import Effects, Vacancy
-from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
+from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySubFlows(MemorySuspension):
@@ -48,12 +48,10 @@ class MemorySubFlows(MemorySuspension):
         self._tasks[task.task_id] = task = replace(task, child=report.child)
         if report.kind is ReportKind.BEGUN:
             return ""
-        task = self._dequeue(task)
         if report.kind is ReportKind.COMPLETED:
-            task = replace(task, outputs=(("output", report.output),), emitted=("output",))
-            self._finish(task, NodeTaskStatus.COMPLETED, "", turn)
+            self._resume(task, None, "output", report.output, turn)
         elif report.error is not None:
-            self._fail_attempt(task, report.error, RetryWish(none=report.final), turn)
+            self._fail_attempt(self._dequeue(task), report.error, RetryWish(none=report.final), turn)
         return ""
 
     def _wait(self, task: NodeTask, wait: Wait) -> NodeTask:

@@ -15,8 +15,8 @@ from tradewind.node_task_manager.domain.waiting import (
     Wait,
 )
 from tradewind.node_task_manager.domain.work import Effects
-from tradewind.node_task_manager.stores.memory.consequences import Turn
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
+from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySuspension(MemoryFanOut):
@@ -93,9 +93,12 @@ class MemorySuspension(MemoryFanOut):
             self._notify(self._user(task), fact)
         return task
 
-    def _resume(self, task: NodeTask, came: Resumption, handle: str, value: str, turn: Turn) -> None:
-        """End a wait; with a handle the node task is completed and emits `value` by it, else it runs again."""
-        task = replace(self._dequeue(task), resumed=came)
+    def _resume(self, task: NodeTask, came: Resumption | None, handle: str, value: str, turn: Turn) -> None:
+        """End a wait, by a signal or the time when `came` says so.
+
+        With a handle the node task is completed and emits `value` by it, else it runs again.
+        """
+        task = replace(self._dequeue(task), resumed=came or task.resumed)
         if handle:
             task = replace(task, outputs=((handle, value),), emitted=(handle,))
             self._finish(task, NodeTaskStatus.COMPLETED, "", turn)

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from tradewind.node_task_manager.domain.component import ComponentStatus, Release, RunSubmission
 from tradewind.node_task_manager.domain.node_task import StopMark
-from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences, Turn
+from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
+from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
-class MemoryWithheld(MemoryConsequences):
+class MemoryWithheld(MemoryClaiming):
     """Lets them begin, or skips them, once."""
 
     def _marks(self, run: RunSubmission, component_id: str) -> list[StopMark]:

@@ -1,0 +1,41 @@
+"""What one call of a shard in memory brings about."""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tradewind.node_task_manager.domain.fan_out import FanOutOffer
+from tradewind.node_task_manager.domain.work import Assignment, Effects, Termination
+
+
+@dataclass
+class Turn:
+    """What one call has brought about so far."""
+
+    assignments: list[Assignment] = field(default_factory=list)
+    terminations: list[Termination] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
+    ready_types: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    due_in: int = -1
+    tokens: list[int] = field(default_factory=list)
+    """In how many ms types whose rate keeps node tasks waiting may have one begin."""
+    fan_outs: list[FanOutOffer] = field(default_factory=list)
+    work: deque[tuple[tuple[str, str], str | Callable[[], None] | None]] = field(default_factory=deque)
+    """Ended node tasks whose signals are to be delivered, (None) components to be stopped, and what else is to do."""
+    owed: Counter[str] = field(default_factory=Counter)
+    """Limits of node tasks that other limits held back: there is room for another one under them."""
+
+    def effects(self) -> Effects:
+        return Effects(
+            tuple(self.assignments),
+            tuple(self.terminations),
+            tuple(self.partitions),
+            tuple(self.ready_types),
+            tuple(self.stale),
+            0,
+            tuple(self.results),
+            self.due_in,
+            tuple(self.fan_outs),
+        )

@@ -1,0 +1,27 @@
+"""Which runs a request names: the gate reads who owns them, so they are not to be too many."""
+
+import pytest
+
+from tradewind.api.node_task_manager.v1 import sub_flow_pb2
+from tradewind.node_task_manager.domain.names import RunName
+from tradewind.node_task_manager.rpc.named_runs import runs_in
+from tradewind.server.faults import InvalidInput
+
+
+def asks(count: int) -> sub_flow_pb2.ListSubFlowWaitsRequest:
+    """Return a request for so many node tasks, each of a run of its own."""
+    ids = [f"flow:{cycle}:0:a" for cycle in range(count)]
+    return sub_flow_pb2.ListSubFlowWaitsRequest(flow_id="flow", node_task_ids=ids)
+
+
+def test_each_run_is_named_once() -> None:
+    request = asks(3)
+    request.node_task_ids.append("no id")
+    assert runs_in(request) == [RunName("flow", cycle, 0) for cycle in range(3)]
+
+
+def test_as_many_are_named_as_a_handler_takes_and_no_more() -> None:
+    assert len(runs_in(asks(100))) == 100
+    with pytest.raises(InvalidInput) as caught:
+        runs_in(asks(101))
+    assert [each.path for each in caught.value.violations] == ["node_task_ids"]
