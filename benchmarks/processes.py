@@ -29,8 +29,8 @@ def spawn(
 ) -> subprocess.Popen[str]:
     """Starts `command` in the project's root with `environment` added to this process's own.
 
-    The kernel ends it should this process die without doing so; call this from the main thread, because the kernel
-    watches the thread.
+    The peers' environment has none of the project installed, so its libraries are on the path. The kernel ends the
+    process should this one die without doing so; call this from the main thread, because the kernel watches the thread.
     """
     return subprocess.Popen(
         owned(command),
@@ -38,7 +38,7 @@ def spawn(
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "libs"), **(environment or {})},
         text=True,
     )
 
