@@ -4,7 +4,7 @@ import json
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.waiting import until
-from tradewind.scheduler.domain.ended_run import FLOW_FINISHED
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 
 
 def told(peers: Peers) -> list[tuple[str, str, str]]:

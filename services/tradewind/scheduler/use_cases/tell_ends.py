@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 
 import structlog
 
-from tradewind.scheduler.domain.ended_run import FLOW_FINISHED, EndedRun
+from tradewind.scheduler.domain.ended_run import EndedRun
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends, Events
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
@@ -24,6 +25,10 @@ class TellEnds:
         self._states = states
         self._events = events
         self.listened = False
+
+    def hear_of_listener(self) -> None:
+        """Note that somebody listens from now on."""
+        self.listened = True
 
     async def look(self) -> None:
         """Ask whether anybody listens. Raises PeerUnavailable; then it is as it was."""
