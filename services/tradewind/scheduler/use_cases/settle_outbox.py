@@ -31,7 +31,7 @@ class SettleOutbox:
         node_tasks: NodeTasks,
         forget: Sequence[Callable[[str], None]],
         alarm: Alarm,
-        ends_listened: Callable[[], None],
+        ends_listened: Callable[[], None] = lambda: None,
     ) -> None:
         self._flows = flows
         self._outbox = outbox
