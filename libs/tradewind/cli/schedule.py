@@ -71,7 +71,7 @@ async def firings(
     backfill: Annotated[int | None, typer.Option(min=1, help="Only those of this backfill.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List what became of planned times and events, the latest first: fired, skipped, queued, missed or dropped; why."""
+    """List what became of planned times and events, the latest first: fired, skipped, queued, missed, dropped; why."""
     async with session.client() as client:
         lines = await first(limit, client.list_firings(name, backfill_id=backfill or 0))
     if output is Format.JSON:

@@ -20,8 +20,13 @@ SERVICE = "tradewind"
 class FailoverStore:
     """Looks like an EmbeddedStore to what connects to it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, down_after_s: float = 1.0) -> None:
+        """The master counts as dead when it has not answered for `down_after_s`.
+
+        A replica that lags ten times as far behind is never made the master.
+        """
         self._home = home
+        self._down_after_ms = round(down_after_s * 1000)
         self._master = EmbeddedStore(home / "master", acl_users=ACL_USERS)
         self._replica: EmbeddedStore | None = None
         self._sentinel: asyncio.subprocess.Process | None = None
@@ -46,7 +51,8 @@ class FailoverStore:
             f"port {self._port}\nbind 127.0.0.1\ndir {self._home}\n"
             f"sentinel monitor {SERVICE} 127.0.0.1 {self._master.port} 1\n"
             f"sentinel auth-user {SERVICE} {ADMIN}\nsentinel auth-pass {SERVICE} {password}\n"
-            f"sentinel down-after-milliseconds {SERVICE} 1000\nsentinel failover-timeout {SERVICE} 10000\n",
+            f"sentinel down-after-milliseconds {SERVICE} {self._down_after_ms}\n"
+            f"sentinel failover-timeout {SERVICE} 10000\n",
             encoding="utf-8",
         )
         with (self._home / "sentinel.log").open("wb") as log:
@@ -72,6 +78,34 @@ class FailoverStore:
     def url_for(self, user: str) -> str:
         """Return a URL that asks the Sentinel where the master is."""
         return f"redis+sentinel://{user}:{self._master.password_of(user)}@127.0.0.1:{self._port}/{SERVICE}"
+
+    async def cut_off_replica(self) -> None:
+        """Pass on to the replica all that was written so far, and nothing of what is written from now on."""
+        assert self._replica is not None
+        master = connect(self._master.url_for(ADMIN), max_connections=1)
+        replica = connect(self._replica.url_for(ADMIN), max_connections=1)
+        try:
+            await master.execute_command("SET", "last", "passed on")
+            assert await master.execute_command("WAIT", 1, 60_000) == 1
+            await replica.execute_command("CONFIG", "SET", "masterauth", "no longer")
+            await master.execute_command("CLIENT", "KILL", "TYPE", "replica")
+
+            async def cut() -> bool:
+                return bool((await replica.info("replication"))["master_link_status"] == "down")
+
+            await until(cut, "the replica hears nothing any more")
+            await master.execute_command("SET", "last", "lost")
+        finally:
+            await master.end()
+            await replica.end()
+
+    async def last_write_is_lost(self) -> bool:
+        """Whether what was written last before the master died is gone."""
+        master = connect(self.url_for(ADMIN), max_connections=1)
+        try:
+            return bool(await master.execute_command("GET", "last") == b"passed on")
+        finally:
+            await master.end()
 
     async def kill_master(self) -> None:
         """Kill the master; the Sentinel finds out, and makes the replica the master."""

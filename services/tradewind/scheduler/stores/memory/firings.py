@@ -71,7 +71,8 @@ def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int) 
         return False
     if len(flow.firings) >= FIRINGS and request.due_ms < min(flow.firings):
         return True
-    outcome, reason = event.outcome, event.reason if request.shape.revision == flow.revision else ""
+    same = request.shape.revision == flow.revision and flow.digest.startswith(request.shape.digest)
+    outcome, reason = event.outcome, event.reason if same else ""
     if request.schedule_epoch < flow.started_epoch:
         outcome, reason = FiringOutcome.DROPPED, "the flow was stopped meanwhile"
     elif flow.pause is not None:

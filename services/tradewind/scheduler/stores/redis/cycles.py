@@ -224,6 +224,7 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         (backfill.backfill_id, backfill.following_ms) if backfill else False,
         parent_text(request.parent),
         request.ahead,
+        shape.digest,
     )
     event = request.event
     return item if event is None else (*item, (event_mark(event.event_id), event.outcome.value, event.reason))
