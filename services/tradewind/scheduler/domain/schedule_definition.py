@@ -1,4 +1,4 @@
-"""The schedule of a flow as defined: when its cycles are planned or on what they begin, what becomes of those missed."""
+"""The schedule of a flow as defined: when its cycles are planned or on what they begin, and what is missed."""
 
 import json
 from dataclasses import dataclass
