@@ -2,6 +2,7 @@
 -- in a line of the ledger, outcome and reason when none is to begin, "" for both otherwise}). Such an item's `planned` and
 -- `due` are when the event came, `next_at` what stands by, and its schedule epoch is the one under which it came.
 --!include firings
+--!include paused_words
 
 -- Settles an event that begins no cycle, whatever runs; returns whether it has.
 local function meet_event(key, status, due, schedule_epoch, same_revision, event)

@@ -7,6 +7,7 @@
 --   whether more are to be marked by calling again}.
 --!include stopping
 --!include pausing
+--!include paused_words
 --!include backfilling
 local flow = KEYS[2]
 local known = redis.call('HMGET', flow, 'status', 'schedule_epoch')

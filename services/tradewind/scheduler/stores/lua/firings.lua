@@ -44,8 +44,6 @@ local function next_queued(key, flow_id)
   return tonumber(string.match(label or '', '^%d+')), label, inputs
 end
 
-local function paused_words(by, note) return 'paused by ' .. by .. (note ~= '' and ': ' .. note or '') end
-
 -- Ends a flow in a status, of whose schedule `next_at` comes next (0 for nothing), when nothing of it runs or waits.
 local function end_flow_that_is_over(key, status, next_at, ended)
   if (status == 'running' or status == 'paused') and next_at == 0
