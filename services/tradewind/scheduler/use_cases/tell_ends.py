@@ -18,13 +18,16 @@ _log = structlog.get_logger(__name__)
 
 
 class TellEnds:
-    """While nobody listens nothing is written and nothing is read; `listened` says how that was when last asked."""
+    """While nobody listens nothing is written and nothing is read; `listened` says how that was when last asked.
+
+    Until it was, somebody may: what ends in the first moments of a scheduler is told as well.
+    """
 
     def __init__(self, ends: Ends, states: ChainStateRepository, events: Events) -> None:
         self._ends = ends
         self._states = states
         self._events = events
-        self.listened = False
+        self.listened = True
 
     def hear_of_listener(self) -> None:
         """Note that somebody listens from now on."""
