@@ -54,6 +54,7 @@ async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Stand
         cycle = await ann.run_flow("sums")
         assert (await cycle.wait(30)).succeeded
         task = await ann.submit_task("numbers", {"start": 5})
+        assert [state.status async for state in cycle.watch_node("sort")] == ["completed"]
 
         for client, refused in ((bob, PermissionDenied), (nobody, Unauthenticated)):
             for call in (
@@ -64,6 +65,7 @@ async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Stand
                 client.cycle("sums", 0).describe(),
                 client.cycle("sums", 0).stop(),
                 client.get_node_task((await cycle.describe()).nodes[0].node_task_id),
+                anext(client.watch_task("sums:0:0:sort")),
                 client.delete_flow("sums"),
             ):
                 with pytest.raises(refused):
@@ -159,7 +161,9 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
         await shell("token", "revoke", listed["session_id"], "--user", "ann")
         await until(lambda: _is(ann, None), "the token is good no more")
     await shell("logout")
-    assert "send a token" in await shell("whoami", ends=1)
+    refused = await shell("whoami", ends=1)
+    assert "send a token" in refused
+    assert "tradewind login begins a session" in refused
 
 
 async def test_logout_ends_what_login_began_and_no_token_of_a_program(

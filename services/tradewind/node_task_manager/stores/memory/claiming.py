@@ -30,10 +30,10 @@ class MemoryClaiming(MemoryConsequences):
         self._claim(vacancies, turn)
         # What claiming skipped has consequences, and so has what it put aside: the next call gives those out.
         self._settle(turn)
-        self._slots.freed += turn.owed
+        self._slots.spared += turn.owed
         self._reopen()
         self._queues.tidy()
-        due = [*self._delayed.values(), *self._paced.values()]
+        due = [*self._delayed.values(), *(at for limit, at in self._paced.items() if self._slots.groups(limit))]
         turn.due_in = min((*(at - self._clock() for at in due), *turn.tokens), default=-1)
 
     def _claim(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:

@@ -73,6 +73,7 @@ class MemoryCleaning(MemoryClaiming):
         for task_id in gone:
             self._dead.pop(task_id, None)
             del self._tasks[task_id], self._private[task_id]
+        self._forget_events([task_id for task_id in self._watched if run_of(task_id) == name])
         self._forget_signals(lambda other: other == run)
         for component_id, _ in self._runs.pop(name).submission.components:
             del self._components[name, component_id]
