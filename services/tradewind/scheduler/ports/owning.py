@@ -31,6 +31,9 @@ class Partitions(Protocol):
     renew what he owns: others take it when they meet without him, and epochs fence him off.
     """
 
+    replica: str
+    """The name by which the replica is here."""
+
     async def meet(self, *, alone: bool = False) -> Meeting:
         """Say that this replica is here, and with `alone` that no other one is; return who is."""
         ...
