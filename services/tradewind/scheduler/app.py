@@ -136,7 +136,7 @@ class Scheduler:
                 each.ring_in(0)
 
         self._background = Background()
-        self._own = OwnPartitions(stores.partitions)
+        self._own = OwnPartitions(stores.partitions, stores.partitions.replica)
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         traces = TraceRuns(self._tracing)

@@ -89,7 +89,7 @@ class Ward(Bench):
             Alarm(),
             self.clock,
         )
-        own = OwnPartitions(stores.partitions)
+        own = OwnPartitions(stores.partitions, "here")
         examiners = ExaminePartitions(stores.doctor, ask, own)
         if not everything:
             assert await examiners(False) == []

@@ -10,7 +10,9 @@ from tradewind.server.partitions import PARTITIONS
 def replicas(clock: ManualClock, *names: str) -> list[OwnPartitions]:
     """Several replicas over the same data; a lease lasts 100 ms."""
     data = Data(clock)
-    return [OwnPartitions(MemoryStores(clock, replica=each, lease_ms=100, data=data).partitions) for each in names]
+    return [
+        OwnPartitions(MemoryStores(clock, replica=each, lease_ms=100, data=data).partitions, each) for each in names
+    ]
 
 
 async def beat(*everybody: OwnPartitions) -> None:

@@ -13,13 +13,14 @@ _log = structlog.get_logger(__name__)
 
 
 class OwnPartitions:
-    """Takes the share of this replica in the partitions: all of them until `share` has found others.
+    """Takes the share of this replica, `name`, in the partitions: all of them until `share` has found others.
 
     `changed` callbacks run after every gain or loss.
     """
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, name: str) -> None:
         self._partitions = partitions
+        self._name = name
         self._wanted = frozenset(range(PARTITIONS))
         self._met = NOBODY_MET
         self._held: dict[int, int] = {}
@@ -71,7 +72,7 @@ class OwnPartitions:
         self._met = met = await self._partitions.meet(alone=alone)
         if met.lapsed:
             self.lose(list(self._held), "the lease has lapsed")
-        self._wanted = shares_of([*met.here, self._partitions.replica])[self._partitions.replica]
+        self._wanted = shares_of([*met.here, self._name])[self._name]
         if too_much := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
             _log.info("partitions_given_up", partitions=sorted(too_much), replicas=len(met.here))
             self._tell()
