@@ -37,6 +37,7 @@ from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
 from tradewind.scheduler.use_cases.bulk_jobs import CarryOutJobs, KeepBulkJobs
+from tradewind.scheduler.use_cases.chained_flows import ChainedFlows
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
@@ -154,13 +155,17 @@ class Scheduler:
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
         forget = (definitions.forget, waiters.flow_gone)
-        settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm)
+        settle = SettleOutbox(
+            stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm, tell_ends.hear_of_listener
+        )
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
         self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
         put = PutOnRecord(stores.flows, definitions, change)
-        register = RegisterFlow(node_types, node_tasks, SubFlowPaths(stores.flows), put, clock)
+        register = RegisterFlow(
+            node_types, node_tasks, SubFlowPaths(stores.flows), ChainedFlows(stores.flows), put, clock
+        )
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()
@@ -214,7 +219,7 @@ class Scheduler:
             follow_up,
             sub_flows,
         )
-        jobs_alarm = Alarm()
+        jobs_alarm, look_s = Alarm(), settings.scheduler_look_seconds
         self._handlers = SchedulerHandlers(
             register=register,
             plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
@@ -245,16 +250,17 @@ class Scheduler:
                 CarryOutJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
                 self._own,
                 jobs_alarm,
+                look_s,
             ),
             OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),
             event_loop(node_tasks, fold, outputs, self._own, self._background, sub_flows),
-            ReturnEndsLoop(return_ends, self._own, returns_alarm),
+            ReturnEndsLoop(return_ends, self._own, returns_alarm, look_s),
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
-            OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
-            QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm),
+            OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock, look_s),
+            QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm, look_s),
             TellEndsLoop(tell_ends, self._own, ends_alarm, settings.scheduler_listeners_seconds),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
-            OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
+            OutboxLoop(stores.outbox, settle, self._own, outbox_alarm, 3 * look_s),
         )
         self._tasks: list[asyncio.Task[None]] = []
 
