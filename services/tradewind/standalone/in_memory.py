@@ -11,7 +11,7 @@ from tradewind.registry.app import Registry, lifetimes_of
 from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.memory import MemoryRegistry
 from tradewind.scheduler.app import Scheduler
-from tradewind.scheduler.domain.ended_run import FLOW_FINISHED
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.ports.changes import RunChange
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.memory import MemoryStores as SchedulerStores
