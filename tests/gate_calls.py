@@ -25,6 +25,7 @@ class Authority:
         self.away = False
         self.counted: list[tuple[str, str, int]] = []
         self.used = 0
+        self.reservations = 0
         self.changed: Changed | None = None
 
     def token(self, user_id: str, role: Role = Role.USER) -> str:
@@ -57,11 +58,16 @@ class Authority:
         self.counted.append((user_id, endpoint, calls))
         return 0 if len(self.counted) <= rate.count else 1.5
 
-    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
+    async def reserve(
+        self, user_id: str, endpoint: str, quota: int, calls: int, rate: Rate | None = None
+    ) -> Reservation:
+        self.reservations += 1
         if self.away:
             raise Unavailable("PEER_UNAVAILABLE", "away")
         if self.used + calls > quota:
             return Reservation("2026-03-29", "Europe/Berlin", 3600.0)
+        if rate is not None and (wait_s := await self.admit(user_id, endpoint, rate, calls)):
+            return Reservation("2026-03-29", "Europe/Berlin", wait_s, rate_limited=True)
         self.used += calls
         return Reservation("2026-03-29", "Europe/Berlin")
 
@@ -89,22 +95,29 @@ class Owners:
 
 
 class Context:
-    """The context of a call with a token."""
+    """The context of a call with a token, and with the names in the certificate that was shown."""
 
-    def __init__(self, token: str | None) -> None:
+    def __init__(self, token: str | None, *names: str) -> None:
         self._token = token
+        self._names = names
+
+    def auth_context(self) -> Any:
+        return {"peer_dns": [name.encode() for name in self._names]}
 
     def invocation_metadata(self) -> Any:
         return (("user-agent", "test"), *((("authorization", f"Bearer {self._token}"),) if self._token else ()))
 
 
-async def call(gate: Gate, method: str, request: Any, token: str | None) -> tuple[Identity | None, Any]:
-    """Call a method of the scheduler through a gate; returns whom its handler saw, and with which request."""
+async def call(gate: Gate, method: str, request: Any, token: str | None, *names: str) -> tuple[Identity | None, Any]:
+    """Call a method of the scheduler through a gate, with a token and the names of a certificate.
+
+    Returns whom its handler saw, and with which request.
+    """
 
     async def handler(request: Any, context: Any) -> Any:
         return current_identity(), request
 
-    context: Any = Context(token)
+    context: Any = Context(token, *names)
     surrounded = gate.around(method if method.startswith("/") else SCHEDULER + method, handler)
 
     async def one_call() -> tuple[Identity | None, Any]:

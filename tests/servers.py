@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.embedded import ADMIN, EmbeddedStore
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.server.redis.watch import METRICS
+from tradewind.tls import TlsFiles
 from tradewind.trigger.stores import keys as trigger_keys
 
 SERVICES = (scheduler_keys.ACL, node_task_manager_keys.ACL, registry_keys.ACL, trigger_keys.ACL, access_keys.ACL)
@@ -143,7 +144,27 @@ async def no_leaked_keys(server: RedisServer, allowed: Iterable[str] = ()) -> No
     assert not leaked, f"keys without TTL that nobody owns: {leaked}"
 
 
-async def _start_cluster(directory: Path) -> list[EmbeddedStore]:
+def tls_options(files: TlsFiles, port: int) -> list[str]:
+    """Return the options with which a server of BINARIES[-1] listens on a port over TLS as well."""
+    # fmt: off
+    return [
+        "--tls-port", str(port), "--tls-cert-file", str(files.cert), "--tls-key-file", str(files.key),
+        "--tls-ca-cert-file", str(files.ca),
+    ]
+    # fmt: on
+
+
+async def start_tls_cluster(directory: Path, files: TlsFiles) -> tuple[list[EmbeddedStore], str]:
+    """Start a three-master cluster that speaks TLS, among its nodes as well; return it and the admin's URL."""
+    ports = [free_port() for _ in range(_MASTERS)]
+    nodes = await _start_cluster(directory, files, ports)
+    login = urlsplit(nodes[0].url_for(ADMIN)).netloc.rpartition("@")[0]
+    return nodes, f"rediss+cluster://{login}@" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+
+async def _start_cluster(
+    directory: Path, tls: TlsFiles | None = None, tls_ports: Sequence[int] = ()
+) -> list[EmbeddedStore]:
     nodes: list[EmbeddedStore] = []
     buses: list[int] = []
     for index in range(_MASTERS):
@@ -160,7 +181,10 @@ async def _start_cluster(directory: Path) -> list[EmbeddedStore]:
             "--cluster-node-timeout", "30000",
         ]
         # fmt: on
-        node = EmbeddedStore(home, acl_users=ACL_USERS, options=options)
+        if tls is not None:
+            options += ["--tls-cluster", "yes", *tls_options(tls, tls_ports[index])]
+        binary = BINARIES[-1] if tls is not None else None
+        node = EmbeddedStore(home, acl_users=ACL_USERS, binary=binary, options=options)
         await node.start()
         nodes.append(node)
         buses.append(bus)
@@ -171,8 +195,9 @@ async def _start_cluster(directory: Path) -> list[EmbeddedStore]:
             slots = range(index * share, min((index + 1) * share, _SLOTS))
             await admin.execute_command("CLUSTER", "ADDSLOTS", *slots)
             await admin.execute_command("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
-        for node, bus in list(zip(nodes, buses, strict=True))[1:]:
-            await admins[0].execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+        ports = tls_ports or [node.port for node in nodes]
+        for port, bus in list(zip(ports, buses, strict=True))[1:]:
+            await admins[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus)
 
         async def formed() -> bool:
             views = [(await admin.execute_command("CLUSTER", "INFO")).decode().split() for admin in admins]

@@ -12,6 +12,7 @@ HEADINGS = {
     "scheduler": "Scheduler",
     "trigger": "Trigger service",
     "registry": "Registry",
+    "access": "Access",
 }
 
 

@@ -170,7 +170,7 @@ def test_a_service_agrees_with_its_settings(folder: str, name: str, monkeypatch:
     assert values.store_url == f"redis://redis:{ports['redis']}"
     guarded = "access" in services(folder)
     assert bool(values.access_address) == (guarded and name != "access")
-    assert ("TRADEWIND_SERVICE_TOKEN" in variables) == guarded
+    assert ("TRADEWIND_SERVICE_TOKEN" in variables) == (guarded and not values.tls_roles)
 
     health = values.health_port or values.port
     assert health in [each["containerPort"] for each in only["ports"]]
@@ -273,7 +273,8 @@ def test_workers_find_their_servers(folder: str) -> None:
     found = Addresses.find(environment=environment(folder, template))
     for name in ("scheduler", "registry", "node-task-manager"):
         assert getattr(found, name.replace("-", "_")) == f"{name}:{ports[name]}"
-    assert ("TRADEWIND_TOKEN" in environment(folder, template)) == ("access" in services(folder))
+    token_or_certificate = {"TRADEWIND_TOKEN", "TRADEWIND_TLS_CERT"} & set(environment(folder, template))
+    assert len(token_or_certificate) == int("access" in services(folder))
     command = container(template)["command"]
     grace = float(command[command.index("--grace") + 1])
     assert grace + 10 < template["spec"]["terminationGracePeriodSeconds"]

@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.house.manifests import SERVICES, Manifest, container, environment, of_kind, settings_of, workloads
+from tradewind.server.access.opening import certificates_in
 from tradewind.tls import TlsFiles
 
 FOLDER = "k8s/overlays/prod-mtls"
@@ -66,6 +67,27 @@ def test_certificates_carry_the_names_that_are_called() -> None:
     assert called == {*(name for name in SERVICES), "node-task-manager.tradewind.svc"}
     for host in called:
         assert host in certificates()[f"tls-{host.partition('.')[0]}"]["dnsNames"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_who_calls_is_known_by_the_certificate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each server that calls this one has the role service here, and no other; no pod has a token."""
+    callers = {
+        caller
+        for caller, template in workloads(FOLDER).items()
+        for variable, value in environment(FOLDER, template).items()
+        if variable.endswith("_ADDRESS") and value.partition(":")[0] == name
+    }
+    template = workloads(FOLDER)[name]
+    settings = settings_of(SERVICES[name][1], FOLDER, template, monkeypatch)
+    assert certificates_in(settings).names_servers == (name != "scheduler")
+    roles = dict(each.split("=") for each in settings.tls_roles.split(","))
+    assert roles.pop("access.tradewind.svc", None) == ("admin" if name == "access" else None)
+    assert roles == {f"{caller}.tradewind.svc": "worker" if caller == "worker" else "service" for caller in callers}
+    for caller in callers:
+        assert f"{caller}.tradewind.svc" in certificates()[f"tls-{caller}"]["dnsNames"]
+    for template in workloads(FOLDER).values():
+        assert not {"TRADEWIND_SERVICE_TOKEN", "TRADEWIND_TOKEN"} & set(environment(FOLDER, template))
 
 
 def test_certificates_are_issued_by_one_authority() -> None:

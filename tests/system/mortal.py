@@ -1,8 +1,11 @@
 """The whole engine in one process, whose scheduler dies at a point that a test chooses, and another goes on."""
 
 import asyncio
+import copyreg
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
+from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
 from tradewind.client import Client
@@ -19,6 +22,9 @@ from tradewind.testing.virtual.participants import VirtualClient, VirtualWorker
 from tradewind.testing.virtual.server import LocalServer
 from tradewind.testing.virtual.surroundings import virtual_surroundings
 from tradewind.worker import Node
+
+# `deepcopy` does not know how to copy what chain states hold.
+copyreg.pickle(MappingProxyType, lambda proxy: (MappingProxyType, (dict(proxy),)))
 
 START_NS = 1_800_000_000 * 10**9
 
@@ -103,6 +109,26 @@ class World:
         self.client: Client = VirtualClient(self._to_client)
         self.life = Life(dies_at, self._succeed)
         self._bind(self.life)
+
+    def remember(self) -> Callable[[], None]:
+        """Return what makes the stores of the scheduler and the trigger service forget all that comes from now on.
+
+        As a failover does to a replica that lagged behind; the node task manager, whose store is another, forgets
+        nothing.
+        """
+
+        def records() -> dict[str, dict[Any, Any]]:
+            held = {name: held for name, held in vars(self._data).items() if isinstance(held, dict)}
+            return {**held, "listeners": {}, "lanes": self._engine.triggers.lanes}
+
+        kept = deepcopy(records())
+
+        def forget() -> None:
+            for name, held in records().items():
+                held.clear()
+                held.update(kept[name])
+
+        return forget
 
     def _channel(self, address: str = "", *, traced: bool = True) -> Any:
         return LocalChannel(self._server, self._loop.engine)

@@ -159,7 +159,9 @@ async def test_login_logout_and_tokens_on_the_command_line(guarded: Standalone, 
         await shell("token", "revoke", listed["session_id"], "--user", "ann")
         await until(lambda: _is(ann, None), "the token is good no more")
     await shell("logout")
-    assert "send a token" in await shell("whoami", ends=1)
+    refused = await shell("whoami", ends=1)
+    assert "send a token" in refused
+    assert "tradewind login begins a session" in refused
 
 
 async def test_logout_ends_what_login_began_and_no_token_of_a_program(

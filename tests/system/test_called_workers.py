@@ -16,13 +16,11 @@ from tradewind.flow import Flow
 from tradewind.standalone import Standalone
 from tradewind.worker import Context, Worker, node
 
-LEASE_S = 4
-
 
 @pytest_asyncio.fixture
 async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Standalone]:
-    """Every service over an embedded store, with short leases."""
-    monkeypatch.setenv("TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS", str(LEASE_S))
+    """Every service over an embedded store, with leases that do not lapse."""
+    monkeypatch.setenv("TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS", "600")
     async with Standalone(data=tmp_path / "data", port=0) as stack:
         yield stack
 
@@ -58,7 +56,7 @@ async def test_a_flow_runs_on_workers_that_are_called(stack: Standalone) -> None
 async def test_what_a_killed_worker_ran_runs_once_more_elsewhere(
     stack: Standalone, started: Processes, tmp_path: Path
 ) -> None:
-    """It is killed in the middle of a node: its lease lapses, which counts as a lost worker."""
+    """It is killed in the middle of a node: its connection breaks, which counts as a lost worker at once."""
     gate = tmp_path / "gate"
     killed = await called(started, stack, "killed")
     async with Client(stack.address) as client:
@@ -74,6 +72,10 @@ async def test_what_a_killed_worker_ran_runs_once_more_elsewhere(
         seen = await task.get()
         assert (seen.worker_id, seen.status) == ("heir", "completed")
         assert [past.code for past in seen.history] == ["WORKER_LOST"]
+        # It is listed as alive still, and gets nothing.
+        later = await client.submit_task("gate", {"file": str(gate), "total": 8})
+        assert (await later.wait(30)).worker_id == "heir"
+        assert (await later.get()).attempt == 1
 
 
 async def test_a_stop_reaches_it(stack: Standalone, started: Processes, tmp_path: Path) -> None:

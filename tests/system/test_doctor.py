@@ -10,6 +10,7 @@ from tests.servers import RedisServer, RedisServers
 from tests.system import flows
 from tests.system.processes import NODES, Shell
 from tests.waiting import until
+from tradewind.access.stores.keys import Keys
 from tradewind.client import Client
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, load_nodes
@@ -60,3 +61,34 @@ async def test_a_busy_stack_is_healthy_and_a_damaged_one_is_mended(stack: Standa
 
         await until(healthy, "doctor finds nothing any more")
         assert sorted(mended) == [("node_task_manager", True), ("registry", True)]
+
+
+async def test_access_is_asked_where_there_is_one(
+    embedded: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await embedded.flush()
+    async with Standalone(data=tmp_path / "data", port=0, store_url=embedded.url(), auth=True) as stack:
+        assert stack.new_admin_token is not None
+        monkeypatch.setenv("TRADEWIND_TOKEN", stack.new_admin_token)
+        shell = Shell(stack.address)
+        assert "ann is user" in await shell("user", "set", "ann", "--role", "user")
+        keys = Keys()
+        await embedded.connect().hset(keys.user("ann"), mapping={"role": "king"})
+        await embedded.connect().execute_command("ZADD", keys.users(0), 0, "gone")
+        found = await shell.json("doctor", ends=1)
+        assert sorted((each["service"], each["check"], each["subject"]) for each in found["findings"]) == [
+            ("access", "index-without-record", "users gone"),
+            ("access", "role-unknown", "ann"),
+        ]
+        told = await shell("doctor", "--mend", ends=1)
+        assert "what was not mended needs you" in told
+        assert "set the user anew" in told
+        await shell("user", "set", "ann", "--role", "user")
+        assert "0 broken invariants" in await shell("doctor")
+    await embedded.close_clients()
+
+
+async def test_commands_of_access_say_where_there_is_none(stack: Standalone) -> None:
+    shell = Shell(stack.address)
+    for command in (("whoami",), ("token", "list"), ("user", "list")):
+        assert "there is no access service here, so calls need no token" in await shell(*command, ends=1)

@@ -12,26 +12,39 @@ from tests.house.project import ROOT
 from tests.system.processes import NODES, Shell
 from tests.system.test_real_clients import BIN, run
 from tests.waiting import until
-from tradewind.client import Client
+from tradewind.client import Client, Role
 from tradewind.flow import Flow, Retry
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, load_nodes
 
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-RUNBOOK = PAGE.split("## Runbook\n")[1].split("\n## ")[0]
-TASKS = re.findall(r"^\*\*(.+?)\*\*.*?```console\n(.*?)```", RUNBOOK, re.MULTILINE | re.DOTALL)
-DEAD = "task:0a1b"
+RUNBOOK, GUARDED = PAGE.split("## Runbook\n")[1].split("\n## ")[0].split("\n### Where access is on\n")
+TASK = re.compile(r"^\*\*(.+?)\*\*.*?```console\n(.*?)```", re.MULTILINE | re.DOTALL)
+TASKS, GUARDED_TASKS = TASK.findall(RUNBOOK), TASK.findall(GUARDED)
+DEAD, BATCH, JOB = "task:0a1b", "batch:0a1b", "job-0a1b"
+"""Ids that only a stack can know."""
+WAITS = 'waits for cycle 0 of flow \\"feeds\\"'
 TELLS = {
     "Is it up?": ("SERVING", "prices"),
     "Which cycles run, and for how long?": ("CYCLE_STATUS_RUNNING", "running"),
     "Why does this node not run, or not end?": ("worker-1", "runs on worker worker-1"),
     "Why does this flow begin no cycle?": ("reasons", "it was never started"),
     "What happened in a cycle?": ("prices:", "gate"),
+    "Which cycle does a node that runs a flow wait for?": (WAITS, WAITS.replace('\\"', '"')),
     "How much waits, of what and whose?": ("running", "running"),
     "Who works, and what does this worker hold?": ("prices:", "worker-1"),
     "Stop this node.": ("prices", "gate is "),
     "Stop this cycle.": ("prices", "prices"),
     "Run that again": ('"run": 1', "report"),
+    "Run again what failed of many flows": ("BULK_ACTION_RERUN", " rerun "),
+    "Stop what runs of many flows": ("BULK_ACTION_STOP", " stop "),
+    "How far is a job?": (JOB, JOB),
+    "End a job": (JOB, JOB),
+    "Run what was missed in the past": ('"times": 3', "3 times"),
+    "How far is a backfill?": ("2024-03-01T03:00:00Z", "2024-03-01"),
+    "Begin no more of a backfill": ('"backfill_id": 1', "backfill 1 of report"),
+    "Which batches are there, and how far are they?": (BATCH, BATCH),
+    "Cancel a batch": ("wrong file", BATCH),
     "Let no cycle begin for a while": ("FLOW_STATUS_PAUSED", "report"),
     "Let them begin again.": ("FLOW_STATUS_RUNNING", "report"),
     "Stop a flow": ("FLOW_STATUS_STOPPED", "report"),
@@ -43,19 +56,44 @@ TELLS = {
     "Send a worker home": ("WORKER_STATUS_DRAINING", "draining"),
 }
 """What each line must print: that of grpcurl, that of the command."""
+GUARDED_TELLS = {
+    "Who is on record, and as what?": ("ROLE_USER", "ann"),
+    "What does somebody have that is still good?": ("laptop", "laptop"),
+    "Lock somebody out": ('"count": 1', "revoked 1"),
+    "Change what somebody may": ("ROLE_OPERATOR", "ann is user"),
+    "Give a pool of workers a token": ("tw_", "tw_"),
+    "How much of the day's quotas has somebody used?": ('"endpoint": "RunFlow"', "RunFlow"),
+    "Is anything broken on record of access?": ("examined", "0 broken invariants"),
+}
+
+needs_grpcurl = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64",
+    reason="the wheel of grpcurl holds a Linux x86-64 program",
+)
 
 
 def test_each_task_has_one_line_of_each() -> None:
     assert [name for name, _ in TASKS] == list(TELLS)
-    for name, block in TASKS:
+    assert [name for name, _ in GUARDED_TASKS] == list(GUARDED_TELLS)
+    for name, block in TASKS + GUARDED_TASKS:
         programs = [line.split()[1] for line in block.splitlines()]
         assert programs == ["grpcurl", "tradewind"], name
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64",
-    reason="the wheel of grpcurl holds a Linux x86-64 program",
-)
+async def carried_out(line: str, address: str, named: dict[str, str]) -> str:
+    """Run a line against a stack, with what its placeholders stand for; return what it printed."""
+    words = shlex.split(line.removeprefix("$ "))
+    for placeholder, value in {**named, "localhost:7700": address}.items():
+        words = [word.replace(placeholder, value) for word in words]
+    program, *rest = words
+    if program == "tradewind":
+        return await Shell(address)(*rest)
+    code, out, err = await run(str(BIN / "grpcurl"), *rest)
+    assert code == 0, (line, err)
+    return out
+
+
+@needs_grpcurl
 async def test_every_line_does_what_it_says(stack: Standalone, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     async with (
@@ -64,25 +102,40 @@ async def test_every_line_does_what_it_says(stack: Standalone, tmp_path: Path) -
     ):
         scene = Scene(client, gate)
         await scene.set()
-        shell = Shell(stack.address)
         for name, block in TASKS:
             for line, tells in zip(block.splitlines(), TELLS[name], strict=True):
                 await scene.ready_for(name)
-                words = [word.replace(DEAD, scene.dead) for word in shlex.split(line.removeprefix("$ "))]
-                if words[0] == "grpcurl":
-                    words = [stack.address if word == "localhost:7700" else word for word in words[1:]]
-                    code, out, err = await run(str(BIN / "grpcurl"), *words)
-                    assert code == 0, (line, err)
-                else:
-                    out = await shell(*words[1:])
-                assert tells.replace(DEAD, scene.dead) in out, (line, out)
+                out = await carried_out(line, stack.address, scene.named)
+                for placeholder, value in scene.named.items():
+                    tells = tells.replace(placeholder, value)
+                assert tells in out, (line, out)
+        gate.touch()
+
+
+@needs_grpcurl
+async def test_every_line_of_access_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_QUOTAS", "RunFlow=3")
+    async with Standalone(data=tmp_path / "data", port=0, auth=True) as stack:
+        token = stack.new_admin_token
+        assert token is not None
+        monkeypatch.setenv("TRADEWIND_TOKEN", token)
+        async with Client(stack.address, token=token) as admin:
+            for name, block in GUARDED_TASKS:
+                for line, tells in zip(block.splitlines(), GUARDED_TELLS[name], strict=True):
+                    if name in ("What does somebody have that is still good?", "Lock somebody out"):
+                        await admin.revoke_sessions("ann")
+                        await admin.create_token("ann", label="laptop")
+                    elif name == "Who is on record, and as what?":
+                        await admin.set_user("ann", Role.USER)
+                    out = await carried_out(line, stack.address, {"$TRADEWIND_TOKEN": token})
+                    assert tells in out, (line, out)
 
 
 class Scene:
-    """What the lines name: a cycle that is stuck, one that failed, a dead letter."""
+    """What the lines name: cycles that are stuck, one that waits, one that failed, a dead letter, a batch, a job."""
 
     def __init__(self, client: Client, gate: Path) -> None:
-        self.dead = ""
+        self.named: dict[str, str] = {}
         self._client = client
         self._gate = gate
 
@@ -98,13 +151,22 @@ class Scene:
         await self._client.register_flow("prices", prices)
         await self._client.register_flow("report", report)
         await self._client.run_flow("report")
+        feeds, desk = Flow("feeds", "1h", overlap="allow"), Flow("desk", "1h", overlap="allow")
+        feeds.node("gate", "gate", {"file": str(self._gate)})
+        desk.sub_flow("inner", "feeds")
+        await self._client.register_flow("feeds", feeds)
+        await self._client.register_flow("desk", desk)
+        await self._client.run_flow("desk")
         task = await self._client.submit_task("failing", {"total": 1}, retry=Retry(2, "1ms", jitter=0))
-        self.dead = task.task_id
+        batch = await self._client.submit_batch("gate", [{"file": str(self._gate)}])
+        job = await self._client.start_bulk_job("stop", ["nothing*"])
+        self.named = {DEAD: task.task_id, BATCH: batch.batch_id, JOB: job.job_id}
 
         async def given_up() -> bool:
             return [each async for each in self._client.list_dead_letters()] != []
 
         await until(given_up, "there is a dead letter")
+        await until(self._desk_waits, "the desk waits for its cycle of feeds")
 
     async def ready_for(self, task: str) -> None:
         """Bring about what a line acts on: the line before may have done away with it."""
@@ -126,6 +188,10 @@ class Scene:
     async def _report_has_ended(self) -> bool:
         cycles = [each async for each in self._client.list_cycles("report")]
         return bool(cycles) and all(each.status != "running" for each in cycles)
+
+    async def _desk_waits(self) -> bool:
+        reasons = await self._client.explain_node("desk", "inner")
+        return any("waits for cycle 0" in each.sentence for each in reasons)
 
     async def _prices_are_stuck(self) -> bool:
         cycles = [each async for each in self._client.list_cycles("prices")]

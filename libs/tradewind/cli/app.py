@@ -29,6 +29,7 @@ from tradewind.cli import (
     up,
     worker,
 )
+from tradewind.cli.examples import add_examples
 from tradewind.cli.session import Session
 
 if TYPE_CHECKING:
@@ -120,3 +121,4 @@ app.command("queue")(queue.queue)
 app.command("explain")(explain.explain)
 app.command("doctor")(doctor.doctor)
 app.command("bench")(measure.bench)
+add_examples(app)

@@ -55,14 +55,14 @@ async def create(
     """Take a backup; everything goes on meanwhile."""
     from tradewind.server.redis.backup import BackupError, back_up_directory, back_up_store, remove_old
     from tradewind.server.redis.snapshot import SnapshotError
-    from tradewind.tls import TlsFiles
+    from tradewind.tls import StoreTlsFiles
 
     now = datetime.now(UTC)
     try:
         if data is not None:
             backup = back_up_directory(data, target, now)
         elif store is not None:
-            tls = TlsFiles(store_ca, store_cert, store_key) if store_ca or store_cert or store_key else None
+            tls = StoreTlsFiles(store_ca, store_cert, store_key) if store_ca or store_cert or store_key else None
             backup = await back_up_store(store, target, now, user=user, password=password, tls=tls)
         else:
             raise fail("what is to be backed up? Name a directory with --data, or a store with --store", 2)

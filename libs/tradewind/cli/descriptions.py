@@ -314,7 +314,7 @@ def show_happening(screen: Screen, task: WatchedTask) -> None:
     at = iso(task.happened_at) if task.happened_at else " " * len("2026-11-21T07:25:10.123Z")
     what = task.happened or task.status
     details = {
-        "running": f"attempt {task.attempt} on {task.worker_id}",
+        "running": f"attempt {task.attempt} on {task.worker_id}" if task.worker_id else "",
         "progress": " ".join(filter(None, (f"{task.progress} %", task.current_step, task.message))),
         "stopping": task.stop_reason,
         "retrying": task.reason or str(task.last_error or ""),

@@ -31,6 +31,8 @@ async def doctor(
         screen.line(f"{len(rows)} broken invariants among {diagnosis.examined} records and entries of indexes")
         if rows and not mend:
             screen.line("tradewind doctor --mend puts right what can be; docs/doctor.md says what each check means")
+        if mend and not diagnosis.healthy:
+            screen.line("what was not mended needs you: docs/doctor.md says what to do about each check")
         before = ", ".join(f"{check} {count}" for check, count in sorted(diagnosis.found_before.items()))
         if before:
             screen.line(f"found in the background before: {before}")

@@ -14,6 +14,12 @@ OUT_OF_REACH = 3
 """A server cannot be reached."""
 INTERRUPTED = 130
 
+_LOG_IN = "tradewind login begins a session with a token that you have; an admin makes one: tradewind token create"
+_NO_ACCESS = (
+    "there is no access service here, so calls need no token: tradewind up --auth starts one, and "
+    "TRADEWIND_ACCESS_ADDRESS says where one is"
+)
+
 
 def fail(message: str, code: int = FAILED) -> typer.Exit:
     """Print an error for a person; raise what this returns."""
@@ -56,6 +62,10 @@ def _of_the_client(error: Exception) -> typer.Exit | None:
         return fail(f'cannot reach {error.address}{why}: is "tradewind up" running?', OUT_OF_REACH)
     if isinstance(error, client.Unavailable):
         return fail(error.message, OUT_OF_REACH)
+    if isinstance(error, client.Unauthenticated) and error.reason in ("TOKEN_MISSING", "TOKEN_EXPIRED"):
+        return fail(f"{error.message}\n{_LOG_IN}")
+    if isinstance(error, client.ServerFault) and error.reason == "METHOD_UNKNOWN" and "AccessService" in error.message:
+        return fail(_NO_ACCESS)
     if isinstance(error, client.InvalidInput | client.NotFound):
         return fail(error.message, WRONG_INPUT)
     if isinstance(error, client.TradewindError):

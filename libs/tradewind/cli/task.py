@@ -104,7 +104,7 @@ async def watch(
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what happens to an ad-hoc task, until it has ended.
+    """Show what happens to a node task, until it has ended.
 
     Exits with 1 when it does not complete.
     """

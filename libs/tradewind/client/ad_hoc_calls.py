@@ -62,14 +62,17 @@ class AdHocCalls:
         return node_task_from(answer.task)
 
     def watch_task(self, task_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
-        """Yield an ad-hoc task as it is, then with each thing that happens to it, at the end with its outputs.
+        """Yield a node task as it is, then with each thing that happens to it, at the end with its outputs.
 
-        With `after`, an `event_id` that was seen before ("0-0" for before the first), yield all that happened since.
-        Goes on where it was after a lost connection. Raises NotFound.
+        It is an ad-hoc task, `task:<id>`, or a node of a cycle, `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`. With
+        `after`, an `event_id` that was seen before ("0-0" for before the first), yield all that happened since; of a
+        node of a cycle that is known from its first watch on. Goes on where it was after a lost connection. Raises
+        NotFound, and Exhausted when 100 node tasks of a component of the cycle are watched.
         """
 
         def resume(request: pb.WatchTaskRequest, response: pb.WatchTaskResponse) -> None:
-            request.after_event_id = response.event.event_id or request.after_event_id
+            # Before its first event the task was told as it is: what follows is all that there is.
+            request.after_event_id = response.event.event_id or request.after_event_id or "0-0"
 
         return follow(
             self._connection.to_node_task_manager,

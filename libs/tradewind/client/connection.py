@@ -12,7 +12,7 @@ from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc impor
 from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tradewind.api.scheduler.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from tradewind.api.trigger.v1.trigger_service_pb2_grpc import TriggerServiceStub
-from tradewind.client.addresses import Addresses
+from tradewind.client.addresses import DEFAULT_ADDRESS, Addresses
 from tradewind.client.calls import Calls, open_channel
 from tradewind.client.errors import Unavailable
 from tradewind.client.run_stream import RunStream
@@ -55,6 +55,12 @@ class Connection:
         self._trigger: TriggerServiceStub | None = None
         self._access: AccessServiceStub | None = None
         self.runs = RunStream(lambda: self.scheduler.StreamRuns, addresses.scheduler)
+
+    @property
+    def may_ask_access(self) -> bool:
+        """Whether there may be an access service: calls carry a token, or somebody has said where it is."""
+        where = self.addresses
+        return self._token is not None or where.access == where.scheduler or where.access != DEFAULT_ADDRESS
 
     @property
     def scheduler(self) -> SchedulerServiceStub:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.client.cycles import CycleDescription, CycleRecord, CycleStatus
 from tradewind.client.definitions import Definition
-from tradewind.client.errors import CycleFailed, TimedOut
+from tradewind.client.errors import CycleFailed, NotFound, TimedOut
 from tradewind.client.flow_calls import FlowDescription, Inputs
 from tradewind.client.flows import FlowRecord, RegisteredFlow
 from tradewind.client.logs import LogLevel, LogLine
 from tradewind.client.revisions import RevisedFlow, RevisionRecord
+from tradewind.client.task_events import WatchedTask
 from tradewind.client.wire import Seconds, seconds_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Outputs = Mapping[str, Mapping[str, Any]]
 """What nodes emitted: by node, by handle."""
+_SUBMITTED_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 
 class FlowHandle:
@@ -120,6 +122,28 @@ class CycleHandle:
     def watch(self) -> AsyncGenerator[CycleRecord, None]:
         """Yield it as it is and with every change, until it has ended. Raises NotFound."""
         return self._client.watch_cycle(self.flow_id, self.cycle)
+
+    async def watch_node(self, node_id: str, *, after: str = "") -> AsyncGenerator[WatchedTask, None]:
+        """Yield one of its nodes as it is and with each thing that happens to it, as Client.watch_task.
+
+        `node_id` may name an item of a node that runs over a list, `<node_id>:<item>`. Raises NotFound.
+        """
+        run = self.run if self.run is not None else (await self.get()).run
+        pauses = iter(_SUBMITTED_S)
+        while True:
+            states = self._client.watch_task(f"{self.flow_id}:{self.cycle}:{run}:{node_id}", after=after)
+            try:
+                async with aclosing(states):
+                    async for state in states:
+                        pauses = iter(())
+                        yield state
+                return
+            except NotFound:
+                # One that has just begun may not have come to the node task manager yet.
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
 
     def logs(self, *, min_level: LogLevel | str = LogLevel.DEBUG) -> AsyncIterator[LogLine]:
         """Yield its log, oldest first. Raises NotFound."""

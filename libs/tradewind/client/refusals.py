@@ -25,6 +25,8 @@ from tradewind.client.errors import (
 )
 from tradewind.tls import explained
 
+_HUNG_UP = "Internal error from Core"
+"""What gRPC says by itself, in place of the answer, when a stream is written that the server has just ended."""
 _DETAILS_KEY = "grpc-status-details-bin"
 
 
@@ -45,7 +47,7 @@ def error_from(error: grpc.aio.AioRpcError, address: str, method: str) -> Tradew
     details = _read(error)
     if error.code() is grpc.StatusCode.UNAVAILABLE and not details.reason:
         return Unreachable(address, _cause(message))
-    if error.code() is grpc.StatusCode.CANCELLED and not details.reason:
+    if not details.reason and (error.code() is grpc.StatusCode.CANCELLED or error.details() == _HUNG_UP):
         # A server that stops ends so what it had not begun with.
         return Unavailable(f"{address} ended {method} without an answer")
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not details.reason:

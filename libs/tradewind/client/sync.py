@@ -83,6 +83,7 @@ class SyncCycleHandle(_Sync[CycleHandle]):
     stop = _waits(CycleHandle.stop)
     describe = _waits(CycleHandle.describe)
     watch = _iterates(CycleHandle.watch)
+    watch_node = _iterates(CycleHandle.watch_node)
     logs = _iterates(CycleHandle.logs)
     wait = _waits(CycleHandle.wait)
     result = _waits(CycleHandle.result)

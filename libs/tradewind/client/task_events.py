@@ -1,4 +1,4 @@
-"""What happens to ad-hoc tasks."""
+"""What happens to node tasks."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -31,7 +31,7 @@ _KINDS = words(task_event_pb2.TaskEventKind, TaskEventKind)
 
 @dataclass(frozen=True, slots=True)
 class WatchedTask(NodeTaskRecord):
-    """An ad-hoc task as it was after something `happened` to it; None when it is told as it is.
+    """A node task as it was after something `happened` to it; None when it is told as it is.
 
     Watch again after `event_id` to go on from here. After a `gap`, events before this one are missing.
     """

@@ -343,7 +343,7 @@ def _listen(
 
 def _credentials(tls: TlsSettings) -> grpc.ServerCredentials | None:
     files = tls.tls_files()
-    wanted = tls.tls_require_client_cert or bool(tls.tls_allowed_names)
+    wanted = tls.tls_require_client_cert or bool(tls.tls_allowed_names or tls.tls_roles)
     if files is None and not wanted:
         return None
     try:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from hashlib import blake2b
 
 from tradewind.server.faults import Violation
 
@@ -29,3 +30,8 @@ def check_identifier(path: str, value: str) -> Violation | None:
 def new_run_id() -> str:
     """Return a random identifier for a run of a cycle: 20 characters, 80 bits."""
     return os.urandom(10).hex()
+
+
+def run_id_of(*what: str) -> str:
+    """Return the identifier of a run that stands for `what`, in the form of a random one."""
+    return blake2b("\0".join(what).encode(), digest_size=10).hexdigest()

@@ -8,6 +8,7 @@ from typing import Any
 from tradewind.server.interception import Behavior, Context
 
 _NAMES = "x509_subject_alternative_name"
+_VOUCHED = ("peer_dns", "peer_uri")
 _HEALTH = "/grpc.health.v1.Health/"
 
 
@@ -33,6 +34,12 @@ def peer_identity(context: Context) -> PeerIdentity | None:
     """Return who calls; None for a caller without a certificate, or in plain text."""
     names = tuple(name.decode(errors="replace") for name in context.auth_context().get(_NAMES, ()))
     return PeerIdentity(names) if names else None
+
+
+def peer_names(context: Context) -> tuple[str, ...]:
+    """Return the DNS names and URIs in the caller's certificate; none for a caller without one, or in plain text."""
+    shown = context.auth_context()
+    return tuple(name.decode(errors="replace") for kind in _VOUCHED for name in shown.get(kind, ()))
 
 
 class AllowedCallers:

@@ -9,6 +9,8 @@ _FORM = re.compile(r"([1-9][0-9]{0,8})/([smhd])", re.ASCII)
 
 
 MOST = 10**9 - 1
+LONGEST_MS = max(_UNITS_MS.values())
+"""The longest period of a rate."""
 
 
 @dataclass(frozen=True, slots=True)

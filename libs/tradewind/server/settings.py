@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from rich.console import Console
 from rich.table import Table
 
-from tradewind.tls.files import TlsFiles
+from tradewind.tls.files import StoreTlsFiles, TlsFiles
 
 PREFIX = "TRADEWIND_"
 
@@ -54,6 +54,11 @@ class TlsSettings(Settings):
         None,
         description="Names in certificates whose holders may call, as patterns with *, with commas between; "
         "everybody with a certificate when not set.",
+    )
+    tls_roles: str = Field(
+        "",
+        description="Who calls without a token, by the names in certificates (patterns with *), and what they may, as "
+        "scheduler.tradewind.svc=service,*.workers.example=worker; callers must show a certificate then.",
     )
     health_port: int = Field(
         0, ge=0, le=65535, description="A port for health in plain text, for probes that know no TLS; 0 for none."
@@ -155,7 +160,7 @@ class CommonSettings(TelemetrySettings, TlsSettings):
         """Return the certificates for the store, None for those of this machine."""
         if not (self.store_tls_ca or self.store_tls_cert or self.store_tls_key):
             return None
-        return TlsFiles(self.store_tls_ca, self.store_tls_cert, self.store_tls_key)
+        return StoreTlsFiles(self.store_tls_ca, self.store_tls_cert, self.store_tls_key)
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)

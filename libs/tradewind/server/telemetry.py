@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import structlog
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context as TraceContext
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
 
 TRACEPARENT = "traceparent"
 
+FLUSH_S = 5.0
+"""For so long at most the spans that are held back are sent when tracing ends, all batches together."""
+
 Attributes = Mapping[str, str | int | float | bool]
 
+_log = structlog.get_logger(__name__)
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -32,6 +38,7 @@ class Tracing:
     def __init__(self, service: str, exporter: SpanExporter | None, sampling: float = 1.0) -> None:
         self._provider: TracerProvider | None = None
         self._chosen = 0
+        self._exporter = exporter
         if exporter is not None:
             # The SDK is imported by those who record only, because importing it takes a tenth of a second.
             from opentelemetry.sdk.resources import Resource
@@ -100,10 +107,24 @@ class Tracing:
         finally:
             self._chosen = 0
 
-    def shutdown(self) -> None:
-        """Send what is still held back. May take seconds when the endpoint is away: call it from a thread."""
-        if self._provider is not None:
-            self._provider.shutdown()
+    def shutdown(self, timeout_s: float = FLUSH_S) -> None:
+        """Send what is still held back, within `timeout_s`; what the endpoint has not taken by then is dropped.
+
+        Call it from a thread.
+        """
+        if self._provider is None:
+            return
+        ending = threading.Timer(timeout_s, self._give_up)
+        ending.daemon = True
+        ending.start()
+        self._provider.shutdown()
+        ending.cancel()
+
+    def _give_up(self) -> None:
+        # The SDK bounds each batch by itself: without its exporter it is soon through with all of them.
+        assert self._exporter is not None
+        _log.warning("spans_dropped", hint="the endpoint of traces does not take what is left: TRADEWIND_OTLP_ENDPOINT")
+        self._exporter.shutdown()
 
 
 def open_tracing(

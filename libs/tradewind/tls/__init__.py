@@ -3,7 +3,16 @@
 import tradewind.grpc_engine  # noqa: F401 - before grpc
 from tradewind.tls.channels import Security, security_of
 from tradewind.tls.explaining import explained
-from tradewind.tls.files import SYSTEM, TlsError, TlsFiles
+from tradewind.tls.files import SYSTEM, StoreTlsFiles, TlsError, TlsFiles
 from tradewind.tls.servers import server_credentials
 
-__all__ = ["SYSTEM", "Security", "TlsError", "TlsFiles", "explained", "security_of", "server_credentials"]
+__all__ = [
+    "SYSTEM",
+    "Security",
+    "StoreTlsFiles",
+    "TlsError",
+    "TlsFiles",
+    "explained",
+    "security_of",
+    "server_credentials",
+]

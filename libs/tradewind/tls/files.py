@@ -9,20 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from cryptography import x509
 
 SYSTEM = "system"
 """In the place of a CA file: whom this machine trusts."""
-
-VARIABLES = {
-    "ca": "TRADEWIND_TLS_CA",
-    "cert": "TRADEWIND_TLS_CERT",
-    "key": "TRADEWIND_TLS_KEY",
-    "server_name": "TRADEWIND_TLS_SERVER_NAME",
-}
 
 _LOOK_S = 1.0
 """How often files are looked at, at most."""
@@ -52,6 +45,9 @@ class TlsFiles:
     certificates carry, where that is not in the address.
     """
 
+    prefix: ClassVar[str] = "TRADEWIND_TLS_"
+    """What the variables begin with that name these files."""
+
     ca: Path | str | None = None
     cert: Path | str | None = None
     key: Path | str | None = None
@@ -69,12 +65,17 @@ class TlsFiles:
         """Return what is given, or else the TRADEWIND_TLS_* variables name; None, for plain text, without any file."""
         known = os.environ if environment is None else environment
         found = cls(
-            ca or known.get(VARIABLES["ca"]) or None,
-            cert or known.get(VARIABLES["cert"]) or None,
-            key or known.get(VARIABLES["key"]) or None,
-            server_name or known.get(VARIABLES["server_name"]) or None,
+            ca or known.get(cls.variable("ca")) or None,
+            cert or known.get(cls.variable("cert")) or None,
+            key or known.get(cls.variable("key")) or None,
+            server_name or known.get(cls.variable("server_name")) or None,
         )
         return found if found.ca or found.cert or found.key else None
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Return the environment variable that names a field."""
+        return cls.prefix + field.upper()
 
     def read(self) -> Pem:
         """Return what the files hold.
@@ -84,16 +85,16 @@ class TlsFiles:
         if bool(self.cert) != bool(self.key):
             there, absent = ("certificate", "key") if self.cert else ("key", "certificate")
             raise TlsError(
-                f"TLS: there is a {there} without its {absent}: set {VARIABLES['cert']} and {VARIABLES['key']}"
+                f"TLS: there is a {there} without its {absent}: set {self.variable('cert')} and {self.variable('key')}"
             )
         ca = None
         if self.ca and str(self.ca) != SYSTEM:
-            ca = _read(self.ca, "ca")
-            _certificates(ca, self.ca, "ca")
+            ca = _read(self.ca, self.variable("ca"))
+            _certificates(ca, self.ca, self.variable("ca"))
         if not (self.cert and self.key):
             return Pem(ca, None, None)
-        cert, key = _read(self.cert, "cert"), _read(self.key, "key")
-        leaf = _certificates(cert, self.cert, "cert")[0]
+        cert, key = _read(self.cert, self.variable("cert")), _read(self.key, self.variable("key"))
+        leaf = _certificates(cert, self.cert, self.variable("cert"))[0]
         now = datetime.now(UTC)
         if leaf.not_valid_after_utc < now:
             raise TlsError(
@@ -118,6 +119,13 @@ class TlsFiles:
     def stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
         """Return what differs once a file has been replaced."""
         return tuple(_stamp(path) for path in (self.ca, self.cert, self.key) if path)
+
+
+class StoreTlsFiles(TlsFiles):
+    """Those for a store at `rediss://`."""
+
+    __slots__ = ()
+    prefix: ClassVar[str] = "TRADEWIND_STORE_TLS_"
 
 
 class WatchedFiles:
@@ -169,21 +177,21 @@ class WatchedFiles:
         logger.info("TLS files have been replaced: %s", self._files.cert or self._files.ca)
 
 
-def _read(path: Path | str, field: str) -> bytes:
+def _read(path: Path | str, variable: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise TlsError(f"TLS: cannot read {path}: {error.strerror}; {VARIABLES[field]} names it") from None
+        raise TlsError(f"TLS: cannot read {path}: {error.strerror}; {variable} names it") from None
 
 
-def _certificates(pem: bytes, path: Path | str, field: str) -> "list[x509.Certificate]":
+def _certificates(pem: bytes, path: Path | str, variable: str) -> "list[x509.Certificate]":
     # Takes a while, and is needed only where there is TLS.
     from cryptography import x509
 
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise TlsError(f"TLS: {path} holds no certificate in PEM form; {VARIABLES[field]} names it") from None
+        raise TlsError(f"TLS: {path} holds no certificate in PEM form; {variable} names it") from None
 
 
 def _no_password() -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -82,11 +83,13 @@ class NodeTracer:
             otel_context.detach(token)
 
     def flush(self) -> None:
-        """Send what was recorded; a batch that the endpoint has not taken within 3 seconds is dropped."""
+        """Send what was recorded, for 3 seconds at most."""
         flush = getattr(self._provider, "force_flush", None)
         if flush is not None:
-            # The SDK ignores a timeout here: what bounds it is the exporter's.
-            flush()
+            # The SDK ignores a timeout here, and the exporter bounds each batch by itself.
+            sending = threading.Thread(target=flush, daemon=True)
+            sending.start()
+            sending.join(_SEND_S)
 
     async def leave(self) -> None:
         """Send what was recorded, without holding up the loop."""

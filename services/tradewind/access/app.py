@@ -11,12 +11,14 @@ from tradewind.access.rpc.handlers import AccessHandlers
 from tradewind.access.settings import AccessSettings
 from tradewind.access.stores.keys import Keys
 from tradewind.access.stores.redis import RedisAccess
+from tradewind.access.stores.redis_doctor import RedisAccessExaminer
 from tradewind.access.use_cases import DailyQuotas, Lifetimes, Listeners, LocalAuthority, OpenSessions
 from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
 from tradewind.server.access.authority import Authority
-from tradewind.server.access.opening import quotas_in
+from tradewind.server.access.opening import certificates_in, quotas_in
 from tradewind.server.access.roles import Role
 from tradewind.server.clock import ScriptTime, SystemClock
+from tradewind.server.doctor import Examiners, doctor_of, no_examiners
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorTable
 from tradewind.server.partitions import PARTITIONS
@@ -39,13 +41,18 @@ class Access:
 
     def __init__(self, settings: AccessSettings, *, stores: Stores | None = None) -> None:
         """Take `stores` to use in place of those in Redis that the settings name."""
-        if settings.service_token is None:
-            raise ValueError(f"{variable_of('service_token')} is required: a secret that all servers share")
+        if settings.service_token is None and not certificates_in(settings).names_servers:
+            raise ValueError(
+                f"{variable_of('service_token')} is required, a secret that all servers share, or "
+                f"{variable_of('tls_roles')} that names their certificates, as scheduler.tradewind.svc=service"
+            )
         self._link: StoreLink = NoLink()
+        examiners: Examiners = no_examiners
         if stores is None:
             keys = Keys(settings.key_prefix)
             self._link = link = RedisLink(settings, DataVersion(keys.data_version(), {"partitions": PARTITIONS}))
-            stores = RedisAccess(link.client, keys, ScriptTime(), link.subscriber)
+            stores = redis = RedisAccess(link.client, keys, ScriptTime(), link.subscriber)
+            examiners = RedisAccessExaminer(redis, SystemClock()).examiners
         self._stores = stores
         self._listeners = Listeners(stores.changes)
         self._streams = OpenStreams()
@@ -54,8 +61,11 @@ class Access:
         authority = LocalAuthority(stores, self._listeners, quotas)
         self.authority: Authority = authority
         """What gates in this process ask."""
-        self._handlers = AccessHandlers(stores, self._open, authority, quotas, self._listeners, self._streams)
-        self._listening: asyncio.Task[None] | None = None
+        self._doctor = doctor_of(examiners, settings)
+        self._handlers = AccessHandlers(
+            stores, self._open, authority, quotas, self._listeners, self._streams, self._doctor
+        )
+        self._background: list[asyncio.Task[None]] = []
 
     def bind(self, server: grpc.aio.Server) -> None:
         """Serve on this server."""
@@ -64,7 +74,8 @@ class Access:
     async def start(self) -> None:
         """Begin to work. Raises ConnectionError or UnsafeStore when the store will not do."""
         await self._link.open()
-        self._listening = asyncio.get_running_loop().create_task(self._listeners.start())
+        loop = asyncio.get_running_loop()
+        self._background = [loop.create_task(self._listeners.start()), loop.create_task(self._doctor.watch())]
 
     async def drain(self) -> None:
         """End the streams of changes."""
@@ -74,8 +85,7 @@ class Access:
         """End; what is on record stays."""
         async with AsyncExitStack() as last_to_first:
             last_to_first.push_async_callback(self._link.close)
-            if self._listening is not None:
-                last_to_first.push_async_callback(end_tasks, [self._listening])
+            last_to_first.push_async_callback(end_tasks, self._background)
             last_to_first.callback(self._listeners.stop)
 
     async def not_ready(self) -> str | None:

@@ -97,11 +97,32 @@ class CallCounts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Whether calls were counted: they were unless one of these is in the way.
+
+    `time_zone` is where the user's days begin, when that is not where the day named is one; the day is `full`; the rate
+    would admit them after `wait_ms`.
+    """
+
+    time_zone: str = ""
+    full: bool = False
+    wait_ms: int = 0
+
+    def __bool__(self) -> bool:
+        return not (self.time_zone or self.full or self.wait_ms)
+
+
 class QuotaCounts(Protocol):
     """How many calls of a user to an endpoint count for a day. A day is forgotten KEPT_MS after its end, or later."""
 
-    async def reserve(self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1) -> bool:
-        """Count calls if the day then has at most `most`; say whether they were. All of them are, or none."""
+    async def reserve(
+        self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1, rate: Rate | None = None
+    ) -> Reserved:
+        """Count calls if the day then has at most `most`; with `rate`, if it admits them as CallCounts does, for both.
+
+        All of them are counted, or none; and none when the user's days begin in another time zone than the day's.
+        """
         ...
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int = 1) -> None:

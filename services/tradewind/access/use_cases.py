@@ -20,6 +20,8 @@ from tradewind.server.rates import Rate
 from tradewind.server.schedules.grids import read_zone
 
 MOST_LABEL = 128
+_MOST_ZONES = 10_000
+"""Of so many users, whose days are not those of UTC, it is remembered where they begin."""
 RESERVED = ("default", "service")
 """Names that stand for nobody: what clients send who name no user, and the servers."""
 REFUSED = {Refusal.UNKNOWN: "TOKEN_INVALID", Refusal.EXPIRED: "TOKEN_EXPIRED"}
@@ -153,14 +155,32 @@ class DailyQuotas:
         self._counts = counts
         self._clock = clock
         self._most = most
+        self._zones: dict[str, str] = {}
 
-    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
-        """Count calls for the day that it is, if it then has `quota` at most."""
-        user = await self._users.find(user_id)
-        zone = user.time_zone if user is not None else "UTC"
-        day = self._day(zone)
-        reserved = await self._counts.reserve(user_id, endpoint, day, quota, calls)
-        return Reservation(day.date, zone, 0 if reserved else day.left_ms / 1000)
+    async def reserve(
+        self, user_id: str, endpoint: str, quota: int, calls: int, rate: Rate | None = None
+    ) -> Reservation:
+        """Count calls for the day that it is, if it then has `quota` at most, and within `rate`.
+
+        The store is asked once, but when it knows the user's time zone better.
+        """
+        zone = self._zones.get(user_id, "UTC")
+        while True:
+            day = self._day(zone)
+            reserved = await self._counts.reserve(user_id, endpoint, day, quota, calls, rate)
+            if not reserved.time_zone:
+                break
+            zone = self._learn(user_id, reserved.time_zone)
+        if reserved.wait_ms:
+            return Reservation(day.date, zone, reserved.wait_ms / 1000, rate_limited=True)
+        return Reservation(day.date, zone, day.left_ms / 1000 if reserved.full else 0)
+
+    def _learn(self, user_id: str, zone: str) -> str:
+        self._zones.pop(user_id, None)
+        if len(self._zones) >= _MOST_ZONES:
+            del self._zones[next(iter(self._zones))]
+        self._zones[user_id] = zone
+        return zone
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
         """Take back what was counted for a day."""
@@ -205,8 +225,10 @@ class LocalAuthority:
     async def admit(self, user_id: str, endpoint: str, rate: Rate, calls: int) -> float:
         return await self._stores.calls.admit(user_id, endpoint, rate, calls) / 1000
 
-    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
-        return await self._quotas.reserve(user_id, endpoint, quota, calls)
+    async def reserve(
+        self, user_id: str, endpoint: str, quota: int, calls: int, rate: Rate | None = None
+    ) -> Reservation:
+        return await self._quotas.reserve(user_id, endpoint, quota, calls, rate)
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
         await self._quotas.refund(user_id, endpoint, date, calls)

@@ -138,7 +138,7 @@ class NodeTaskManager:
         directory = RegistryDirectory(self._channel) if self._channel else None
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
-        self._called = self._calling(limits, pool, settings.tls_files())
+        self._called = self._calling(limits, pool, settings.tls_files(), grace_s)
         self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
         self._loops.beside(doctor.watch)
         if settings.metrics_port:
@@ -170,7 +170,7 @@ class NodeTaskManager:
             ad_hoc=ad_hoc,
             watch=self._watch,
             dead_letters=DeadLetters(look, submit_ad_hoc),
-            watch_task=WatchTask(ad_hoc, notifications.of, self._stream_watch),
+            watch_task=WatchTask(ad_hoc, look, notifications.of, self._stream_watch),
             notifications=notifications,
             doctor=doctor,
             explain=ExplainNodeTask(
@@ -231,7 +231,7 @@ class NodeTaskManager:
         """Return why calls would fail now, None when they would not."""
         return await self._stores.not_ready()
 
-    def _calling(self, limits: Limits, pool: WorkerPool, tls: TlsFiles | None) -> CalledWorkers:
+    def _calling(self, limits: Limits, pool: WorkerPool, tls: TlsFiles | None, grace_s: float) -> CalledWorkers:
         return CalledWorkers(
             self._dispatchers,
             pool,
@@ -240,6 +240,7 @@ class NodeTaskManager:
             lambda api_url: CalledWorkerChannel(api_url, limits.lease_ms, limits.stop_grace_ms, tls),
             self._elsewhere,
             secrets.token_hex(8),
+            grace_s,
         )
 
     def _announce(self, shard: int, partitions: Sequence[int]) -> None:

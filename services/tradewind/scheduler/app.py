@@ -148,8 +148,8 @@ class Scheduler:
             alarm,
             int(settings.scheduler_check_in_seconds * 1000),
         )
-        self._hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
         fold = FoldEvents(stores.states, open_states, waiters, follow_up, lambda: alarm.ring_in(0), traces)
+        self._hand_over = HandOver(node_tasks, stores.states, begin, fold, open_states, alarm, clock)
         outputs = SinkOutputs(node_tasks, waiters.wanted)
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
@@ -167,11 +167,14 @@ class Scheduler:
         begin_backfilled = BeginBackfilled(begin, stores.backfills)
         waiting = (BeginQueued(begin, stores.firings), begin_backfilled)
         backfills = BackfillFlows(read, stores.backfills, begin_backfilled, self._hand_over, self._background, clock)
+        sub_flow_nodes = SubFlowNodesPeer(self._channels[0])
         ask_peers = AskPeers(
             triggers,
             node_tasks,
+            sub_flow_nodes,
             stores.flows,
             stores.states,
+            stores.returns,
             stores.outbox,
             stores.open_runs,
             outbox_alarm,
@@ -196,7 +199,6 @@ class Scheduler:
             int(settings.scheduler_check_in_seconds * 1000),
         )
         stop_cycle = StopCycle(read, stores.cycles, stores.states, node_tasks, self._background, alarm, clock)
-        sub_flow_nodes = SubFlowNodesPeer(self._channels[0])
         return_ends = ReturnEnds(stores.returns, stores.states, definitions, outputs, sub_flow_nodes)
         sub_flows = SubFlows(sub_flow_nodes, stores.flows, stores.states, self._run, stop_cycle, return_ends)
         look_after = LookAfterRuns(

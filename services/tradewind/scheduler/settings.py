@@ -22,7 +22,7 @@ class SchedulerSettings(CommonSettings):
         False, description="No other replica runs: what a predecessor held when it died is taken over at once."
     )
     scheduler_lead_seconds: float = Field(
-        0.5,
+        0.8,
         ge=0,
         le=1,
         description="how long before their time due cycles may be put on record and handed out; workers begin them "

@@ -56,7 +56,8 @@ class InMemory:
         trigger = TriggerSettings(**_of(TriggerSettings, settings))
         node_task_manager = NodeTaskManagerSettings(**_of(NodeTaskManagerSettings, settings))
         scheduler = SchedulerSettings(**_of(SchedulerSettings, settings), scheduler_sole=True)
-        self._triggers = MemoryTriggerStore(clock, trigger.policy())
+        self.triggers = MemoryTriggerStore(clock, trigger.policy())
+        """The store of the trigger service."""
         self._node_tasks = NodeTaskManagerStores(node_task_manager.limits(), clock)
         self._flows = SchedulerStores(
             clock,
@@ -66,7 +67,7 @@ class InMemory:
         self._scheduler = Scheduler(scheduler, stores=self._flows, open_channel=open_channel)
         self.services: Sequence[Service] = [
             Registry(registry, stores=MemoryRegistry(clock, lifetimes_of(registry))),
-            TriggerService(trigger, stores=_TriggerStores(self._triggers, MemoryQueueStore(self._triggers))),
+            TriggerService(trigger, stores=_TriggerStores(self.triggers, MemoryQueueStore(self.triggers))),
             NodeTaskManager(node_task_manager, stores=self._node_tasks, open_channel=open_channel),
             self._scheduler,
         ]
@@ -88,7 +89,7 @@ class InMemory:
 
     def next_deadline_ns(self) -> int | None:
         """Return when there is next anything to do, in nanoseconds since the epoch: 0 for now, None for never."""
-        told_ms = [store.next_ms() for store in (self._node_tasks, self._flows, self._triggers)]
+        told_ms = [store.next_ms() for store in (self._node_tasks, self._flows, self.triggers)]
         return min((next_ms * 1_000_000 for next_ms in told_ms if next_ms is not None), default=None)
 
 

@@ -16,7 +16,7 @@ from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import ACL as SCHEDULER
 from tradewind.server.access.gate import Gate
-from tradewind.server.access.opening import gate_of
+from tradewind.server.access.opening import gate_of, require_no_roles
 from tradewind.server.bootstrap import Service
 from tradewind.server.redis.watch import METRICS
 from tradewind.server.settings import load_settings
@@ -93,6 +93,7 @@ def build_services(
         Scheduler(scheduler),
     ]
     if service_token is None:
+        require_no_roles(registry)
         return Stack(services)
     settings = load_settings(AccessSettings, **login(ACCESS.name).settings(service_token=service_token))
     access = Access(settings)

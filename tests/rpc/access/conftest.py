@@ -14,6 +14,7 @@ from tradewind.access.settings import AccessSettings
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
 from tradewind.api.access.v1.session_pb2 import Role, User
+from tradewind.client.refusals import error_from
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.opening import gate_of
 from tradewind.server.bootstrap import Server
@@ -50,6 +51,13 @@ class Calls:
 
 
 Start = Callable[..., Awaitable[Calls]]
+
+
+async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
+    """Return code and reason with which a call is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call
+    return refused.value.code(), error_from(refused.value, "", "").reason
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import grpc
-import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from tests.gate_calls import call
-from tests.rpc.access.conftest import SECRET, Calls, Start
+from tests.rpc.access.conftest import SECRET, Calls, Start, refusal
 from tests.waiting import until
 from tests.zones import zone_far_from_midnight
 from tradewind.api.access.v1 import access_service_pb2 as pb2
@@ -23,7 +22,6 @@ from tradewind.api.access.v1.session_pb2 import (
     SESSION_KIND_TOKEN,
     User,
 )
-from tradewind.client.refusals import error_from
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.identity import Identity
@@ -34,13 +32,6 @@ from tradewind.server.channels import open_channel
 from tradewind.server.faults import Unauthenticated, Unavailable
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
-
-
-async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
-    """Return code and reason with which a call is refused."""
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await call
-    return refused.value.code(), error_from(refused.value, "", "").reason
 
 
 async def test_a_call_without_a_good_token_is_refused(calls: Calls) -> None:

@@ -123,13 +123,14 @@ class Called(pb2_grpc.WorkerServiceServicer):
 
 
 class Proxy:
-    """Stands before a port, and breaks all connections when told to; nobody listens any more then."""
+    """Stands before a port, and breaks all connections when told to; `connections` counts them."""
 
     def __init__(self, port: int) -> None:
         self._behind = port
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
         self.port = 0
+        self.connections = 0
 
     async def start(self) -> None:
         """Listen on a free port."""
@@ -137,15 +138,21 @@ class Proxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def cut(self) -> None:
-        """Break all connections."""
+        """Break all connections, and listen no more."""
         if self._server is not None:
             self._server.close()
+        self.drop()
+
+    def drop(self) -> None:
+        """Break all connections."""
         for writer in self._writers:
             writer.transport.abort()
+        self._writers.clear()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", self._behind)
         self._writers += [writer, behind_writer]
+        self.connections += 1
         try:
             await asyncio.gather(self._pipe(reader, behind_writer), self._pipe(behind_reader, writer))
         finally:

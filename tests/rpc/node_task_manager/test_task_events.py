@@ -23,8 +23,8 @@ TWICE = pb2.TaskOptions(retry=retry_pb2.RetryPolicy(attempts=2, initial={"nanos"
 class TaskWatch:
     """Somebody who watches a task, by its id or from an event on."""
 
-    def __init__(self, ntm: Ntm, task_id: str, after: str = "") -> None:
-        request = pb2.WatchTaskRequest(task_id=task_id, user_id="ann", include_outputs=True, after_event_id=after)
+    def __init__(self, ntm: Ntm, task_id: str, after: str = "", user_id: str = "ann") -> None:
+        request = pb2.WatchTaskRequest(task_id=task_id, user_id=user_id, include_outputs=True, after_event_id=after)
         self.seen: list[pb2.WatchTaskResponse] = []
         self._call: Any = ntm.stub.WatchTask(request)
         self._reading = asyncio.create_task(self._read())

@@ -1,8 +1,15 @@
 """Traces carried through calls, with and without somebody who records them."""
 
+import socket
+import threading
+import time
+from collections.abc import Sequence
+
 import pytest
 from opentelemetry import context as otel_context
 from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.rpc.server.echo_service import KINDS, NAME, EchoClient, EchoService
@@ -80,6 +87,46 @@ async def test_with_an_exporter_each_call_is_a_span_under_the_callers() -> None:
     assert good.status.is_ok
     assert good.resource.attributes["service.name"] == "echo"
     assert (failed.name, failed.status.description, failed.parent) == (f"{NAME}/StreamStream", "NOT_FOUND", None)
+
+
+class Stuck(SpanExporter):
+    """Takes nothing until it is shut down."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.batches = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.batches += 1
+        self.ended.wait()
+        return SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        self.ended.set()
+
+
+def test_the_end_of_tracing_takes_no_longer_however_much_is_held_back() -> None:
+    """All batches together; the SDK itself waits half a minute for them."""
+    exporter = Stuck()
+    tracing = Tracing("held", exporter)
+    for _ in range(2000):
+        tracing.begin("span").end()
+    begun = time.monotonic()
+    tracing.shutdown(0.1)
+    assert time.monotonic() - begun < 15
+    assert exporter.ended.is_set()
+
+
+def test_an_endpoint_that_answers_nothing_is_given_up() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        tracing = open_tracing("held", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        for _ in range(2000):
+            tracing.begin("span").end()
+        begun = time.monotonic()
+        tracing.shutdown(0.1)
+        assert time.monotonic() - begun < 15
 
 
 def test_tracing_without_an_endpoint_records_nothing() -> None:

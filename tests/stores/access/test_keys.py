@@ -8,6 +8,7 @@ from tests.stores.access.bench import DAY, HOUR, PREFIX, digest, redis_bench
 from tradewind.access.domain.day import KEPT_MS, day_of
 from tradewind.access.domain.session import REMEMBERED_MS
 from tradewind.access.stores.keys import ACL, Keys
+from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import digest_of, new_token
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
@@ -37,9 +38,10 @@ async def test_a_day_that_is_counted_is_forgotten_after_its_end(redis_server: Re
     key = KEYS.quota("ann", short.date)
     admin = redis_server.connect()
     for day, kept in ((short, short), (long, long), (short, long)):
+        await bench.users.set("ann", Role.USER, day.time_zone)
         assert await bench.quotas.reserve("ann", "RunFlow", day, 9)
         assert kept.left_ms < await admin.pttl(key) <= kept.left_ms + KEPT_MS
-    assert await redis_server.keys() == [key]
+    assert await redis_server.keys() == sorted([key, KEYS.user("ann"), KEYS.users(partition_of("ann"))])
 
 
 async def test_no_token_stands_in_the_store(redis_server: RedisServer) -> None:

@@ -1,14 +1,26 @@
 """Calls are counted for a day up to the quota, taken back when refused, and anew the next day."""
 
 import asyncio
+from typing import Any
 
-from tests.stores.access.bench import DAY, Bench
+import pytest
+
+from tests.servers import RedisServer
+from tests.stores.access.bench import DAY, MINUTE, Bench, redis_bench
 from tradewind.access.domain.day import day_of
 from tradewind.access.domain.session import User
+from tradewind.access.ports import Reserved
+from tradewind.access.stores.redis import RedisAccess
+from tradewind.access.use_cases import DailyQuotas
 from tradewind.server.access.roles import Role
+from tradewind.server.clock import ManualClock
+from tradewind.server.rates import Rate
+from tradewind.server.redis.script import Script
 
 
 async def test_a_day_holds_its_quota_and_the_next_one_begins_with_none(bench: Bench) -> None:
+    for user_id in ("ann", "bob"):
+        await bench.users.set(user_id, Role.USER, "Europe/Berlin")
     today = day_of("Europe/Berlin", bench.clock.now_ms())
     for _ in range(3):
         assert await bench.quotas.reserve("ann", "RunFlow", today, 3)
@@ -28,7 +40,59 @@ async def test_many_are_counted_whole_or_not_at_all_also_at_once(bench: Bench) -
     assert await bench.quotas.reserve("ann", "RunFlow", today, 5, 3)
     assert not await bench.quotas.reserve("ann", "RunFlow", today, 5, 3)
     taken = await asyncio.gather(*(bench.quotas.reserve("ann", "RunFlow", today, 5) for _ in range(8)))
-    assert sum(taken) == 2
+    assert sum(map(bool, taken)) == 2
+
+
+async def test_a_day_of_another_time_zone_counts_nothing_and_says_which_is_the_users(bench: Bench) -> None:
+    now = bench.clock.now_ms()
+    tokyo = day_of("Asia/Tokyo", now)
+    assert await bench.quotas.reserve("ann", "RunFlow", tokyo, 5) == Reserved(time_zone="UTC")
+    await bench.users.set("ann", Role.USER, "Asia/Tokyo")
+    assert await bench.quotas.reserve("ann", "RunFlow", tokyo, 5)
+    assert await bench.quotas.reserve("ann", "RunFlow", day_of("UTC", now), 5) == Reserved(time_zone="Asia/Tokyo")
+    assert await bench.quotas.used("ann", tokyo.date) == {"RunFlow": 1}
+
+
+async def test_a_quota_and_a_rate_count_both_or_neither(bench: Bench) -> None:
+    today, rate = day_of("UTC", bench.clock.now_ms()), Rate(3, 1000)
+    assert await bench.quotas.reserve("ann", "RunFlow", today, 5, 2, rate)
+    assert await bench.quotas.reserve("ann", "RunFlow", today, 5, 2, rate) == Reserved(wait_ms=1000)
+    assert await bench.quotas.used("ann", today.date) == {"RunFlow": 2}
+    assert await bench.quotas.reserve("ann", "RunFlow", today, 2, 1, rate) == Reserved(full=True)
+    assert await bench.calls.admit("ann", "RunFlow", rate) == 0, "what the day did not hold is not counted by the rate"
+
+
+async def test_a_quota_and_a_rate_cost_the_store_one_trip(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And another one only when the user's days turn out to begin elsewhere than was known."""
+    trips: list[str] = []
+    clock, run, read = ManualClock(), RedisAccess.run, RedisAccess.read
+
+    async def counted_run(self: RedisAccess, script: Script[Any], *args: Any, **more: Any) -> Any:
+        trips.append(script.name)
+        return await run(self, script, *args, **more)
+
+    async def counted_read(self: RedisAccess, key: str) -> Any:
+        trips.append("read")
+        return await read(self, key)
+
+    bench = redis_bench(redis_server, clock)
+    quotas = DailyQuotas(bench.users, bench.quotas, clock, {})
+    monkeypatch.setattr(RedisAccess, "run", counted_run)
+    monkeypatch.setattr(RedisAccess, "read", counted_read)
+    rate = Rate(2, MINUTE)
+    assert (await quotas.reserve("ann", "RunFlow", 9, 1, rate)).time_zone == "UTC"
+    assert trips == ["reserve_calls"]
+    await bench.users.set("ann", Role.USER, "Asia/Tokyo")
+    trips.clear()
+    assert (await quotas.reserve("ann", "RunFlow", 9, 1, rate)).time_zone == "Asia/Tokyo"
+    assert trips == ["reserve_calls"] * 2
+    trips.clear()
+    refused = await quotas.reserve("ann", "RunFlow", 9, 1, rate)
+    assert (refused.rate_limited, refused.retry_after_s) == (True, 60.0)
+    assert trips == ["reserve_calls"]
+    await redis_server.close_clients()
 
 
 async def test_what_is_refunded_may_be_used_again_and_no_more_than_was_counted(bench: Bench) -> None:

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from tests.servers import RedisServer, no_leaked_keys
-from tests.stores.access.bench import HOUR, LASTING_KEYS, MINUTE, Bench, digest, memory_bench, redis_bench
+from tests.stores.access.bench import HOUR, LASTING_KEYS, MINUTE, PREFIX, Bench, digest, memory_bench, redis_bench
 from tradewind.access.domain.day import day_of
 from tradewind.access.domain.session import REMEMBERED_MS, Draft, SessionKind
+from tradewind.access.stores.keys import Keys
+from tradewind.access.stores.redis import RedisAccess
+from tradewind.access.stores.redis_doctor import RedisAccessExaminer
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
 from tradewind.server.clock import ManualClock
@@ -50,9 +53,19 @@ class Twins(RuleBasedStateMachine):
         return self.runner.run(waiting())
 
     def teardown(self) -> None:
+        self.run(self.healthy())
         self.run(self.server.close_clients())
         self.run(no_leaked_keys(self.server, LASTING_KEYS))
         self.runner.close()
+
+    async def healthy(self) -> None:
+        """A doctor finds nothing, whatever happened."""
+        examine = RedisAccessExaminer(RedisAccess(self.server.connect("access"), Keys(PREFIX), self.clock), self.clock)
+        at = "0:"
+        while at:
+            look = await examine(at, 100, None, False)
+            assert look.findings == ()
+            at = look.at
 
     def both(self, call: Callable[[Bench], Awaitable[Any]]) -> None:
         assert self.run(call(self.redis)) == self.run(call(self.memory))
@@ -92,11 +105,20 @@ class Twins(RuleBasedStateMachine):
     def set_user(self, user_id: str, role: Role, zone: str) -> None:
         self.both(lambda bench: bench.users.set(user_id, role, zone))
 
-    @rule(user_id=users, endpoint=endpoints, zone=zones, calls=st.integers(1, 3), most=st.integers(1, 5))
-    def reserve(self, user_id: str, endpoint: str, zone: str, calls: int, most: int) -> None:
-        day = day_of(zone, self.clock.now_ms())
+    @rule(
+        user_id=users,
+        endpoint=endpoints,
+        zone=st.one_of(st.none(), zones),
+        calls=st.integers(1, 3),
+        most=st.integers(1, 5),
+        rate=st.sampled_from([None, Rate(3, MINUTE)]),
+    )
+    def reserve(self, user_id: str, endpoint: str, zone: str | None, calls: int, most: int, rate: Rate | None) -> None:
+        """For a day where the user is, or where the user may be."""
+        user = self.run(self.memory.users.find(user_id))
+        day = day_of(zone or (user.time_zone if user else "UTC"), self.clock.now_ms())
         self.days.add(day.date)
-        self.both(lambda bench: bench.quotas.reserve(user_id, endpoint, day, most, calls))
+        self.both(lambda bench: bench.quotas.reserve(user_id, endpoint, day, most, calls, rate))
 
     @rule(user_id=users, endpoint=endpoints, calls=st.integers(1, 3), place=st.integers(0, 5))
     def refund(self, user_id: str, endpoint: str, calls: int, place: int) -> None:

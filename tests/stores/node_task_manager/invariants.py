@@ -47,6 +47,10 @@ class Keys:
         """Return the runs that have a component that is not finished."""
         return {name.rpartition(":")[0] for name, each in self.components.items() if each["status"] != "finished"}
 
+    def has_ended(self, task_id: str) -> bool:
+        """Say whether a node task is in a terminal status, or gone."""
+        return self.tasks.get(task_id, {}).get("status", TERMINAL[0]) in TERMINAL
+
     def held(self, run: str) -> bool:
         """Say whether a later run of the same cycle is on record: this one stays as long as that."""
         cycle, _, number = run.rpartition(":")
@@ -301,7 +305,8 @@ def _check_times_to_live(keys: Keys) -> None:
             run = rest if kind == "run" else run_of(rest) if kind == "node_tasks" else rest.rpartition(":")[0]
             assert (ttl == -1) == (run in open_runs) or keys.held(run), (name, ttl)
         elif kind == "task_events":
-            assert (ttl == -1) == (rest in open_runs), (name, ttl)
+            lasts = rest in open_runs if rest.startswith("task:") else not keys.has_ended(rest)
+            assert (ttl == -1) == lasts, (name, ttl)
         elif kind == "plan":
             assert (ttl == -1) == (int(keys.plans[rest].get(b"open", 0)) > 0), (name, ttl)
         elif kind in (

@@ -18,7 +18,7 @@ BATCH = Plan("batch", tuple(PlanNode(str(at), "t1", start_to_close_ms=5_000) for
 AD_HOC = TASK_PLANS | {BATCH.digest: BATCH}
 
 
-def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
+def random_plan(rng: random.Random, number: int, *, lasting: bool) -> Plan:
     """Draw a graph of up to 7 nodes whose edges go forward; its nodes' names are its own."""
     count = rng.randint(1, 7)
     nodes = tuple(
@@ -33,9 +33,9 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
             total_ms=rng.choice((0, 0, 0, 10_000, 120_000)),
             priority=rng.choice((0, 0, -1, 2)),
             concurrency=Concurrency(rng.choice("kl"), rng.randint(1, 2), rng.choice(list(WhenFull)))
-            if limits and rng.random() < 0.3
+            if rng.random() < 0.3
             else None,
-            rate=_random_rate(rng) if limits and rng.random() < 0.3 else None,
+            rate=_random_rate(rng) if rng.random() < 0.3 else None,
             wait=random_built_in(rng) if rng.random() < 0.15 else None,
         )
         for at in range(count)
@@ -52,9 +52,9 @@ def random_plan(rng: random.Random, number: int, *, limits: bool) -> Plan:
             mapped = replace(nodes[target], fan_out=random_fan_out(rng))
             nodes = (*nodes[:target], mapped, *nodes[target + 1 :])
     policy = rng.choices(list(FailurePolicy), (4, 2, 2))[0]
-    if not limits:
+    if lasting:
         nodes = tuple(_lasting(node) if node.fan_out or policy is FailurePolicy.FAIL_FAST else node for node in nodes)
-    return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)) if limits else 0)
+    return Plan(f"plan{number}", nodes, edges, policy, max_running=rng.choice((0, 0, 1, 3)))
 
 
 def _lasting(node: PlanNode) -> PlanNode:

@@ -33,7 +33,7 @@ async def live(server: RedisServer, seed: int, limits: Limits) -> None:
     await server.flush()
     rng, clock = random.Random(seed), ManualClock()
     redis = redis_shard(server, clock, limits)
-    drawn = (random_plan(rng, at, limits=limits is WHOLE) for at in range(4))
+    drawn = (random_plan(rng, at, lasting=limits is CUT) for at in range(4))
     plans = {plan.digest: plan for plan in drawn} | AD_HOC
     world = World(rng, clock, memory_shard(clock, limits), redis, plans, cut=limits is CUT)
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.stores.node_task_manager.fan_outs import Offered, join, public, random_split
+from tests.stores.node_task_manager.invariants import run_of
 from tests.stores.node_task_manager.random_plans import AD_HOC, BATCH, TASK_PLANS, TYPES
 from tests.stores.node_task_manager.reruns import random_rerun
 from tests.stores.node_task_manager.shards import RedisShard, Whole
@@ -19,7 +20,7 @@ from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.task_event import TaskEvent
+from tradewind.node_task_manager.domain.task_event import TaskEvent, WatchOutcome
 from tradewind.node_task_manager.domain.work import (
     Assignment,
     Effects,
@@ -53,7 +54,7 @@ VERBS |= {"pass_on": 1, "begin_process": 0.5, "terminate": 1, "note": 1, "purge"
 VERBS |= {"postpone": 1, "hasten": 1, "fan_out": 3}
 VERBS |= {"acknowledge": 1.5, "clean": 1.5, "signal": 3, "report_sub_flows": 3}
 VERBS["read_notifications"] = 0.3
-VERBS |= {"release": 1, "rerun": 2}
+VERBS |= {"release": 1, "rerun": 2, "watch": 2}
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,7 @@ class World:
 
     With `cut` Redis does what memory does at once in many scripts. Then only claims hand out node tasks, of one user
     and one type at a time: whose turn it is depends on whether a queue was empty between two scripts. Nor are there
-    limits on single node tasks then: which of them is let in first depends on what the script had done by then; nor
-    nodes that stop others by failing while they wait.
+    nodes then that stop others by failing while they wait.
     """
 
     rng: random.Random
@@ -96,6 +96,8 @@ class World:
     """Where events of each task were seen, those that are gone among them."""
     ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """How node tasks have ended, as Redis first told."""
+    watched: dict[str, bool] = field(default_factory=dict)
+    """Node tasks of flows whose events are kept, and whether they were from before anything had happened to them."""
     offered: dict[str, Offered] = field(default_factory=dict)
     """The latest offer of each mapped node."""
 
@@ -202,7 +204,6 @@ class World:
             planned_ms=self.rng.choice((0, 5, self.clock() + 700)),
             begun_ms=self.clock(),
             keep_cycles=self.rng.choice((0, 1, 2)),
-            # Limits on single nodes let in by what a script did so far: held back by one and released is not compared.
             withheld=tuple(str(at) for at in range(len(chosen)) if self.rng.random() < 0.15),
             # Over before it is looked at, or long after the test.
             keep_for_ms=self.rng.choice((0, 0, SETTLE_MS // 2, 10**8)),
@@ -429,6 +430,22 @@ class World:
     def _run_id_of(self, task: NodeTask) -> str:
         return self.runs[str(TaskName.parse(task.task_id).run)].run_id
 
+    async def watch(self) -> None:
+        """Watch some node task of a flow, maybe one that is watched, or an item that has not begun."""
+        flows = [run for run in self.runs.values() if not run.run.ad_hoc]
+        if not flows:
+            return
+        run = self.rng.choice(flows)
+        component_id, digest = self.rng.choice(run.components)
+        node = self.rng.choice(self.plans[digest].nodes)
+        item = f":{self.rng.randint(0, 3)}" if node.fan_out and self.rng.random() < 0.5 else ""
+        within = node.node_id + item
+        (before,) = await self.memory.tasks([run.run.task_id(within)])
+        outcomes = [await shard.watch_task(run.run, component_id, within) for shard in (self.memory, self.redis)]
+        assert outcomes[0] is outcomes[1], within
+        if outcomes[0] is WatchOutcome.NEW:
+            self.watched[run.run.task_id(within)] = before is None
+
     async def note(self) -> None:
         for pair in self.rng.sample(self.pairs, min(3, len(self.pairs))):
             at = self.rng.randint(0, 100)
@@ -471,8 +488,8 @@ class World:
         self.config = SystemConfig(
             max_running=self.rng.choice((0, 0, 3, 8)),
             max_running_per_user=self.rng.choice((0, 0, 1, 2, 5)),
-            max_running_per_flow=0 if self.cut else self.rng.choice((0, 0, 2)),
-            max_concurrent_tasks=0 if self.cut else self.rng.choice((0, 1, 2)),
+            max_running_per_flow=self.rng.choice((0, 0, 2)),
+            max_concurrent_tasks=self.rng.choice((0, 1, 2)),
             max_running_per_node_type={} if self.rng.random() < 0.5 else {TYPES[0]: self.rng.randint(1, 3)},
             rates={}
             if self.rng.random() < 0.7
@@ -590,6 +607,11 @@ class World:
                     self._grant(_spender(task.task_id, user_id))
                 self.waits[task.task_id] = task.retry_at
 
+    def _is_mapped(self, task: NodeTask) -> bool:
+        name = TaskName.parse(task.task_id)
+        plan = self.plans[dict(self.runs[str(name.run)].components)[task.component_id]]
+        return name.item < 0 and plan.nodes[task.index].fan_out is not None
+
     async def _ids(self) -> list[str]:
         """All node tasks, those of items that have not begun among them."""
         ids = sorted(
@@ -621,16 +643,23 @@ class World:
 
     async def compare_notices(self) -> None:
         """Events of tasks and notifications are the same, from the first on and from any position."""
+        self.watched = {each: fresh for each, fresh in self.watched.items() if run_of(each) in self.runs}
         tasks = [name for name in self.runs if name.startswith("task:")]
-        for run in tasks:
+        for run in (*tasks, *self.watched):
             whole = await self.memory.task_events(run, "0-0", 1000)
             assert await self.redis.task_events(run, "0-0", 1000) == whole, run
-            _check_events(await self.redis.tasks([run]), whole.entries)
-            assert (
-                await self.redis.newest_task_event(run) == whole.entries[-1] == await self.memory.newest_task_event(run)
-            )
+            (record,) = await self.redis.tasks([run])
+            if not whole.entries:
+                # Nothing has happened since it is watched.
+                assert not self.watched[run] or record is None or record.status is NodeTaskStatus.REGISTERED, run
+                continue
+            assert record is not None
+            _check_events(record, whole.entries, mapped=self._is_mapped(record))
+            newest = whole.entries[-1]
+            assert await self.redis.newest_task_event(run) == newest == await self.memory.newest_task_event(run)
             self.positions.setdefault(run, []).extend(event.event_id for event in whole.entries)
-        for run in self.rng.sample(tasks, min(3, len(tasks))):
+        told = sorted(self.positions.keys() & {*tasks, *self.watched})
+        for run in self.rng.sample(told, min(3, len(told))):
             after, limit = self.rng.choice(self.positions[run]), self.rng.choice((1, 2, 100))
             assert await self.memory.task_events(run, after, limit) == await self.redis.task_events(run, after, limit)
         for user in USERS:
@@ -706,10 +735,9 @@ def _order(event_id: str) -> tuple[int, ...]:
     return tuple(map(int, event_id.split("-")))
 
 
-def _check_events(tasks: Sequence[NodeTask | None], events: Sequence[TaskEvent]) -> None:
-    """Each event follows from the one before, only the last is final, and it leaves the task as it is on record."""
-    (task,) = tasks
-    assert task is not None
+def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) -> None:
+    """Each event follows from the one before, only the last is final, and it leaves the task as it is on record, but
+    for the offers of one that is mapped."""
     statuses = [event.status for event in events]
     for before, after in itertools.pairwise(statuses):
         assert after is before or after in TRANSITIONS[before], statuses
@@ -717,6 +745,8 @@ def _check_events(tasks: Sequence[NodeTask | None], events: Sequence[TaskEvent])
     assert (statuses[-1], events[-1].attempt) == (task.status, task.attempt)
     assert [_order(event.event_id) for event in events] == sorted(_order(event.event_id) for event in events)
     left = events[-1].leaves(task)
+    if mapped:
+        left = replace(left, retry_at=task.retry_at)
     if left.error and task.error and not task.status.terminal:
         left = replace(left, error=replace(left.error, traceback=task.error.traceback))
     assert left == replace(task, lease_deadline=left.lease_deadline), "the newest event leaves what is on record"

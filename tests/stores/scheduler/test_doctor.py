@@ -9,8 +9,11 @@ import pytest_asyncio
 
 from tests.servers import RedisServer, RedisServers
 from tests.stores.scheduler.bench import MINUTE, Bench, redis_stores, request_of
-from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd
+from tradewind.scheduler.domain.chain_state import SUBMITTED, ChainState, ComponentEnd, CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.sub_flow import SubFlowWait
 from tradewind.scheduler.domain.submission import ComponentSight
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.stores.redis import RedisStores
@@ -25,6 +28,7 @@ from tradewind.server.redis.client import Client
 FOREVER = 10**15
 T = 1_699_999_980_000
 """A full minute before the clock of these tests."""
+PARENT = Parent(RunName("above", 0), "r0", "sub", 1)
 BASE = f"trading_flow:{{f{partition_of('f')}}}:"
 
 
@@ -34,6 +38,7 @@ class Peers:
 
     epochs: dict[str, int] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
+    waiting: list[SubFlowWait] = field(default_factory=list)
     away: bool = False
 
     async def epoch_of(self, flow_id: str) -> int | None:
@@ -49,6 +54,10 @@ class Peers:
             for state in runs
             if str(state.name) in self.known
         ]
+
+    async def waits(self, run: RunName, user_id: str) -> AsyncIterator[SubFlowWait]:
+        for wait in self.waiting:
+            yield wait
 
 
 @dataclass
@@ -68,7 +77,17 @@ class Ward(Bench):
         assert isinstance(stores, RedisStores)
         asked: Any = peers
         ask = AskPeers(
-            asked, asked, stores.flows, stores.states, stores.outbox, stores.open_runs, Alarm(), Alarm(), self.clock
+            asked,
+            asked,
+            asked,
+            stores.flows,
+            stores.states,
+            stores.returns,
+            stores.outbox,
+            stores.open_runs,
+            Alarm(),
+            Alarm(),
+            self.clock,
         )
         own = OwnPartitions(stores.partitions, "here")
         examiners = ExaminePartitions(stores.doctor, ask, own)
@@ -109,12 +128,23 @@ async def started(ward: Ward) -> None:
 async def open_cycle(ward: Ward) -> ChainState:
     """A cycle that runs."""
     await started(ward)
-    return await ward.begun(replace(ward.request(), request=request_of("r")))
+    return await ward.begun(replace(ward.request(), run_id="r", request=request_of("r")))
 
 
 async def ended_cycle(ward: Ward) -> None:
-    """A cycle that has ended."""
+    """A cycle that has ended, and ran for no node."""
     await ward.end(await open_cycle(ward))
+
+
+async def open_child(ward: Ward) -> ChainState:
+    """A cycle that runs for a node of another flow, whose flow has no cycle besides."""
+    await started(ward)
+    return await ward.begun(replace(ward.request(), run_id="child", origin=CycleOrigin.SUB_FLOW, parent=PARENT))
+
+
+async def ended_child(ward: Ward) -> None:
+    """Such a cycle that has ended, of which the node has still to hear."""
+    await ward.end(await open_child(ward))
 
 
 async def begin_backfilled(ward: Ward) -> ChainState:
@@ -161,6 +191,13 @@ BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, st
     (ended_backfill, ("PERSIST", "flow:f:backfill:1"), "no-time-to-live", "backfill f:1"),
     (ended_backfill, ("ZADD", "backfills", 5, "f:1"), "index-without-record", "backfills f:1"),
     (started, ("ZADD", "backfills", 5, "gone:1"), "index-without-record", "backfills gone:1"),
+    (started, ("ZADD", "returns", 5, "f:7:0 r completed"), "index-without-record", "returns f:7:0 r completed"),
+    (started, ("ZADD", "returns", 5, "rubbish"), "index-without-record", "returns rubbish"),
+    (open_child, ("ZADD", "returns", 5, "f:0:0 child failed"), "index-without-record", "returns f:0:0 child failed"),
+    (ended_child, ("ZADD", "returns", 5, "f:0:0 r failed"), "index-without-record", "returns f:0:0 r failed"),
+    (ended_cycle, ("ZADD", "returns", 5, "f:0:0 r completed"), "index-without-record", "returns f:0:0 r completed"),
+    (open_child, ("ZREM", "flow:f:filling", "0:0"), "sub-flow-in-the-way", "f:0:0"),
+    (ended_child, ("ZADD", "flow:f:filling", 0, "0:0"), "index-without-record", "filling f:0:0"),
 ]
 
 
@@ -232,6 +269,26 @@ async def test_a_submitted_run_that_the_node_task_manager_does_not_know_is_looke
     assert await ward.found() == [("run-unknown", "f:0:0")]
     await ward.found(mend=True)
     assert (await ward.stores.open_runs.check([partition_of("f")], 10))[partition_of("f")].due == (state.name,)
+
+
+async def test_a_node_that_nobody_tells_of_the_end_it_waits_for_is_looked_after(ward: Ward) -> None:
+    """`returns` has forgotten the end of a cycle that ran for a node of `above`."""
+    child = await open_child(ward)
+    await ward.register("above")
+    above = await ward.begun(ward.request("above", run_id=PARENT.run_id))
+    await ward.stores.states.try_update(replace(above, submitted_ms=ward.now), {SUBMITTED})
+    ward.peers.known.add("above:0:0")
+    ward.peers.waiting.append(SubFlowWait("sub", PARENT.run_id, 1, "f", child.name))
+    assert await ward.found() == [], "it runs"
+    await ward.end(child)
+    assert await ward.found() == [], "its end is on its way"
+    await ward.do("DEL", "returns")
+    assert await ward.found() == [("end-not-returned", "above:0:0:sub")]
+    await ward.found(mend=True)
+    here = partition_of("above")
+    assert (await ward.stores.open_runs.check([here], 10))[here].due == (above.name,)
+    ward.peers.waiting.clear()
+    assert await ward.found() == []
 
 
 async def test_services_that_are_away_are_not_blamed(ward: Ward) -> None:

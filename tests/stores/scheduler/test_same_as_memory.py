@@ -240,6 +240,7 @@ class Twins(RuleBasedStateMachine):
         keep = flow.keep_cycles if flow else 1
         schedule = flow.schedule if flow else ScheduleDefinition()
         made = shape(flow_id, revision, keep_cycles=keep, schedule=schedule, timeout_ms=0 if schedule.once else 9000)
+        made = replace(made, digest=flow.digest if flow else "d1")
         wish = BeginRequest(made, f"run{next(self.numbers)}", CycleOrigin.RUN_FLOW, CHECK_IN)
         return replace(wish, **changes)
 
@@ -264,8 +265,9 @@ class Twins(RuleBasedStateMachine):
         tick=st.sampled_from([-1, 0, 0, 0, 0, 1]),
         older=st.sampled_from([0, 0, 0, 1]),
         stale=st.sampled_from([0, 0, 0, 1]),
+        digest=st.sampled_from([None, None, None, "", "d", "d2"]),
     )
-    def begin_on_schedule(self, flow_id: str, tick: int, older: int, stale: int) -> None:
+    def begin_on_schedule(self, flow_id: str, tick: int, older: int, stale: int, digest: str | None) -> None:
         flow = self.flow(flow_id)
         if flow is None:
             return
@@ -276,6 +278,8 @@ class Twins(RuleBasedStateMachine):
             ahead=due > self.clock.now_ms(),
             **judged(flow.schedule, due, max(due, self.clock.now_ms())),
         )
+        if digest is not None:
+            wish = replace(wish, shape=replace(wish.shape, digest=digest))
         self.begin(replace(wish, shape=replace(wish.shape, revision=wish.shape.revision - stale)))
 
     @rule(flow_ids=st.lists(ids, min_size=1, max_size=3))

@@ -156,10 +156,10 @@ class Replica:
         definitions = Definitions(stores.flows)
         traces = TraceRuns(Tracing("test", None))
         begin = BeginCycles(stores.cycles, definitions, open_states, traces, alarm, CHECK_IN_MS)
-        self.hand_over = HandOver(node_tasks, stores.states, begin, open_states, alarm, clock)
+        self._fold = FoldEvents(stores.states, open_states, waiters)
+        self.hand_over = HandOver(node_tasks, stores.states, begin, self._fold, open_states, alarm, clock)
         self._begin_due = BeginDue(begin)
         self._begin_queued = BeginQueued(begin, stores.firings)
-        self._fold = FoldEvents(stores.states, open_states, waiters)
         settle = SettleOutbox(stores.flows, stores.outbox, Triggers(triggers), node_tasks, (), alarm)
         self.background = Background()
         self.change = ChangeFlow(

@@ -2,16 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from redis.exceptions import RedisError
 
 from tests.certificates import Authority
 from tests.ports import free_port
-from tests.servers import ACL_USERS, BINARIES, REDIS_REQUIRED, SYSTEM_REDIS, RedisServer, RedisServers
+from tests.servers import (
+    ACL_USERS,
+    BINARIES,
+    REDIS_REQUIRED,
+    SYSTEM_REDIS,
+    RedisServer,
+    RedisServers,
+    start_tls_cluster,
+    tls_options,
+)
+from tests.system.replicas.failover import FailoverStore
 from tests.tls_proxy import TlsProxy
 from tests.unit.cli.shell import Ran, Shell
 from tests.waiting import until
@@ -80,21 +91,89 @@ async def test_scripts_commands_and_messages_go_over_tls(store: RedisServer, aut
         await works(over_tls(node, proxy.port), authority.issue("scheduler"))
 
 
-@pytest.mark.skipif(SYSTEM_REDIS is None and not REDIS_REQUIRED, reason="the embedded store is built without TLS")
+needs_redis = pytest.mark.skipif(
+    SYSTEM_REDIS is None and not REDIS_REQUIRED, reason="the embedded store is built without TLS"
+)
+
+
+@needs_redis
 async def test_a_redis_that_speaks_tls_itself(authority: Authority, tmp_path: Path) -> None:
     files, port = authority.issue("store"), free_port()
-    # fmt: off
-    options = [
-        "--tls-port", str(port), "--tls-cert-file", str(files.cert), "--tls-key-file", str(files.key),
-        "--tls-ca-cert-file", str(files.ca),
-    ]
-    # fmt: on
-    own = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS, binary=BINARIES[-1], options=options)
+    own = EmbeddedStore(tmp_path / "store", acl_users=ACL_USERS, binary=BINARIES[-1], options=tls_options(files, port))
     await own.start()
     try:
         await works(over_tls(own, port), authority.issue("scheduler"))
     finally:
         await own.stop()
+
+
+@needs_redis
+async def test_a_cluster_over_tls(authority: Authority, tmp_path: Path) -> None:
+    """Its nodes speak TLS to each other as well, and redirections lead to ports with TLS."""
+    nodes, url = await start_tls_cluster(tmp_path / "cluster", authority.issue("store"))
+    files = authority.issue("scheduler")
+    try:
+        await works(url, files)
+        keys = [f"trading_flow:{{f{number}}}:spread" for number in range(16)]
+        async with connected(url, files) as client:
+            sha = str(await client.script_load(SCRIPT))
+            assert await asyncio.gather(*(client.evalsha(sha, 1, key, 7) for key in keys)) == [7] * len(keys)
+            for key in keys:
+                assert await client.get(key) == b"7"
+        counts = [await keys_on(node) for node in nodes]
+        assert all(counts), "every master has some of it"
+        async with connected(url, TlsFiles(authority.ca)) as client:
+            with pytest.raises(ConnectionError, match="the store does not answer"):
+                await require_reachable(client)
+    finally:
+        for node in nodes:
+            await node.stop()
+
+
+async def keys_on(node: EmbeddedStore) -> int:
+    async with connected(node.url_for(ADMIN), None) as client:
+        return int(await client.execute_command("DBSIZE"))
+
+
+@needs_redis
+async def test_behind_a_sentinel_over_tls_the_next_master_is_found(authority: Authority, tmp_path: Path) -> None:
+    """The Sentinel is asked over TLS, and both masters are."""
+    store = FailoverStore(tmp_path, down_after_s=0.3, tls=authority.issue("store"))
+    files = authority.issue("scheduler")
+    await store.start()
+    url = store.url_for("scheduler")
+    heard: list[bytes] = []
+    channel = "trading_flow:{f0}:changes"
+    subscriber = Subscriber(url, tls=files)
+    subscriber.start()
+    try:
+        await works(url, files)
+        async with connected(url, files) as client:
+            await subscriber.subscribe(channel, lambda _channel, message: heard.append(message))
+            await client.set(KEY, 1)
+            await store.kill_master()
+
+            async def served() -> bool:
+                try:
+                    await client.set(KEY, 2)
+                    sha = str(await client.script_load(SCRIPT))
+                    return bool(await client.evalsha(sha, 1, KEY, 0) == 2)
+                except (RedisError, OSError):
+                    await asyncio.sleep(0.05)
+                    return False
+
+            await until(served, "the replica is the master", timeout=60)
+
+            async def told() -> bool:
+                with suppress(RedisError, OSError):
+                    await client.publish(channel, "news")
+                await asyncio.sleep(0.05)
+                return b"news" in heard
+
+            await until(told, "messages of the new master are heard", timeout=60)
+    finally:
+        await subscriber.stop()
+        await store.stop()
 
 
 async def test_what_does_not_fit_is_told(store: RedisServer, authority: Authority, tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ async def step(ctx: Context, value: int = 0, seconds: float = 0.0) -> int:
 
 
 @node("shaky")
-async def shaky(ctx: Context, failures: int) -> int:
-    """Fail so many times, then say which attempt it was."""
+async def shaky(ctx: Context, failures: int, value: int = 0) -> int:
+    """Fail so many times, then say which attempt it was, whatever `value` is."""
     note(ctx, "begun")
     if ctx.attempt <= failures:
         raise OSError(f"attempt {ctx.attempt} fails")

@@ -9,10 +9,11 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from tests.ports import free_port
-from tests.servers import ACL_USERS
+from tests.servers import ACL_USERS, BINARIES, tls_options
 from tests.waiting import until
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import ADMIN, EmbeddedStore, find_server
+from tradewind.tls import TlsFiles
 
 SERVICE = "tradewind"
 
@@ -20,12 +21,28 @@ SERVICE = "tradewind"
 class FailoverStore:
     """Looks like an EmbeddedStore to what connects to it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, down_after_s: float = 1.0, tls: TlsFiles | None = None) -> None:
+        """The master counts as dead when it has not answered for `down_after_s`.
+
+        A replica that lags ten times as far behind is never made the master. With `tls` all three speak TLS to clients
+        and to each other.
+        """
         self._home = home
-        self._master = EmbeddedStore(home / "master", acl_users=ACL_USERS)
+        self._down_after_ms = round(down_after_s * 1000)
+        self._tls = tls
+        self._binary = BINARIES[-1] if tls is not None else None
+        # Where each is found by the others.
+        self._master_port, self._replica_port = free_port(), free_port()
+        self._master = self._store("master", self._master_port)
         self._replica: EmbeddedStore | None = None
         self._sentinel: asyncio.subprocess.Process | None = None
         self._port = free_port()
+
+    def _store(self, name: str, port: int, *options: str) -> EmbeddedStore:
+        if self._tls is None:
+            return EmbeddedStore(self._home / name, port=port, acl_users=ACL_USERS, options=options)
+        own = [*options, *tls_options(self._tls, port), "--tls-replication", "yes"]
+        return EmbeddedStore(self._home / name, acl_users=ACL_USERS, binary=self._binary, options=own)
 
     async def start(self) -> None:
         """Start all three; returns when the replica has what the master has, and the Sentinel knows of both."""
@@ -35,30 +52,40 @@ class FailoverStore:
         shutil.copy(self._master.directory / "passwords.json", self._home / "replica")
         password = self._master.password_of(ADMIN)
         # fmt: off
-        self._replica = EmbeddedStore(self._home / "replica", acl_users=ACL_USERS, options=[
-            "--replicaof", "127.0.0.1", str(self._master.port), "--masteruser", ADMIN, "--masterauth", password,
-            "--repl-diskless-sync-delay", "0",
-        ])
+        self._replica = self._store(
+            "replica", self._replica_port, "--replicaof", "127.0.0.1", str(self._master_port),
+            "--masteruser", ADMIN, "--masterauth", password, "--repl-diskless-sync-delay", "0",
+        )
         # fmt: on
         await self._replica.start()
         config = self._home / "sentinel.conf"
         config.write_text(
-            f"port {self._port}\nbind 127.0.0.1\ndir {self._home}\n"
-            f"sentinel monitor {SERVICE} 127.0.0.1 {self._master.port} 1\n"
+            f"{self._listens()}bind 127.0.0.1\ndir {self._home}\n"
+            f"sentinel monitor {SERVICE} 127.0.0.1 {self._master_port} 1\n"
             f"sentinel auth-user {SERVICE} {ADMIN}\nsentinel auth-pass {SERVICE} {password}\n"
-            f"sentinel down-after-milliseconds {SERVICE} 1000\nsentinel failover-timeout {SERVICE} 10000\n",
+            f"sentinel down-after-milliseconds {SERVICE} {self._down_after_ms}\n"
+            f"sentinel failover-timeout {SERVICE} 10000\n",
             encoding="utf-8",
         )
         with (self._home / "sentinel.log").open("wb") as log:
             self._sentinel = await asyncio.create_subprocess_exec(
-                str(find_server()), str(config), "--sentinel", stdout=log, stderr=log
+                str(self._binary or find_server()), str(config), "--sentinel", stdout=log, stderr=log
             )
         await until(self._ready, "the Sentinel knows master and replica", timeout=60)
+
+    def _listens(self) -> str:
+        """Return the lines of the Sentinel's configuration that say where it listens, and how it calls."""
+        if self._tls is None:
+            return f"port {self._port}\n"
+        options = tls_options(self._tls, self._port)
+        lines = [f"{name.removeprefix('--')} {value}" for name, value in zip(options[::2], options[1::2], strict=True)]
+        return "\n".join(["port 0", "tls-replication yes", *lines, ""])
 
     async def _ready(self) -> bool:
         assert self._replica is not None
         replica = connect(self._replica.url_for(ADMIN), max_connections=1)
-        sentinel = connect(f"redis://127.0.0.1:{self._port}", max_connections=1)
+        scheme = "redis" if self._tls is None else "rediss"
+        sentinel = connect(f"{scheme}://127.0.0.1:{self._port}", max_connections=1, tls=self._tls)
         try:
             linked = (await replica.info("replication"))["master_link_status"] == "up"
             return linked and bool(await sentinel.execute_command("SENTINEL", "REPLICAS", SERVICE))
@@ -71,7 +98,36 @@ class FailoverStore:
 
     def url_for(self, user: str) -> str:
         """Return a URL that asks the Sentinel where the master is."""
-        return f"redis+sentinel://{user}:{self._master.password_of(user)}@127.0.0.1:{self._port}/{SERVICE}"
+        scheme = "redis" if self._tls is None else "rediss"
+        return f"{scheme}+sentinel://{user}:{self._master.password_of(user)}@127.0.0.1:{self._port}/{SERVICE}"
+
+    async def cut_off_replica(self) -> None:
+        """Pass on to the replica all that was written so far, and nothing of what is written from now on."""
+        assert self._replica is not None
+        master = connect(self._master.url_for(ADMIN), max_connections=1)
+        replica = connect(self._replica.url_for(ADMIN), max_connections=1)
+        try:
+            await master.execute_command("SET", "last", "passed on")
+            assert await master.execute_command("WAIT", 1, 60_000) == 1
+            await replica.execute_command("CONFIG", "SET", "masterauth", "no longer")
+            await master.execute_command("CLIENT", "KILL", "TYPE", "replica")
+
+            async def cut() -> bool:
+                return bool((await replica.info("replication"))["master_link_status"] == "down")
+
+            await until(cut, "the replica hears nothing any more")
+            await master.execute_command("SET", "last", "lost")
+        finally:
+            await master.end()
+            await replica.end()
+
+    async def last_write_is_lost(self) -> bool:
+        """Whether what was written last before the master died is gone."""
+        master = connect(self.url_for(ADMIN), max_connections=1)
+        try:
+            return bool(await master.execute_command("GET", "last") == b"passed on")
+        finally:
+            await master.end()
 
     async def kill_master(self) -> None:
         """Kill the master; the Sentinel finds out, and makes the replica the master."""

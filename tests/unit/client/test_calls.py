@@ -27,6 +27,7 @@ from tradewind.client import (
     Unreachable,
     WrongStatus,
 )
+from tradewind.client.refusals import error_from
 
 _LATER = error_details_pb2.RetryInfo(retry_delay=Duration(nanos=250_000_000))
 _STATUS = error_details_pb2.PreconditionFailure(
@@ -50,6 +51,15 @@ async def test_a_call_that_a_stopping_server_had_not_begun_with_is_repeated(clie
 
     assert (await client.get_flow("momentum")).flow.flow_id == "momentum"
     assert stack.scheduler.count(pb.GetFlowRequest) == 2
+
+
+def test_a_stream_that_the_server_ended_while_it_was_written_is_begun_again() -> None:
+    """gRPC has lost the reason then, and the server gives it again."""
+    nothing = grpc.aio.Metadata()
+    lost = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, "Internal error from Core")
+    assert type(error_from(lost, "gate:7700", "StreamRuns")) is Unavailable
+    other = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, "out of luck")
+    assert type(error_from(other, "gate:7700", "StreamRuns")) is ServerFault
 
 
 async def test_two_calls_are_two_requests(client: Client, stack: FakeStack) -> None:

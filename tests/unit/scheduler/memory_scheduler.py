@@ -59,10 +59,10 @@ class MemoryScheduler:
         self.begin = BeginCycles(
             self.stores.cycles, self.definitions, self.open_states, TraceRuns(Tracing("test", None)), self.alarm, 5000
         )
-        self.hand_over = HandOver(
-            self.node_tasks, self.stores.states, self.begin, self.open_states, self.alarm, self.clock
-        )
         self.fold = FoldEvents(self.stores.states, self.open_states, self.waiters)
+        self.hand_over = HandOver(
+            self.node_tasks, self.stores.states, self.begin, self.fold, self.open_states, self.alarm, self.clock
+        )
 
     async def register(self, flow_id: str = "f", nodes: int = 1, config: str = "", **fields: Any) -> None:
         """Register a flow of nodes that are not connected: as many components."""

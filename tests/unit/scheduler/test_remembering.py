@@ -1,6 +1,7 @@
 """What the scheduler keeps in memory: definitions, open states, and the time to wake up."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -16,16 +17,30 @@ async def test_definitions_are_kept_by_flow_and_revision() -> None:
     first = await scheduler.planned()
     assert await scheduler.planned() is first
     assert (first.shape.component_count, first.sinks) == (2, ("n0", "n1"))
-    await scheduler.run()
+    run = (await scheduler.run()).state
     await scheduler.register("f", nodes=3)
     second = await scheduler.planned()
     assert second.shape.revision == 2
-    assert await scheduler.definitions.revision("f", 1, "default") is first
-    assert await scheduler.definitions.revision("f", 9, "default") is None
+    assert await scheduler.definitions.of_run(run) is first
+    assert await scheduler.definitions.of_run(replace(run, facts=replace(run.facts, revision=9))) is None
     fresh = Definitions(scheduler.stores.flows)
-    older = await fresh.revision("f", 1, "default")
+    older = await fresh.of_run(run)
     assert older == first
     assert fresh.current("f") is None
+
+
+async def test_another_definition_under_the_same_number_is_another() -> None:
+    """As after a deletion, or when the store lost a revision with its last second."""
+    scheduler = MemoryScheduler()
+    await scheduler.register("f", nodes=2)
+    lost = await scheduler.planned()
+    del scheduler.stores.data.flows["f"]
+    await scheduler.register("f", nodes=3)
+    # Nobody here has heard of it; the store, which is asked to begin a cycle of the lost one, tells.
+    assert scheduler.definitions.current("f") is lost
+    run = await scheduler.run()
+    assert (run.planned.shape.revision, run.state.facts.component_count) == (1, 3)
+    assert await scheduler.definitions.of_run(run.state) is run.planned
 
 
 async def test_the_definitions_used_longest_ago_go_first() -> None:
@@ -34,7 +49,7 @@ async def test_the_definitions_used_longest_ago_go_first() -> None:
     for name in "abc":
         await scheduler.register(name, nodes=4)
     await definitions.load(["a", "b"])
-    await definitions.revision("a", 1, "default")
+    await definitions.of_run((await scheduler.run("a")).state)
     await definitions.load(["c"])
     assert [definitions.current(name) is not None for name in "abc"] == [True, False, True]
 

@@ -15,12 +15,14 @@ Changed = Callable[[str | None], None]
 class Reservation:
     """Calls of a user that were counted for a day, as 2026-03-29, of the user's time zone.
 
-    They were not when `retry_after_s` is not 0: the day's quota does not hold them, and the next day begins then.
+    They were not when `retry_after_s` is not 0: the day's quota does not hold them, and the next day begins then; or
+    they are `rate_limited`, and the rate would admit them then.
     """
 
     date: str
     time_zone: str
     retry_after_s: float = 0.0
+    rate_limited: bool = False
 
 
 class Authority(Protocol):
@@ -37,8 +39,13 @@ class Authority(Protocol):
         """
         ...
 
-    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
-        """Count calls for the user's day of now if it then has `quota` at most. Raises Unavailable, as `admit`."""
+    async def reserve(
+        self, user_id: str, endpoint: str, quota: int, calls: int, rate: Rate | None = None
+    ) -> Reservation:
+        """Count calls for the user's day of now if it then has `quota` at most, and for `rate` if that admits them.
+
+        For both, or for none. Raises Unavailable, as `admit`.
+        """
         ...
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:

@@ -11,7 +11,8 @@ import structlog
 from google.protobuf.message import Message
 
 from tradewind.server.access.authority import Authority
-from tradewind.server.access.identity import Identity, require_own, set_identity, user_meant
+from tradewind.server.access.certificates import CertificateRoles
+from tradewind.server.access.identity import SERVICE, Identity, require_own, set_identity, user_meant
 from tradewind.server.access.limits import Limits
 from tradewind.server.access.metering import counted_calls, set_meter
 from tradewind.server.access.methods import OPEN, Rule, is_read, rule
@@ -31,7 +32,6 @@ STALE_S = 300.0
 _MOST_KNOWN = 10_000
 _AGAIN_S = 1.0
 _SENT_S = 0.1
-_SERVICE = Identity("service", Role.SERVICE)
 
 _log = structlog.get_logger(__name__)
 
@@ -66,7 +66,8 @@ class Gate:
     """A surrounding of every call. Raises Unauthenticated, PermissionDenied, and Unavailable when nobody can be asked.
 
     Whose a token is, is remembered for `cache_s`, and asked for again at once when the authority tells of a change;
-    open streams are looked at again then as well, and at no other time. The `service_token` is known by itself.
+    open streams are looked at again then as well, and at no other time. The `service_token` is known by itself, and so
+    are `certificates`, which count for calls without a token: who hands on a user's call is not taken for the user.
     """
 
     def __init__(
@@ -79,11 +80,13 @@ class Gate:
         owning: Mapping[str, Owning] | None = None,
         rates: Mapping[str, Rate] | None = None,
         quotas: Mapping[str, int] | None = None,
+        certificates: CertificateRoles | None = None,
     ) -> None:
         """Take `owning` services by the names of their gRPC services, `rates` and daily `quotas` by methods."""
         self._limits = Limits(authority, rates or {}, quotas or {}, self._goes_on)
         self._authority = authority
         self._service_token = service_token.encode()
+        self._certificates = certificates
         self._cache_s = cache_s
         self._on_outage = on_outage
         self._owning = dict(owning or {})
@@ -167,11 +170,14 @@ class Gate:
         """Return who calls the method of a name, "" for one that is closed."""
         token = _token_in(context.invocation_metadata())
         if not token:
+            certified = self._certificates.identity(context) if self._certificates else None
+            if certified is not None:
+                return certified
             raise Unauthenticated(
                 "TOKEN_MISSING", "who are you? send a token as `authorization: Bearer <token>`, or set TRADEWIND_TOKEN"
             )
         if self._service_token and hmac.compare_digest(token.encode(), self._service_token):
-            return _SERVICE
+            return SERVICE
         digest = digest_of(token)
         if digest is None:
             raise refused("TOKEN_INVALID")

@@ -21,6 +21,9 @@ class Identity:
     digest: str = ""
 
 
+SERVICE = Identity("service", Role.SERVICE)
+"""A server, which has shown what only servers have."""
+
 _current: ContextVar[Identity | None] = ContextVar("tradewind_identity", default=None)
 
 

@@ -37,14 +37,12 @@ class Limits:
         identity = current_identity()
         if identity is None:
             return None
-        reserved = await self._reserve(identity, endpoint, calls)
-        try:
-            await self._admit(identity, endpoint, calls)
-        except (Exhausted, Unavailable):
-            if reserved is not None:
-                await self.give_back(endpoint, reserved, calls)
-            raise
-        return reserved
+        quota, rate = self._quotas.get(endpoint), self._rates.get(endpoint)
+        if quota is not None and calls:
+            return await self._reserve(identity, endpoint, quota, rate, calls)
+        if rate is not None:
+            await self._admit(identity, endpoint, rate, calls)
+        return None
 
     async def give_back(self, endpoint: str, reserved: Reservation, calls: int) -> None:
         identity = current_identity()
@@ -54,24 +52,22 @@ class Limits:
         except Unavailable:
             _log.warning("quota_not_refunded", user_id=identity.user_id, endpoint=endpoint, calls=calls)
 
-    async def _reserve(self, identity: Identity, endpoint: str, calls: int) -> Reservation | None:
-        quota = self._quotas.get(endpoint)
-        if quota is None or not calls:
-            return None
+    async def _reserve(
+        self, identity: Identity, endpoint: str, quota: int, rate: Rate | None, calls: int
+    ) -> Reservation | None:
         try:
-            reserved = await self._authority.reserve(identity.user_id, endpoint, quota, calls)
+            reserved = await self._authority.reserve(identity.user_id, endpoint, quota, calls, rate)
         except Unavailable:
             if self._goes_on(endpoint):
                 return None
             raise
+        if reserved.rate_limited and rate is not None:
+            raise _too_often(identity, endpoint, rate, reserved.retry_after_s)
         if reserved.retry_after_s:
             raise _used_up(identity, endpoint, quota, reserved)
         return reserved
 
-    async def _admit(self, identity: Identity, endpoint: str, calls: int) -> None:
-        rate = self._rates.get(endpoint)
-        if rate is None:
-            return
+    async def _admit(self, identity: Identity, endpoint: str, rate: Rate, calls: int) -> None:
         try:
             wait_s = await self._authority.admit(identity.user_id, endpoint, rate, calls)
         except Unavailable:

@@ -46,6 +46,11 @@ def methods() -> frozenset[str]:
     return frozenset(_RULES)
 
 
+def counted_names() -> list[str]:
+    """Return the names, without their services, of the methods whose calls may be limited: those of users."""
+    return sorted({method.rpartition("/")[2] for method, found in _RULES.items() if found.admits(Role.USER)})
+
+
 def _rules(of: str, /, **names: str) -> dict[str, Rule]:
     found = {}
     for who, listed in names.items():
@@ -111,7 +116,7 @@ _RULES: dict[str, Rule] = {
         "tradewind.api.access.v1.AccessService",
         user="CreateSession CreateToken ListSessions RevokeSession RevokeSessions GetUser ListQuotas",
         user_worker="WhoAmI RefreshSession",
-        operator="ListUsers",
+        operator="ListUsers RunDoctor",
         admin="SetUser",
         service="Authorize AdmitCall ReserveCalls RefundCalls WatchChanges",
     ),

@@ -5,13 +5,14 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from tradewind.grpc_engine.bearer import with_token
 from tradewind.server.access.authority import Authority
+from tradewind.server.access.certificates import CertificateRoles, certificate_roles_of
 from tradewind.server.access.gate import Gate, Owning
 from tradewind.server.access.limits import quotas_of, rates_of
 from tradewind.server.access.methods import methods
 from tradewind.server.access.remote import RemoteAuthority
 from tradewind.server.channels import channels_of
 from tradewind.server.rates import Rate
-from tradewind.server.settings import CommonSettings, text_of, variable_of
+from tradewind.server.settings import CommonSettings, TlsSettings, text_of, variable_of
 
 _Limit = TypeVar("_Limit")
 
@@ -27,15 +28,20 @@ class Authorizing(Protocol):
 def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
     """Return the gate of a server of `services`, None while access is off.
 
-    Raises ValueError, naming the variable, when there is an access service and no service token to ask it with.
+    Raises ValueError, naming the variable, when there is an access service and nothing to show to it, and when
+    certificates are to have roles and there is none.
     """
-    token = text_of(settings.service_token)
+    token, certificates = text_of(settings.service_token), certificates_in(settings)
     authority = next((each.authority for each in services if isinstance(each, Authorizing)), None)
     if authority is None:
         if not settings.access_address:
+            require_no_roles(settings)
             return None
-        if not token:
-            raise ValueError(f"{variable_of('service_token')} is required where {variable_of('access_address')} is set")
+        if not (token or settings.tls_cert):
+            raise ValueError(
+                f"{variable_of('service_token')} is required where {variable_of('access_address')} is set, or a "
+                f"certificate ({variable_of('tls_cert')}) with a name that {variable_of('tls_roles')} of access lists"
+            )
         authority = RemoteAuthority(with_token(channels_of(settings)(settings.access_address, traced=False), token))
     return Gate(
         authority,
@@ -45,7 +51,25 @@ def gate_of(settings: CommonSettings, services: Sequence[Any]) -> Gate | None:
         owning=owning_of(services),
         rates=rates_in(settings),
         quotas=quotas_in(settings),
+        certificates=certificates,
     )
+
+
+def require_no_roles(settings: TlsSettings) -> None:
+    """Check, where calls need no token, that nobody counts on roles. Raises ValueError, naming the variable."""
+    if settings.tls_roles:
+        raise ValueError(
+            f"{variable_of('tls_roles')} gives roles to certificates, and nothing looks at roles here: set "
+            f"{variable_of('access_address')} (or {variable_of('auth')} of a whole stack) as well, or leave it out"
+        )
+
+
+def certificates_in(settings: TlsSettings) -> CertificateRoles:
+    """Return what certificates stand for. Raises ValueError, naming the variable."""
+    try:
+        return certificate_roles_of(settings.tls_roles)
+    except ValueError as error:
+        raise ValueError(f"{variable_of('tls_roles')}: {error}") from None
 
 
 def rates_in(settings: CommonSettings) -> Mapping[str, Rate]:

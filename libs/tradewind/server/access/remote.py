@@ -43,11 +43,15 @@ class RemoteAuthority:
             answer = await self._stub.AdmitCall(request, timeout=_CALL_S)
         return answer.retry_after.ToMilliseconds() / 1000
 
-    async def reserve(self, user_id: str, endpoint: str, quota: int, calls: int) -> Reservation:
-        request = pb2.ReserveCallsRequest(user_id=user_id, endpoint=endpoint, quota=quota, calls=calls)
+    async def reserve(
+        self, user_id: str, endpoint: str, quota: int, calls: int, rate: Rate | None = None
+    ) -> Reservation:
+        limit = "" if rate is None else str(rate)
+        request = pb2.ReserveCallsRequest(user_id=user_id, endpoint=endpoint, quota=quota, calls=calls, limit=limit)
         with _away_as_fault():
             answer = await self._stub.ReserveCalls(request, timeout=_CALL_S)
-        return Reservation(answer.date, answer.time_zone, answer.retry_after.ToMilliseconds() / 1000)
+        wait_s = answer.retry_after.ToMilliseconds() / 1000
+        return Reservation(answer.date, answer.time_zone, wait_s, answer.rate_limited)
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int) -> None:
         request = pb2.RefundCallsRequest(user_id=user_id, endpoint=endpoint, date=date, calls=calls)

@@ -11,11 +11,12 @@ KEPT_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day as 2026-03-29, when the next one begins (epoch ms), and how long that is from now (ms)."""
+    """A day of a time zone as 2026-03-29, when the next one begins (epoch ms), and how long that is from now (ms)."""
 
     date: str
     ends_at: int
     left_ms: int
+    time_zone: str
 
 
 def day_of(time_zone: str, now_ms: int) -> Day:
@@ -27,7 +28,7 @@ def day_of(time_zone: str, now_ms: int) -> Day:
     # moment at which they do.
     midnights = (datetime(tomorrow.year, tomorrow.month, tomorrow.day, tzinfo=zone, fold=fold) for fold in (0, 1))
     ends_at = next(ms for each in midnights if (ms := round(each.timestamp() * 1000)) > now_ms)
-    return Day(today.isoformat(), ends_at, ends_at - now_ms)
+    return Day(today.isoformat(), ends_at, ends_at - now_ms, time_zone)
 
 
 def is_date(text: str) -> bool:

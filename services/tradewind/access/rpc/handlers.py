@@ -13,9 +13,12 @@ from tradewind.access.rpc import mapping
 from tradewind.access.use_cases import DailyQuotas, Listeners, LocalAuthority, OpenSessions
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1 import access_service_pb2_grpc as pb2_grpc
+from tradewind.api.access.v1 import doctor_pb2
 from tradewind.server.access.identity import Identity, current_identity, not_owner
 from tradewind.server.access.role_messages import ROLE_MESSAGES, role_of
 from tradewind.server.access.roles import Role
+from tradewind.server.doctor import Doctor
+from tradewind.server.doctor_answers import doctor_answers
 from tradewind.server.faults import InvalidInput, NotFound, Violation
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.rates import MOST, Rate
@@ -38,6 +41,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         quotas: DailyQuotas,
         listeners: Listeners,
         streams: OpenStreams,
+        doctor: Doctor,
     ) -> None:
         self._stores = stores
         self._open = open_sessions
@@ -45,6 +49,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         self._quotas = quotas
         self._listeners = listeners
         self._streams = streams
+        self._doctor = doctor
 
     async def CreateSession(self, request: pb2.CreateSessionRequest, context: Context) -> pb2.CreateSessionResponse:
         token, session = await self._open.login(_of_admin(request.user_id), request.label)
@@ -114,10 +119,7 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
 
     async def AdmitCall(self, request: pb2.AdmitCallRequest, context: Context) -> pb2.AdmitCallResponse:
         use_cases.check(user_id=request.user_id, endpoint=request.endpoint)
-        try:
-            rate = Rate.parse(request.limit)
-        except ValueError as error:
-            raise InvalidInput([Violation("limit", str(error))]) from None
+        rate = _rate(request.limit)
         wait_ms = await self._stores.calls.admit(request.user_id, request.endpoint, rate, max(1, request.calls))
         response = pb2.AdmitCallResponse()
         if wait_ms:
@@ -129,8 +131,11 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
         if not 1 <= request.quota <= MOST:
             raise InvalidInput([Violation("quota", f"must be 1 to {MOST}, is {request.quota}")])
         calls = max(1, request.calls)
-        reserved = await self._quotas.reserve(request.user_id, request.endpoint, request.quota, calls)
-        response = pb2.ReserveCallsResponse(date=reserved.date, time_zone=reserved.time_zone)
+        rate = _rate(request.limit) if request.limit else None
+        reserved = await self._quotas.reserve(request.user_id, request.endpoint, request.quota, calls, rate)
+        response = pb2.ReserveCallsResponse(
+            date=reserved.date, time_zone=reserved.time_zone, rate_limited=reserved.rate_limited
+        )
         if reserved.retry_after_s:
             response.retry_after.FromMilliseconds(round(reserved.retry_after_s * 1000))
         return response
@@ -164,6 +169,12 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
                 waiting.clear()
                 yield pb2.WatchChangesResponse(user_ids=users, all=everybody)
 
+    async def RunDoctor(
+        self, request: doctor_pb2.RunDoctorRequest, context: Context
+    ) -> AsyncIterator[doctor_pb2.RunDoctorResponse]:
+        async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
+            yield answer
+
 
 def _caller() -> Identity:
     caller = current_identity()
@@ -177,6 +188,13 @@ def _of_admin(user_id: str) -> str:
     if user_id not in ("", caller.user_id) and caller.role.rank < Role.ADMIN.rank:
         raise not_owner(caller)
     return user_id or caller.user_id
+
+
+def _rate(text: str) -> Rate:
+    try:
+        return Rate.parse(text)
+    except ValueError as error:
+        raise InvalidInput([Violation("limit", str(error))]) from None
 
 
 def _role(path: str, number: int) -> Role | None:

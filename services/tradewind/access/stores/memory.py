@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tradewind.access.domain.day import Day
 from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, User
-from tradewind.access.ports import Authorized, Refusal
+from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
 from tradewind.server.partitions import partition_of
@@ -168,12 +168,21 @@ class MemoryQuotaCounts:
 
     access: MemoryAccess
 
-    async def reserve(self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1) -> bool:
+    async def reserve(
+        self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1, rate: Rate | None = None
+    ) -> Reserved:
+        user = self.access.kept_users.get(user_id)
+        zone = user.time_zone if user is not None else "UTC"
+        if zone != day.time_zone:
+            return Reserved(time_zone=zone)
         counted, name = self.access.counted, (user_id, day.date, endpoint)
         if counted[name] + calls > most:
-            return False
+            return Reserved(full=True)
+        wait_ms = await self.access.calls.admit(user_id, endpoint, rate, calls) if rate is not None else 0
+        if wait_ms:
+            return Reserved(wait_ms=wait_ms)
         counted[name] += calls
-        return True
+        return Reserved()
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int = 1) -> None:
         name = (user_id, date, endpoint)

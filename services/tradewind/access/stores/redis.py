@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tradewind.access.domain.day import KEPT_MS, Day
 from tradewind.access.domain.session import MOST_SESSIONS, REMEMBERED_MS, Draft, Session, SessionKind, User
-from tradewind.access.ports import Authorized, Refusal
+from tradewind.access.ports import Authorized, Refusal, Reserved
 from tradewind.access.stores.keys import Keys
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import partition_in, session_id_of
@@ -24,7 +24,7 @@ _CLOSE = Script(__name__, "close_sessions", int)
 _LIST = Script(__name__, "list_sessions", list[_Row])
 _SET_USER = Script(__name__, "set_user", tuple[int, str])
 _ADMIT = Script(__name__, "admit", int)
-_RESERVE = Script(__name__, "reserve_calls", int)
+_RESERVE = Script(__name__, "reserve_calls", tuple[str, bool, int])
 _REFUND = Script(__name__, "refund_calls", int)
 _LIST_USERS = Script(__name__, "list_users", list[tuple[str, str, int, str]])
 
@@ -163,12 +163,22 @@ class RedisQuotaCounts:
     def __init__(self, access: RedisAccess) -> None:
         self._access = access
 
-    async def reserve(self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1) -> bool:
-        keys, kept_ms = [self._access.keys.quota(user_id, day.date)], day.left_ms + KEPT_MS
-        counted = await self._access.run(
-            _RESERVE, partition_of(user_id), keys, endpoint=endpoint, most=most, calls=calls, kept_ms=kept_ms
+    async def reserve(
+        self, user_id: str, endpoint: str, day: Day, most: int, calls: int = 1, rate: Rate | None = None
+    ) -> Reserved:
+        keys = self._access.keys
+        found = await self._access.run(
+            _RESERVE,
+            partition_of(user_id),
+            [keys.user(user_id), keys.quota(user_id, day.date), keys.rate_limit(user_id, endpoint)],
+            time_zone=day.time_zone,
+            endpoint=endpoint,
+            most=most,
+            calls=calls,
+            kept_ms=day.left_ms + KEPT_MS,
+            rate=None if rate is None else (rate.count, rate.period_ms),
         )
-        return counted == 1
+        return Reserved(*found)
 
     async def refund(self, user_id: str, endpoint: str, date: str, calls: int = 1) -> None:
         keys = [self._access.keys.quota(user_id, date)]

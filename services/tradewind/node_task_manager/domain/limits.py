@@ -32,7 +32,7 @@ class Limits:
     output_bytes: int = OUTPUT_BYTES
     user_queue: int = 100_000
     task_events: int = 250
-    """The newest events of an ad-hoc task,"""
+    """The newest events of a node task,"""
     notifications: int = 1_000
     """and the newest notifications of a user, that are kept,"""
     notification_retention_ms: int = 7 * 24 * 3600 * 1000

@@ -28,9 +28,11 @@ class NodeTaskStatus(StrEnum):
 TRANSITIONS: dict[NodeTaskStatus, frozenset[NodeTaskStatus]] = {
     NodeTaskStatus.REGISTERED: frozenset({NodeTaskStatus.PENDING, NodeTaskStatus.SUSPENDED, NodeTaskStatus.SKIPPED}),
     # Straight to an end: nobody takes it in time, or a worker names the end of an attempt that the store has lost.
+    # Straight to a wait: the next attempt at a node that needs no worker.
     NodeTaskStatus.PENDING: frozenset(
         {
             NodeTaskStatus.RUNNING,
+            NodeTaskStatus.SUSPENDED,
             NodeTaskStatus.COMPLETED,
             NodeTaskStatus.FAILED,
             NodeTaskStatus.TERMINATED,

@@ -1,4 +1,4 @@
-"""Events of an ad-hoc task: what happened to it, in order."""
+"""Events of a node task: what happened to it, in order."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -36,6 +36,21 @@ STATUSES = {
     TaskEventKind.SKIPPED: NodeTaskStatus.SKIPPED,
 }
 """In which status each leaves its task."""
+
+
+MOST_WATCHED = 100
+"""Of so many node tasks of a component that have not ended events are kept."""
+
+
+class WatchOutcome(StrEnum):
+    """What became of the wish to watch a node task of a flow: its events were kept before, or are from now on; or it
+    has ended, its component is not there, or too many of its component are watched."""
+
+    WATCHED = "watched"
+    NEW = "new"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,8 @@ class TaskEvent:
             message=said.message,
             step=said.step,
             ready_at=_by(self.at, task.ready_at),
-            started_at=_by(self.at, task.started_at),
+            # An attempt may be handed out ahead of the time from which on it counts.
+            started_at=task.started_at if self.attempt == task.attempt else _by(self.at, task.started_at),
             ended_at=task.ended_at if over else 0,
             lease_deadline=task.lease_deadline if self.status is NodeTaskStatus.RUNNING else 0,
             stop=self.stop or (task.stop if task.stop and task.stop.at <= self.at else None),

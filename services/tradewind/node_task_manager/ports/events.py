@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import StopMark
 from tradewind.node_task_manager.domain.notification import Fact, Notification
 from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
-from tradewind.node_task_manager.domain.task_event import TaskEvent
+from tradewind.node_task_manager.domain.task_event import TaskEvent, WatchOutcome
 from tradewind.node_task_manager.ports.reading import Stretch
 
 
@@ -56,16 +57,25 @@ class EventLog(Protocol):
 
 
 class Notices(Protocol):
-    """Events of ad-hoc tasks, and what users are to know; written for the most part by what changes node tasks.
+    """Events of node tasks, and what users are to know; written for the most part by what changes node tasks.
 
-    Each task keeps its newest events, as long as its record, and each user the newest notifications, for 7 d.
+    Each ad-hoc task keeps its newest events, as long as its record, and so does a node task of a flow from the time on
+    at which somebody has watched it. Each user keeps the newest notifications, for 7 d.
     """
 
-    async def task_events(self, run: str, after: str, limit: int) -> Stretch[TaskEvent]:
-        """Return up to `limit` events of a task after a position, "0-0" for before the first, in order."""
+    async def watch_task(self, run: RunName, component_id: str, within_run: str) -> WatchOutcome:
+        """Keep events of a node task of a flow from now on, for at most 100 of a component that have not ended.
+
+        `within_run` is its id within its run. Nothing is kept of one that has ended, nor of one whose component is not
+        there.
+        """
         ...
 
-    async def newest_task_event(self, run: str) -> TaskEvent | None:
+    async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        """Return up to `limit` events of a node task after a position, "0-0" for before the first, in order."""
+        ...
+
+    async def newest_task_event(self, task_id: str) -> TaskEvent | None:
         """Return the newest event of a task, None when none is kept."""
         ...
 

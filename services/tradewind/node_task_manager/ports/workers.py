@@ -108,7 +108,15 @@ class Answer:
 
 
 class WorkerCalls(Protocol):
-    """Calls one worker. Nothing here raises."""
+    """Calls one worker. Nothing here raises, but that nobody may ask of connections once it is closed."""
+
+    async def broken(self) -> None:
+        """Return when a connection that stood is lost; none is opened for this."""
+        ...
+
+    async def connected(self, within_s: float) -> bool:
+        """Open a connection unless there is one; say whether there was within so many seconds."""
+        ...
 
     async def execute(self, ready: Sequence[Ready]) -> Answer:
         """Hand it node tasks, and return what it said within seconds."""

@@ -87,6 +87,17 @@ def task_run(task_id: str, user_id: str) -> RunName:
     return name.run
 
 
+def watched_task(task_id: str, user_id: str) -> None:
+    """Raise InvalidInput unless this can be the id of a task that has events, and that of a user."""
+    faults = [check_identifier("user_id", user_id)]
+    try:
+        if TaskName.parse(task_id).run.batch_id:
+            raise ValueError(f'"{task_id}" is an item of a batch, which has no events: use WatchBatch')
+    except ValueError as error:
+        faults.insert(0, Violation("task_id", str(error)))
+    require(faults)
+
+
 def require(faults: Iterable[Violation | None]) -> None:
     """Raise InvalidInput when there are faults."""
     found = [fault for fault in faults if fault is not None]

@@ -23,6 +23,7 @@ EXECUTE_S = 5.0
 _TERMINATE_S = 2.0
 _BREAK_S = 0.1
 """How soon after a call has failed a broken connection shows."""
+_READY = grpc.ChannelConnectivity.READY
 
 
 class CalledWorkerChannel:
@@ -41,10 +42,8 @@ class CalledWorkerChannel:
         self._renew_interval.FromMilliseconds(lease_ms // 3)
 
     async def execute(self, ready: Sequence[Ready]) -> Answer:
-        try:
-            # What cannot be reached did not get it: that is for sure only when it is known before.
-            await asyncio.wait_for(self._channel.channel_ready(), CONNECT_S)
-        except (TimeoutError, grpc.aio.UsageError):
+        # What cannot be reached did not get it: that is for sure only when it is known before.
+        if not await self.connected(CONNECT_S):
             return Answer(refused=f"it could not be reached within {CONNECT_S:.0f} s")
         request = pb2.ExecuteRequest(
             assignments=[mapping.assignment(each) for each in ready],
@@ -60,7 +59,7 @@ class CalledWorkerChannel:
 
     async def _refusal(self, error: grpc.aio.AioRpcError) -> Answer:
         code = error.code()
-        if code is grpc.StatusCode.UNAVAILABLE and await self._broken():
+        if code is grpc.StatusCode.UNAVAILABLE and await self._lost():
             return Answer(silent=True, refused="the connection broke")
         return Answer(
             refused=f"{code.name}: {(error.details() or '')[:200]}",
@@ -68,14 +67,25 @@ class CalledWorkerChannel:
             full=code is grpc.StatusCode.RESOURCE_EXHAUSTED,
         )
 
-    async def _broken(self) -> bool:
+    async def _lost(self) -> bool:
         """Say whether the connection is lost; a worker that answers UNAVAILABLE itself keeps it."""
-        ready = grpc.ChannelConnectivity.READY
-        if self._channel.get_state() is ready:
+        if self._channel.get_state() is _READY:
             try:
-                await asyncio.wait_for(self._channel.wait_for_state_change(ready), _BREAK_S)
+                await asyncio.wait_for(self._channel.wait_for_state_change(_READY), _BREAK_S)
             except TimeoutError:
                 return False
+        return True
+
+    async def broken(self) -> None:
+        while (state := self._channel.get_state()) is not _READY:
+            await self._channel.wait_for_state_change(state)
+        await self._channel.wait_for_state_change(_READY)
+
+    async def connected(self, within_s: float) -> bool:
+        try:
+            await asyncio.wait_for(self._channel.channel_ready(), within_s)
+        except (TimeoutError, grpc.aio.UsageError):
+            return False
         return True
 
     async def terminate(self, shard: int, terminations: Sequence[Termination]) -> bool:

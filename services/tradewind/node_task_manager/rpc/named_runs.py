@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tradewind.node_task_manager.domain.names import RunName, TaskName
+from tradewind.node_task_manager.domain.names import TASK, RunName, TaskName
 from tradewind.node_task_manager.rpc.checks import at_most
 
 _MOST_IDS = 100
@@ -12,10 +12,13 @@ _MOST_IDS = 100
 def runs_in(request: Any) -> list[RunName]:
     """Return the runs of `node_task_id` and `node_task_ids`, if they are ids, and of `flow_id`, `cycle` and `run`.
 
+    That of a `task_id` as well where it names a node of a flow: whose an ad-hoc task is, its handler looks at itself.
     Raises InvalidInput for too many ids.
     """
     fields = set(request.DESCRIPTOR.fields_by_name)
     ids = [request.node_task_id] if "node_task_id" in fields else []
+    if "task_id" in fields and not request.task_id.startswith(TASK):
+        ids.append(request.task_id)
     if "node_task_ids" in fields:
         at_most("node_task_ids", request.node_task_ids, _MOST_IDS)
         ids += request.node_task_ids

@@ -18,14 +18,14 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class NotificationHandlers(pb2_grpc.NodeTaskManagerServiceServicer):
-    """Notifications of users, and events of ad-hoc tasks."""
+    """Notifications of users, and events of node tasks."""
 
     _streams: OpenStreams
     _watch_task: WatchTask
     _notifications: UserNotifications
 
     async def WatchTask(self, request: batch_pb2.WatchTaskRequest, context: Context) -> None:  # type: ignore[override]
-        ad_hoc_checks.task_run(request.task_id, request.user_id)
+        ad_hoc_checks.watched_task(request.task_id, request.user_id)
         notification_mapping.check_position("after_event_id", request.after_event_id)
         changes = self._watch_task(
             request.task_id, request.user_id, request.after_event_id, outputs=request.include_outputs

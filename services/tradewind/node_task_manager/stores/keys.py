@@ -51,7 +51,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `clean` |
 | `ended_runs` | zset | ended tasks and batches by when they expire | as above |
 | `told:<run>` | string | those who watch a task or batch were told just now | 100 ms |
-| `task_events:<task>` | stream | what happened to an ad-hoc task, newest 250 | 24 h from its end |
+| `task_events:<node task>` | stream | what happened to an ad-hoc or watched one, newest 250 | 24 h from its end |
 | `notifications:<user>` | stream | what a user is to know, newest 1000 | 7 d after the last |
 | `notifications_read:<user>` | string | up to where they are read | 7 d after it was set |
 | `notified:<user>:<what>` | string | until when a user is not told of something again | 1 min of a flow, else 24 h |
@@ -184,8 +184,8 @@ class Keys:
     def user_runs(self, user_id: str, kind: str) -> str:
         return f"{self.base}user_runs:{user_id}:{kind}"
 
-    def task_events(self, run: str) -> str:
-        return f"{self.base}task_events:{run}"
+    def task_events(self, task_id: str) -> str:
+        return f"{self.base}task_events:{task_id}"
 
     def notifications(self, user_id: str) -> str:
         return f"{self.base}notifications:{user_id}"

@@ -1,4 +1,4 @@
-"""Events of ad-hoc tasks and notifications of users in Redis: capped streams."""
+"""Events of node tasks and notifications of users in Redis: capped streams."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from tradewind.node_task_manager.domain.limits import Limits
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.notification import Fact, Notification
-from tradewind.node_task_manager.domain.task_event import TaskEvent
+from tradewind.node_task_manager.domain.task_event import MOST_WATCHED, TaskEvent, WatchOutcome
 from tradewind.node_task_manager.ports.reading import Stretch
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
@@ -28,6 +29,7 @@ _READ_EVENTS = Script(__name__, "read_stream", Stretch[tuple[str, TaskEvent]])
 _READ_FACTS = Script(__name__, "read_stream", Stretch[tuple[str, Fact]])
 _LIST = Script(__name__, "list_notifications", _Listed)
 _MARK = Script(__name__, "mark_notifications", str)
+_WATCH = Script(__name__, "watch_task", WatchOutcome)
 _PUBLISH = Script(__name__, "publish_notifications", list[bool])
 
 
@@ -45,12 +47,24 @@ class RedisNotices:
             "retention": limits.retention_ms,
         }
 
-    async def task_events(self, run: str, after: str, limit: int) -> Stretch[TaskEvent]:
-        found = await _READ_EVENTS(self._client, [self._keys.task_events(run)], self._reading(after, limit))
+    async def watch_task(self, run: RunName, component_id: str, within_run: str) -> WatchOutcome:
+        args = {
+            "base": self._keys.base,
+            "now": self._clock(),
+            "limits": self._bounds,
+            "run": str(run),
+            "component": component_id,
+            "within": within_run,
+            "most": MOST_WATCHED,
+        }
+        return await _WATCH(self._client, [self._keys.inflight()], args)
+
+    async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        found = await _READ_EVENTS(self._client, [self._keys.task_events(task_id)], self._reading(after, limit))
         return Stretch(found.gap, tuple(replace(event, event_id=at) for at, event in found.entries))
 
-    async def newest_task_event(self, run: str) -> TaskEvent | None:
-        found = await _READ_EVENTS(self._client, [self._keys.task_events(run)], self._reading("", 1, newest=True))
+    async def newest_task_event(self, task_id: str) -> TaskEvent | None:
+        found = await _READ_EVENTS(self._client, [self._keys.task_events(task_id)], self._reading("", 1, newest=True))
         return replace(found.entries[0][1], event_id=found.entries[0][0]) if found.entries else None
 
     async def notifications(self, user_id: str, after: str, limit: int) -> Stretch[Notification]:

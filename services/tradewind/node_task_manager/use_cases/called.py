@@ -11,6 +11,7 @@ from tradewind.node_task_manager.ports.workers import Answer, CalledWorkerDirect
 from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import Report
+from tradewind.node_task_manager.use_cases.take_back import take_back
 from tradewind.node_task_manager.use_cases.workers import Offer, WorkerPool
 from tradewind.server.ending import end_tasks
 
@@ -25,7 +26,8 @@ class CalledWorkers:
 
     Leases name no session, so it does no harm when for a moment two processes call one worker: it refuses what is too
     much. `connect` returns what calls a worker at its address, `elsewhere(shard, workers)` tells other processes that
-    a worker there has room; `name` differs between processes.
+    a worker there has room; `name` differs between processes. A worker whose connection breaks and cannot be had again
+    for `grace_s` is lost, and with it what it holds.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class CalledWorkers:
         connect: Callable[[str], WorkerCalls],
         elsewhere: Callable[[int, Sequence[str]], None],
         name: str,
+        grace_s: float,
     ) -> None:
         self._dispatchers = dispatchers
         self._pool = pool
@@ -45,6 +48,7 @@ class CalledWorkers:
         self._connect = connect
         self._elsewhere = elsewhere
         self._name = name
+        self._grace_s = grace_s
         self._workers: dict[str, CalledConnection] = {}
         self._tried: dict[str, frozenset[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,7 +101,7 @@ class CalledWorkers:
         self._leaving = True
         for worker in self._workers.values():
             worker.line.close("this server is leaving")
-        await asyncio.gather(*(worker.line.end(_END_S) for worker in self._workers.values()))
+        await asyncio.gather(*(self._end(worker) for worker in self._workers.values()))
         await end_tasks(self._tasks)
 
     def ended(self, worker_id: str, shard: int, held: Sequence[Held]) -> None:
@@ -127,6 +131,7 @@ class CalledWorkers:
             said=said,
         )
         self._workers[said.worker_id] = worker
+        worker.watching = asyncio.get_running_loop().create_task(self._watch(worker))
         return worker
 
     def _update(self, worker: CalledConnection, said: CalledWorker | None) -> None:
@@ -142,10 +147,43 @@ class CalledWorkers:
             self._pool.refresh(worker)
             return
         del self._workers[worker.worker_id]
+        unlisted = said is None and worker.mine
         worker.mine = False
         self._pool.remove(worker)
         worker.line.close("the worker is not there any more")
-        self._begin(worker.line.end(_END_S))
+        self._begin(self._part(worker) if unlisted else self._end(worker))
+
+    async def _part(self, worker: CalledConnection) -> None:
+        """What a worker holds that is listed no more is lost, unless it can be reached or is listed again."""
+        if not await worker.line.connected(self._grace_s) and worker.worker_id not in self._workers:
+            await self._take_back(worker)
+        await self._end(worker)
+
+    async def _end(self, worker: CalledConnection) -> None:
+        if worker.watching is not None:
+            await end_tasks([worker.watching])
+        await worker.line.end(_END_S)
+
+    async def _watch(self, worker: CalledConnection) -> None:
+        """Take back what a worker holds when its connection is lost and cannot be had again: it counts as lost."""
+        while True:
+            await worker.line.broken()
+            worker.broken = True
+            self._pool.refresh(worker)
+            mended = await worker.line.connected(self._grace_s)
+            if not mended and worker.mine:
+                self._rest(worker, Answer(silent=True, refused="the connection broke, and there is no other"))
+                await self._take_back(worker)
+            worker.broken = False
+            self._begin(self._recount(worker))
+
+    async def _take_back(self, worker: CalledConnection) -> None:
+        unheard = worker.line.drop()
+        for each in unheard:
+            self._tried.pop(each.nonce, None)
+        for number, dispatcher in self._dispatchers.items():
+            mine = [_held(each) for each in unheard if each.shard == number]
+            await take_back(worker.worker_id, 0, dispatcher, mine)
 
     async def _adopt(self, worker: CalledConnection) -> None:
         """Begin to call a worker: leases of its process before are lost, those of this one stay with it."""
@@ -155,8 +193,14 @@ class CalledWorkers:
             held = await shard.reader.held_by(worker.worker_id)
             worker.others |= {(number, task_id) for task_id in held} - {(number, each) for each in worker.known(number)}
         worker.mine = True
+        if worker.others:
+            # Its connection tells whether it is there.
+            self._begin(self._open(worker))
         _log.info("calling a worker", worker_id=worker.worker_id, api_url=worker.said.api_url)
         self._look(worker)
+
+    async def _open(self, worker: CalledConnection) -> None:
+        await worker.line.connected(self._grace_s)
 
     async def _recount(self, worker: CalledConnection) -> None:
         """See which leases have ended without this process hearing of it."""
@@ -202,7 +246,7 @@ class CalledWorkers:
         """Try the next candidate with each node task, and give back what has been tried with enough of them."""
         given_back: dict[int, list[Held]] = {}
         for each in refused:
-            held = Held(each.assignment.task_id, each.assignment.attempt, each.nonce)
+            held = _held(each)
             before = tried[each.nonce] | {worker.worker_id}
             candidate = self._candidate(each.node.node_type, before)
             if candidate is None or not await self._hand(worker, held, each.shard, candidate, before):
@@ -259,6 +303,10 @@ class CalledWorkers:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.warning("a step with a called worker failed", error=repr(error))
+
+
+def _held(ready: Ready) -> Held:
+    return Held(ready.assignment.task_id, ready.assignment.attempt, ready.nonce)
 
 
 def _offers(said: CalledWorker) -> dict[str, Offer]:

@@ -28,6 +28,7 @@ class CalledLine:
         self._answered = answered
         self._look = look
         self._waiting: deque[Ready] = deque()
+        self._under_way: Sequence[Ready] = ()
         self._bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
@@ -87,6 +88,22 @@ class CalledLine:
         if left:
             self._answered(left, Answer(refused=reason))
 
+    def drop(self) -> list[Ready]:
+        """Hand over nothing of what waits, without an answer; returns that, and what is being handed over."""
+        left = [*self._under_way, *self._waiting]
+        self._waiting.clear()
+        self._bytes = 0
+        self._writable.set()
+        return left
+
+    async def broken(self) -> None:
+        """Return when the connection to the worker is lost."""
+        await self._calls.broken()
+
+    async def connected(self, within_s: float) -> bool:
+        """Say whether there is a connection to the worker, or is one within so many seconds."""
+        return await self._calls.connected(within_s)
+
     async def end(self, patience_s: float) -> None:
         """Wait for the call under way, not too long, and close the connection."""
         if self._pushing is not None:
@@ -97,8 +114,9 @@ class CalledLine:
     async def _push(self) -> None:
         try:
             while self._waiting:
-                batch = self._take()
+                self._under_way = batch = self._take()
                 answer = await self._calls.execute(batch)
+                self._under_way = ()
                 if not self._waiting:
                     self._pushing = None
                 self._answered(batch, answer)
@@ -137,13 +155,15 @@ class CalledConnection(ConnectedWorker):
 
     `others` are leases of it that another process gave, by shard and node task; `coming` counts what is being passed on
     to it. `resting` is it while it is left alone after a refusal; after that it gets one node task at a time until it
-    takes one.
+    takes one. Nor does it get any while its connection is `broken`. `watching` is what notices that.
     """
 
     line: CalledLine
     said: CalledWorker = field(kw_only=True)
     mine: bool = False
     resting: bool = False
+    broken: bool = False
+    watching: asyncio.Task[None] | None = None
     others: set[tuple[int, str]] = field(default_factory=set)
     coming: int = 0
     patience: Patience = field(default_factory=Patience)
@@ -169,7 +189,7 @@ class CalledConnection(ConnectedWorker):
         return len(self.held) + len(self.others) + self.coming
 
     def _beyond(self, promised: int) -> int:
-        if not self.mine or self.resting or self.line.full:
+        if not self.mine or self.resting or self.broken or self.line.full:
             return 0
         room = max(0, self.capacity - self._taken - promised)
         if self.patience.refusals:

@@ -3,19 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-import structlog
-
 from tradewind.node_task_manager.domain.work import Held, Outcome
 from tradewind.node_task_manager.ports.workers import WorkerDirectory
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report
+from tradewind.node_task_manager.use_cases.take_back import take_back
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, WorkerPool
 from tradewind.server.ending import end_tasks
 from tradewind.server.faults import NotFound
-
-_log = structlog.get_logger(__name__)
-_GIVE_BACK_TRIES = 4
-_GIVE_BACK_PAUSE_S = 0.3
 
 
 class Connections:
@@ -116,25 +111,7 @@ class Connections:
     async def _give_back_later(self, worker: ConnectedWorker) -> None:
         await asyncio.sleep(self._grace_s)
         for number, session in worker.sessions.items():
-            for left in reversed(range(_GIVE_BACK_TRIES)):
-                try:
-                    await self._give_back(worker.worker_id, session, self._dispatchers[number])
-                    break
-                except Exception as error:
-                    if not left:
-                        # After a longer outage whoever was connected gets a whole lease to come back.
-                        _log.warning("give-back left to the leases", worker_id=worker.worker_id, error=repr(error))
-                await asyncio.sleep(_GIVE_BACK_PAUSE_S)
-
-    async def _give_back(self, worker_id: str, session: int, dispatcher: Dispatcher) -> None:
-        shard = dispatcher.shard
-        while held := await shard.reader.held_by(worker_id):
-            effects = await shard.tasks.give_back(worker_id, session, None)
-            if effects.results != ("given_back",):
-                return
-            _log.info("took back what a broken stream held", worker_id=worker_id, node_tasks=len(held))
-            dispatcher.apply(effects)
-            dispatcher.look()
+            await take_back(worker.worker_id, session, self._dispatchers[number])
 
     def _look(self) -> None:
         for dispatcher in self._dispatchers.values():

@@ -17,7 +17,12 @@ from tradewind.server.schedules.schedule import Span
 
 @dataclass(frozen=True, slots=True)
 class CycleShape:
-    """What every cycle of one revision of a flow has in common; `timeout_ms` 0 for none."""
+    """What every cycle of one revision of a flow has in common; `timeout_ms` 0 for none.
+
+    `digest` is that of the registration, shortened, "" for whichever stands: the number alone may have been another
+    revision's, of a flow that was deleted, or before the store lost its last second. `runs_flows` says whether nodes
+    of it run cycles of other flows.
+    """
 
     flow_id: str
     user_id: str
@@ -30,6 +35,8 @@ class CycleShape:
     schedule: ScheduleDefinition
     keep_for_ms: int = 0
     handlers: Handlers | None = None
+    digest: str = ""
+    runs_flows: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +172,8 @@ def begun_state(request: BeginRequest, run: RunName, start_ms: int, planned_ms: 
             handlers=shape.handlers,
             backfill_id=request.backfill.backfill_id if request.backfill else 0,
             parent=request.parent,
+            digest=shape.digest,
+            runs_flows=shape.runs_flows,
         ),
         1,
     )

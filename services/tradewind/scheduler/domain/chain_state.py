@@ -79,7 +79,7 @@ class CycleFacts:
 
     `keep_cycles` is how many ended cycles of its flow stay on record when it ends, `keep_for_ms` for how long it does,
     0 for the default. `rerun` is there when it is not the first run of its cycle, `backfill_id` the backfill that it is
-    of, 0 for none, `parent` the node of another flow that it runs for.
+    of, 0 for none, `parent` the node of another flow that it runs for. `digest` and `runs_flows` are as in CycleShape.
     """
 
     run_id: str
@@ -100,6 +100,8 @@ class CycleFacts:
     handlers: Handlers | None = None
     backfill_id: int = 0
     parent: Parent | None = None
+    digest: str = ""
+    runs_flows: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.backfill import BackfillStep
-from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.parent import Parent
@@ -15,7 +15,7 @@ from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.definitions import Definitions, PlannedFlow
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
-from tradewind.server.identifiers import new_run_id
+from tradewind.server.identifiers import new_run_id, run_id_of
 from tradewind.server.schedules.schedule import Verdict
 
 _REVISIONS_TRIED = 5
@@ -138,7 +138,7 @@ class BeginCycles:
         )
         return BeginRequest(
             shape=planned.shape,
-            run_id=wish.run_id or new_run_id(),
+            run_id=wish.run_id or _run_id(wish, planned.shape, verdict.fire_ms),
             origin=wish.origin,
             check_in_ms=min(self._check_in_ms, timeout_ms) if timeout_ms else self._check_in_ms,
             planned_ms=verdict.fire_ms or 0,
@@ -156,3 +156,16 @@ class BeginCycles:
             backfill=wish.backfill,
             parent=wish.parent,
         )
+
+
+def _run_id(wish: Wish, shape: CycleShape, fire_ms: int | None) -> str:
+    """Return the id of a run that is to begin.
+
+    For a planned time, or an attempt of a node, it is always the same: where the store forgot that it had begun one,
+    and the node task manager did not, the one that begins in its place is that run, and nothing of it runs twice.
+    """
+    if wish.parent is not None:
+        return run_id_of(wish.flow_id, shape.digest, wish.parent.request_id)
+    if wish.schedule_epoch and fire_ms:
+        return run_id_of(wish.flow_id, shape.digest, f"{shape.revision} {wish.schedule_epoch} {fire_ms}")
+    return new_run_id()

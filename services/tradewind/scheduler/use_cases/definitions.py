@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.beginning import CycleShape
+from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.component_plan import ComponentPlan
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
 from tradewind.scheduler.domain.flow_record import FlowRecord
@@ -18,19 +19,20 @@ _EDGE_BYTES = 100
 MOST_NODES = 500_000
 """How many nodes' worth of definitions stay in memory."""
 
+_DIGEST = 12
+"""So many characters of the digest of a registration tell it from others of its flow."""
+_Key = tuple[str, int, str]
+"""A flow, and number and digest of a revision."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedFlow:
-    """One revision of a flow, ready to be run. `components` pairs ids with digests of plans.
-
-    `runs_flows` says whether some of its nodes run cycles of other flows.
-    """
+    """One revision of a flow, ready to be run. `components` pairs ids with digests of plans."""
 
     shape: CycleShape
     components: tuple[tuple[str, str], ...]
     plans: Mapping[str, ComponentPlan]
     sinks: tuple[str, ...]
-    runs_flows: bool = False
 
     @property
     def weight(self) -> int:
@@ -43,8 +45,8 @@ class PlannedFlow:
         return sum(len(node.config_json) + _NODE_BYTES for node in plan.nodes) + len(plan.edges) * _EDGE_BYTES
 
 
-def planned_flow(flow_id: str, user_id: str, revision: int, definition: FlowDefinition) -> PlannedFlow:
-    """Return what running a revision of a flow takes."""
+def planned_flow(flow_id: str, user_id: str, revision: int, digest: str, definition: FlowDefinition) -> PlannedFlow:
+    """Return what running a revision of a flow takes; `digest` as in CycleShape."""
     plans = definition.plans()
     sources = {edge.source for edge in definition.edges}
     shape = CycleShape(
@@ -59,13 +61,14 @@ def planned_flow(flow_id: str, user_id: str, revision: int, definition: FlowDefi
         schedule=definition.schedule,
         keep_for_ms=definition.keep_for_ms,
         handlers=definition.handlers(),
+        digest=digest,
+        runs_flows=any(node.node_type == FLOW.name for node in definition.nodes),
     )
     return PlannedFlow(
         shape,
         tuple((plan.component_id, plan.digest) for plan in plans),
         {plan.digest: plan for plan in plans},
         tuple(node.node_id for node in definition.nodes if node.node_id not in sources),
-        any(node.node_type == FLOW.name for node in definition.nodes),
     )
 
 
@@ -76,7 +79,7 @@ class Definitions:
         self._flows = flows
         self._most_nodes = most_nodes
         self._nodes = 0
-        self._known: OrderedDict[tuple[str, int], PlannedFlow] = OrderedDict()
+        self._known: OrderedDict[_Key, PlannedFlow] = OrderedDict()
         self._current: dict[str, PlannedFlow] = {}
 
     def current(self, flow_id: str) -> PlannedFlow | None:
@@ -93,36 +96,36 @@ class Definitions:
 
     def learn(self, record: FlowRecord) -> PlannedFlow:
         """Take the definition of a record at hand as the current one."""
-        key = (record.flow_id, record.revision)
+        key = (record.flow_id, record.revision, record.digest[:_DIGEST])
         planned = self._known.get(key)
         if planned is None or planned.shape.user_id != record.user_id:
-            definition = definition_from_json(record.config_json)
-            planned = self._keep(key, planned_flow(record.flow_id, record.user_id, record.revision, definition))
+            planned = self._keep(key, record.user_id, record.config_json)
         self._current[record.flow_id] = planned
         return planned
 
-    async def revision(self, flow_id: str, revision: int, user_id: str) -> PlannedFlow | None:
-        """Return a certain revision, None when it is on record no more."""
-        known = self._known.get((flow_id, revision))
+    async def of_run(self, run: ChainState) -> PlannedFlow | None:
+        """Return the revision that a run began with, None when it is on record no more."""
+        flow_id, facts = run.name.flow_id, run.facts
+        key = (flow_id, facts.revision, facts.digest)
+        known = self._known.get(key)
         if known is not None:
-            self._known.move_to_end((flow_id, revision))
+            self._known.move_to_end(key)
             return known
-        text = await self._flows.definition(flow_id, revision)
-        if text is None:
-            return None
-        definition = definition_from_json(text)
-        return self._keep((flow_id, revision), planned_flow(flow_id, user_id, revision, definition))
+        text = await self._flows.definition(flow_id, facts.revision)
+        return None if text is None else self._keep(key, facts.user_id, text)
 
     def forget(self, flow_id: str) -> None:
         """Let go of what was the current revision."""
         self._current.pop(flow_id, None)
 
-    def _keep(self, key: tuple[str, int], planned: PlannedFlow) -> PlannedFlow:
+    def _keep(self, key: _Key, user_id: str, config_json: str) -> PlannedFlow:
+        flow_id, revision, digest = key
+        planned = planned_flow(flow_id, user_id, revision, digest, definition_from_json(config_json))
         before = self._known.pop(key, None)
         self._nodes += planned.weight - (before.weight if before else 0)
         self._known[key] = planned
         while self._nodes > self._most_nodes and len(self._known) > 1:
-            (flow_id, _), oldest = self._known.popitem(last=False)
+            (flow_id, *_), oldest = self._known.popitem(last=False)
             self._nodes -= oldest.weight
             if self._current.get(flow_id) is oldest:
                 del self._current[flow_id]

@@ -5,19 +5,28 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import structlog
+
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.ended_run import MOST_KEPT
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.cycles import ChainStateRepository, OpenRuns
+from tradewind.scheduler.ports.ends import Ends
 from tradewind.scheduler.ports.flows import FlowRecords, Outbox
 from tradewind.scheduler.ports.peers import NodeTasks, PeerUnavailable, Triggers
+from tradewind.scheduler.ports.sub_flows import SubFlowNodes
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.server.clock import Clock
 from tradewind.server.doctor import Examined, Examiner, Finding
-from tradewind.server.partitions import PARTITIONS
+from tradewind.server.partitions import PARTITIONS, partition_of
 
 _ASKED_AT_ONCE = 20
 _LATE_MS = 120_000
 """A cycle that has not begun so long after its planned time and jitter will not by itself."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +73,10 @@ class AskPeers:
         self,
         triggers: Triggers,
         node_tasks: NodeTasks,
+        sub_flow_nodes: SubFlowNodes,
         flows: FlowRecords,
         states: ChainStateRepository,
+        returns: Ends,
         outbox: Outbox,
         open_runs: OpenRuns,
         outbox_alarm: Alarm,
@@ -74,8 +85,10 @@ class AskPeers:
     ) -> None:
         self._triggers = triggers
         self._node_tasks = node_tasks
+        self._sub_flow_nodes = sub_flow_nodes
         self._flows = flows
         self._states = states
+        self._returns = returns
         self._outbox = outbox
         self._open_runs = open_runs
         self._outbox_alarm = outbox_alarm
@@ -84,7 +97,12 @@ class AskPeers:
 
     async def __call__(self, look: PartitionLook, again: Collection[str] | None, mend: bool) -> list[Finding]:
         """Return what they do not know; with `again` only of what was found before, mended if asked for."""
-        found = await self._without_trigger(look.running) + await self._unknown(look.submitted)
+        open_states = [state for state in await self._states.load_many(look.submitted) if state is not None]
+        found = await self._without_trigger(look.running)
+        try:
+            found += await self._unknown(open_states) + await self._not_returned(open_states)
+        except PeerUnavailable:
+            _log.debug("node_task_manager_not_asked", runs=len(open_states))
         late = [flow_id for flow_id, _, late_ms in look.running if late_ms > _LATE_MS]
         found += await self._silent(late, {finding.subject for finding in found})
         if again is None:
@@ -120,23 +138,39 @@ class AskPeers:
                     found.append(Finding("running-without-trigger", flow_id, f"it is running, and {problem}"))
         return found
 
-    async def _unknown(self, runs: Sequence[RunName]) -> list[Finding]:
-        states = [state for state in await self._states.load_many(runs) if state is not None]
+    async def _unknown(self, states: Sequence[ChainState]) -> list[Finding]:
         if not states:
             return []
-        try:
-            known = {(sight.run, sight.run_id) for sight in await self._node_tasks.components(states)}
-        except PeerUnavailable:
-            return []
+        known = {(sight.run, sight.run_id) for sight in await self._node_tasks.components(states)}
         return [
             Finding("run-unknown", str(state.name), "it was submitted, and the node task manager does not know it")
             for state in states
             if (state.name, state.facts.run_id) not in known
         ]
 
+    async def _not_returned(self, states: Sequence[ChainState]) -> list[Finding]:
+        """Find nodes that wait for cycles which have ended, and whose ends are not on their way."""
+        waiting: dict[RunName, str] = {}
+        for state in states:
+            if state.facts.runs_flows:
+                async for wait in self._sub_flow_nodes.waits(state.name, state.facts.user_id):
+                    if wait.child is not None and wait.run_id == state.facts.run_id:
+                        waiting[wait.child] = f"{state.name}:{wait.node}"
+        children = await self._states.load_many(list(waiting))
+        ended = [child.name for child in children if child is not None and is_terminal(child.status)]
+        partitions = sorted({partition_of(name.flow_id) for name in ended})
+        on_their_way = {end.run for end in await self._returns.waiting(partitions, MOST_KEPT)} if ended else set()
+        return [
+            Finding("end-not-returned", waiting[name], f"it waits for cycle {name}, which has ended, and is not told")
+            for name in ended
+            if name not in on_their_way
+        ]
+
     async def _mended(self, finding: Finding) -> Finding:
-        if finding.check == "run-unknown":
-            await self._open_runs.postpone({RunName.parse(finding.subject): 0})
+        if finding.check in ("run-unknown", "end-not-returned"):
+            # Whoever looks after the run does what is due.
+            run = ":".join(finding.subject.split(":")[:3])
+            await self._open_runs.postpone({RunName.parse(run): 0})
             self._runs_alarm.ring_in(0)
         else:
             if finding.check == "trigger-silent":

@@ -12,14 +12,14 @@ from tradewind.scheduler.domain.chain_state import (
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import is_terminal
-from tradewind.scheduler.domain.ending import ended
+from tradewind.scheduler.domain.ending import ended, given_up
 from tradewind.scheduler.domain.handlers import Phase
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.metrics import count_ended
 from tradewind.scheduler.ports.cycles import ChainStateRepository
-from tradewind.scheduler.ports.owning import Epochs
+from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
 from tradewind.scheduler.use_cases.end_waiters import EndWaiters
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.scheduler.use_cases.trace_runs import TraceRuns
@@ -113,6 +113,19 @@ class FoldEvents:
             self._traces.ended(state)
         if self._waiters.wanted(state.name):
             self._waiters.ended(written(state, result.version, result.end_ms))
+
+    async def give_up(self, state: ChainState, reason: str, epochs: Epochs = NOT_OWNER) -> ChainState:
+        """End a run that can never be carried out as failed; return how it stands then.
+
+        One that somebody else has changed stays as it was given, for whoever looks after it next.
+        """
+        final, fields, log = given_up(state, reason)
+        (result,) = await self._states.update_many([RunUpdate(final, fields, log=log)], epochs)
+        if not result.ok:
+            self._open_states.drop(state.name)
+            return state
+        self.took_place(final, result)
+        return written(final, result.version, result.end_ms)
 
     async def _known(self, runs: Iterable[RunName]) -> dict[RunName, ChainState]:
         states: dict[RunName, ChainState] = {}

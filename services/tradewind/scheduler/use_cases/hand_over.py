@@ -9,7 +9,6 @@ import structlog
 
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.chain_state import REASON, ChainState
-from tradewind.scheduler.domain.ending import given_up
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.submission import Submission, SubmitAnswer, SubmitOutcome
@@ -18,6 +17,7 @@ from tradewind.scheduler.ports.peers import NodeTasks, PeerRefused, PeerUnavaila
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.begin_cycles import BeginCycles, Wish
 from tradewind.scheduler.use_cases.definitions import PlannedFlow
+from tradewind.scheduler.use_cases.fold_events import FoldEvents
 from tradewind.scheduler.use_cases.open_states import OpenStates
 from tradewind.server.batching import Batcher
 from tradewind.server.clock import Clock
@@ -61,6 +61,7 @@ class HandOver:
         node_tasks: NodeTasks,
         states: ChainStateRepository,
         begin: BeginCycles,
+        fold: FoldEvents,
         open_states: OpenStates,
         alarm: Alarm,
         clock: Clock,
@@ -68,6 +69,7 @@ class HandOver:
         self._node_tasks = node_tasks
         self._states = states
         self._begin = begin
+        self._fold = fold
         self._open_states = open_states
         self._alarm = alarm
         self._clock = clock
@@ -172,10 +174,7 @@ class HandOver:
     async def _given_up(self, state: ChainState, answer: SubmitAnswer) -> ChainState:
         """End a rerun that has nothing to build on: its name is taken, or the results that it was to keep are gone."""
         reason = "the results that it was to keep have expired" if answer.reason == _EXPIRED else _words(answer)
-        final, fields, log = given_up(state, reason)
-        (result,) = await self._states.update_many([RunUpdate(final, fields, log=log)])
-        self._open_states.drop(state.name)
-        return replace(final, version=result.version, end_ms=result.end_ms) if result.ok else state
+        return await self._fold.give_up(state, reason)
 
     async def _refused(self, runs: Sequence[tuple[PlannedRun, str, int]]) -> list[ChainState]:
         """Put the reason why runs wait on record, and when they are tried again."""

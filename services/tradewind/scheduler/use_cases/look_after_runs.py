@@ -8,7 +8,6 @@ import structlog
 
 from tradewind.scheduler.domain.chain_state import STOP, SUBMITTED, ChainState, StopRequest
 from tradewind.scheduler.domain.cycle_status import is_terminal
-from tradewind.scheduler.domain.ending import given_up
 from tradewind.scheduler.domain.handlers import HANDLERS_MS
 from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
@@ -160,9 +159,7 @@ class LookAfterRuns:
         if children:
             await sub_flows.still_wanted(children)
         for state in states:
-            facts = state.facts
-            planned = await self._definitions.revision(state.name.flow_id, facts.revision, facts.user_id)
-            if planned is None or not planned.runs_flows:
+            if not state.facts.runs_flows:
                 continue
             try:
                 await sub_flows.look(state)
@@ -173,16 +170,10 @@ class LookAfterRuns:
     async def _submit_again(self, states: Sequence[ChainState], epochs: Epochs) -> None:
         runs: list[PlannedRun] = []
         for state in states:
-            facts = state.facts
-            planned = await self._definitions.revision(state.name.flow_id, facts.revision, facts.user_id)
+            planned = await self._definitions.of_run(state)
             if planned is None:
-                lost = f"revision {facts.revision} of the flow is on record no more"
-                final, fields, log = given_up(state, lost)
-                (result,) = await self._states.update_many([RunUpdate(final, fields, log=log)], epochs)
-                if result.ok:
-                    self._fold.took_place(final, result)
-                else:
-                    self._open_states.drop(final.name)
+                lost = f"revision {state.facts.revision} of the flow is on record no more"
+                await self._fold.give_up(state, lost, epochs)
             else:
                 runs.append(PlannedRun(state, planned))
         if runs:

@@ -116,7 +116,7 @@ class RerunCycle:
         before = await self._read.cycle(wish.flow_id, wish.cycle, wish.run)
         await self._check(before)
         facts = before.facts
-        planned = await self._definitions.revision(wish.flow_id, facts.revision, facts.user_id)
+        planned = await self._definitions.of_run(before)
         if planned is None:
             raise revision_expired(before)
         rerun, again = await self._divide(before, planned, wish)
@@ -181,7 +181,7 @@ class RerunCycle:
         state = await self._states.load(answer.run)
         if state is None:
             raise cycle_not_found(wish.flow_id, answer.run.cycle, answer.run.run)
-        planned = await self._definitions.revision(wish.flow_id, state.facts.revision, state.facts.user_id)
+        planned = await self._definitions.of_run(state)
         return Reran(state, planned)
 
     async def _divide(self, before: ChainState, planned: PlannedFlow, wish: RerunWish) -> tuple[Rerun, frozenset[str]]:

@@ -78,7 +78,7 @@ class ReturnEnds:
             return SubFlowReport(parent, facts.user_id, state.name, error_code=FAILED, error=failed(state))
         output = state.notes.result_json
         if not output:
-            planned = await self._definitions.revision(state.name.flow_id, facts.revision, facts.user_id)
+            planned = await self._definitions.of_run(state)
             output = _as_object((await self._outputs([(state, planned)]))[0] if planned is not None else [])
         size = len(output.encode())
         if size > MOST_OUTPUT_BYTES:

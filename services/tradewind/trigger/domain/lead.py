@@ -5,7 +5,7 @@ from dataclasses import dataclass
 LEAST_MS = 20
 """What one trigger by itself needs from the store to a worker, on a busy machine."""
 
-EACH_MS = 0.5
+EACH_MS = 0.8
 """What each further one adds of those that are due at the same time."""
 
 

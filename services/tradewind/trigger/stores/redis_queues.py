@@ -74,9 +74,13 @@ class RedisQueueStore:
         return found
 
     async def count_listeners(self, name: str) -> int:
+        keys = [self._keys.event(partition, name) for partition in range(PARTITIONS)]
+        # Whoever asks again and again hears for the most part that there is none, which takes one command.
+        if not await self._client.exists(*keys):
+            return 0
         pipeline = self._client.pipeline(transaction=False)
-        for partition in range(PARTITIONS):
-            pipeline.execute_command("HLEN", self._keys.event(partition, name))
+        for key in keys:
+            pipeline.execute_command("HLEN", key)
         return sum(await pipeline.execute())
 
     async def fire(self, orders: Sequence[FiringOrder], event: Event, *, by_hand: bool = False) -> Sequence[Outcome]:

@@ -686,6 +686,7 @@ class ReserveCallsRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     QUOTA_FIELD_NUMBER: _builtins.int
     CALLS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     """Who."""
     endpoint: _builtins.str
@@ -694,6 +695,8 @@ class ReserveCallsRequest(_message.Message):
     """How many calls the user may make in a day."""
     calls: _builtins.int
     """How many calls at once, 1 for 0."""
+    limit: _builtins.str
+    """A limit as in AdmitCall that must admit them as well; none when empty."""
     def __init__(
         self,
         *,
@@ -701,10 +704,11 @@ class ReserveCallsRequest(_message.Message):
         endpoint: _builtins.str = ...,
         quota: _builtins.int = ...,
         calls: _builtins.int = ...,
+        limit: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "endpoint", b"endpoint", "quota", b"quota", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "endpoint", b"endpoint", "limit", b"limit", "quota", b"quota", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -719,13 +723,16 @@ class ReserveCallsResponse(_message.Message):
     DATE_FIELD_NUMBER: _builtins.int
     TIME_ZONE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    RATE_LIMITED_FIELD_NUMBER: _builtins.int
     date: _builtins.str
     """The day, as 2026-03-29."""
     time_zone: _builtins.str
     """The user's time zone."""
+    rate_limited: _builtins.bool
+    """Whether the quota holds them, and the limit does not admit them yet."""
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
-        """Not set when they were counted; else after how long the user's next day begins."""
+        """Not set when they were counted; else after how long the user's next day begins, or the limit would admit them."""
 
     def __init__(
         self,
@@ -733,10 +740,11 @@ class ReserveCallsResponse(_message.Message):
         date: _builtins.str = ...,
         time_zone: _builtins.str = ...,
         retry_after: _duration_pb2.Duration | None = ...,
+        rate_limited: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "retry_after", b"retry_after", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["date", b"date", "rate_limited", b"rate_limited", "retry_after", b"retry_after", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from tradewind.api.access.v1 import access_service_pb2 as tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2
+from tradewind.api.access.v1 import doctor_pb2 as tradewind_dot_api_dot_access_dot_v1_dot_doctor__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -115,6 +116,11 @@ class AccessServiceStub:
                 request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.WatchChangesRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.WatchChangesResponse.FromString,
                 _registered_method=True)
+        self.RunDoctor = channel.unary_stream(
+                '/tradewind.api.access.v1.AccessService/RunDoctor',
+                request_serializer=tradewind_dot_api_dot_access_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer:
@@ -221,8 +227,8 @@ class AccessServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReserveCalls(self, request, context):
-        """For servers: counts calls of a user to an endpoint for the user's day of now, all of them or, when the quota does not
-        hold them, none. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """For servers: counts calls of a user to an endpoint for the user's day of now, and with `limit` as AdmitCall does, all of them
+        or, when the quota does not hold them or the limit does not admit them, none, for neither. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -239,6 +245,14 @@ class AccessServiceServicer:
     def WatchChanges(self, request, context):
         """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
         first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunDoctor(self, request, context):
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -326,6 +340,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.WatchChanges,
                     request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.WatchChangesRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.WatchChangesResponse.SerializeToString,
+            ),
+            'RunDoctor': grpc.unary_stream_rpc_method_handler(
+                    servicer.RunDoctor,
+                    request_deserializer=tradewind_dot_api_dot_access_dot_v1_dot_doctor__pb2.RunDoctorRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_access_dot_v1_dot_doctor__pb2.RunDoctorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -761,6 +780,33 @@ class AccessService:
             '/tradewind.api.access.v1.AccessService/WatchChanges',
             tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.WatchChangesRequest.SerializeToString,
             tradewind_dot_api_dot_access_dot_v1_dot_access__service__pb2.WatchChangesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDoctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tradewind.api.access.v1.AccessService/RunDoctor',
+            tradewind_dot_api_dot_access_dot_v1_dot_doctor__pb2.RunDoctorRequest.SerializeToString,
+            tradewind_dot_api_dot_access_dot_v1_dot_doctor__pb2.RunDoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ Who may: users, their roles, sessions and tokens."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from tradewind.api.access.v1 import access_service_pb2 as _access_service_pb2
+from tradewind.api.access.v1 import doctor_pb2 as _doctor_pb2
 import abc as _abc_1
 
 
@@ -58,8 +59,8 @@ class AccessServiceStub:
     slides. What is refused is not counted. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
     """
     ReserveCalls: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ReserveCallsRequest, _access_service_pb2.ReserveCallsResponse]
-    """For servers: counts calls of a user to an endpoint for the user's day of now, all of them or, when the quota does not
-    hold them, none. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+    """For servers: counts calls of a user to an endpoint for the user's day of now, and with `limit` as AdmitCall does, all of them
+    or, when the quota does not hold them or the limit does not admit them, none, for neither. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
     """
     RefundCalls: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RefundCallsRequest, _access_service_pb2.RefundCallsResponse]
     """For servers: takes back what ReserveCalls has counted, because the calls were refused afterwards. Not to be repeated.
@@ -68,6 +69,10 @@ class AccessServiceStub:
     WatchChanges: _aio.UnaryStreamMultiCallable[_access_service_pb2.WatchChangesRequest, _access_service_pb2.WatchChangesResponse]
     """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
     first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
+    """
+    RunDoctor: _aio.UnaryStreamMultiCallable[_doctor_pb2.RunDoctorRequest, _doctor_pb2.RunDoctorResponse]
+    """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+    answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
     """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -198,8 +203,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_service_pb2.ReserveCallsRequest,
         context: _aio.ServicerContext[_access_service_pb2.ReserveCallsRequest, _abc.Awaitable[_access_service_pb2.ReserveCallsResponse]],
     ) -> _abc.Awaitable[_access_service_pb2.ReserveCallsResponse]:
-        """For servers: counts calls of a user to an endpoint for the user's day of now, all of them or, when the quota does not
-        hold them, none. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """For servers: counts calls of a user to an endpoint for the user's day of now, and with `limit` as AdmitCall does, all of them
+        or, when the quota does not hold them or the limit does not admit them, none, for neither. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -220,6 +225,16 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.AsyncIterator[_access_service_pb2.WatchChangesResponse]:
         """For servers: says of which users something has changed, so that what is remembered of them is asked for again. The
         first answer, which names nobody, says that from now on nothing is missed. Errors: UNAVAILABLE DRAINING.
+        """
+
+    @_abc_1.abstractmethod
+    def RunDoctor(
+        self,
+        request: _doctor_pb2.RunDoctorRequest,
+        context: _aio.ServicerContext[_doctor_pb2.RunDoctorRequest, _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]],
+    ) -> _abc.AsyncIterator[_doctor_pb2.RunDoctorResponse]:
+        """Looks through everything for broken invariants, each looked at twice, and with `mend` puts right what can be; every replica
+        answers for all. The last answer has no findings. Errors: UNAVAILABLE STORE_UNAVAILABLE.
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _aio.Server) -> None: ...

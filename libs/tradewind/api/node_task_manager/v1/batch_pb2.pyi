@@ -397,7 +397,7 @@ Global___CancelTaskResponse: _TypeAlias = CancelTaskResponse  # noqa: Y015
 
 @_typing.final
 class WatchTaskRequest(_message.Message):
-    """Asks to follow an ad-hoc task."""
+    """Asks to follow a node task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -406,7 +406,7 @@ class WatchTaskRequest(_message.Message):
     INCLUDE_OUTPUTS_FIELD_NUMBER: _builtins.int
     AFTER_EVENT_ID_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
-    """`task:<id>`."""
+    """`task:<id>`, or `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`."""
     user_id: _builtins.str
     """Whose it is; decides the shard."""
     include_outputs: _builtins.bool

@@ -479,10 +479,12 @@ class NodeTaskManagerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchTask(self, request, context):
-        """Tells an ad-hoc task as it is, then each event as it happens, and ends with its terminal status. After a broken stream, watch
-        again with the last event_id, and nothing is missed or told twice; where that is not possible the first response says so
-        (`gap`). The newest 250 events of a task are kept, for as long as the task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND,
-        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+        """Tells an ad-hoc task, or a node task of a flow, as it is, then each event as it happens, and ends with its terminal status.
+        After a broken stream, watch again with the last event_id, and nothing is missed or told twice; where that is not possible the
+        first response says so (`gap`). The newest 250 events of a task are kept, for as long as the task; of a node task of a flow from
+        the first watch on, for 24 h from its end. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
+        RESOURCE_EXHAUSTED QUEUE_FULL when 100 node tasks of a component of a cycle are watched that have not ended, UNAVAILABLE
+        DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -114,10 +114,12 @@ class NodeTaskManagerServiceStub:
     NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT.
     """
     WatchTask: _aio.UnaryStreamMultiCallable[_batch_pb2.WatchTaskRequest, _batch_pb2.WatchTaskResponse]
-    """Tells an ad-hoc task as it is, then each event as it happens, and ends with its terminal status. After a broken stream, watch
-    again with the last event_id, and nothing is missed or told twice; where that is not possible the first response says so
-    (`gap`). The newest 250 events of a task are kept, for as long as the task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND,
-    INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+    """Tells an ad-hoc task, or a node task of a flow, as it is, then each event as it happens, and ends with its terminal status.
+    After a broken stream, watch again with the last event_id, and nothing is missed or told twice; where that is not possible the
+    first response says so (`gap`). The newest 250 events of a task are kept, for as long as the task; of a node task of a flow from
+    the first watch on, for 24 h from its end. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
+    RESOURCE_EXHAUSTED QUEUE_FULL when 100 node tasks of a component of a cycle are watched that have not ended, UNAVAILABLE
+    DRAINING.
     """
     SubmitBatch: _aio.StreamUnaryMultiCallable[_batch_pb2.SubmitBatchRequest, _batch_pb2.SubmitBatchResponse]
     """Runs one node type once for each item. The batch is accepted as a whole when the stream of its parts has ended with as many
@@ -437,10 +439,12 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _batch_pb2.WatchTaskRequest,
         context: _aio.ServicerContext[_batch_pb2.WatchTaskRequest, _abc.AsyncIterator[_batch_pb2.WatchTaskResponse]],
     ) -> _abc.AsyncIterator[_batch_pb2.WatchTaskResponse]:
-        """Tells an ad-hoc task as it is, then each event as it happens, and ends with its terminal status. After a broken stream, watch
-        again with the last event_id, and nothing is missed or told twice; where that is not possible the first response says so
-        (`gap`). The newest 250 events of a task are kept, for as long as the task. Errors: NOT_FOUND NODE_TASK_NOT_FOUND,
-        INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE DRAINING.
+        """Tells an ad-hoc task, or a node task of a flow, as it is, then each event as it happens, and ends with its terminal status.
+        After a broken stream, watch again with the last event_id, and nothing is missed or told twice; where that is not possible the
+        first response says so (`gap`). The newest 250 events of a task are kept, for as long as the task; of a node task of a flow from
+        the first watch on, for 24 h from its end. Errors: NOT_FOUND NODE_TASK_NOT_FOUND, INVALID_ARGUMENT INVALID_INPUT,
+        RESOURCE_EXHAUSTED QUEUE_FULL when 100 node tasks of a component of a cycle are watched that have not ended, UNAVAILABLE
+        DRAINING.
         """
 
     @_abc_1.abstractmethod

@@ -27,7 +27,9 @@ if _version_not_supported:
 
 class WorkerServiceStub:
     """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
+    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
+    what it holds runs elsewhere.
     """
 
     def __init__(self, channel):
@@ -50,7 +52,9 @@ class WorkerServiceStub:
 
 class WorkerServiceServicer:
     """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
+    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
+    what it holds runs elsewhere.
     """
 
     def Execute(self, request, context):
@@ -94,7 +98,9 @@ def add_WorkerServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class WorkerService:
     """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
+    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
+    what it holds runs elsewhere.
     """
 
     @staticmethod

@@ -14,7 +14,9 @@ GRPC_VERSION: str
 
 class WorkerServiceStub:
     """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
+    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
+    what it holds runs elsewhere.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -31,7 +33,9 @@ class WorkerServiceStub:
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Implemented by a worker that registered an api_url. What it takes it holds under leases that are its own to renew, and
-    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks.
+    reports itself: by ReportNodeTasks of the node task manager, or by RenewLeases, CompleteNodeTasks and FailNodeTasks. It keeps
+    listening for as long as it runs anything: when the connection breaks and there is no other within 2 s, it is taken for dead, and
+    what it holds runs elsewhere.
     """
 
     @_abc_1.abstractmethod

@@ -1,5 +1,5 @@
 --!include sessions
--- Says whose a token is and notes its use. KEYS: the session. args: as sessions.lua, and digest.
+-- Says whose a token is and notes its use; what is in use stands among the user's sessions, or nobody could revoke it. KEYS: the session. args: as sessions.lua, and digest.
 -- Returns {refusal or "", user_id, role}.
 local row = session(args.digest)
 local role = row and role_of(row[2])
@@ -8,4 +8,5 @@ if expires_at(row) <= time then return cmsgpack.pack({'expired', '', ''}) end
 row[8] = math.max(row[8], time)
 redis.call('HSET', KEYS[1], 'last_activity', text(row[8]))
 redis.call('PEXPIRE', KEYS[1], text(expires_at(row) + args.remembered_ms - time))
+enter(row)
 return cmsgpack.pack({'', row[2], role})

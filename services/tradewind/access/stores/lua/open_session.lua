@@ -7,6 +7,7 @@ if not role and args.role == '' then return cmsgpack.pack({'unknown_user', row})
 if role and args.role ~= '' and role ~= args.role then return cmsgpack.pack({'other_role', row}) end
 if #open_sessions(row[2]) >= args.most then return cmsgpack.pack({'too_many', row}) end
 if not role then set_role(row[2], args.role) end
+enter_user(row[2])
 row[7], row[8] = time, time
 save(row)
 return cmsgpack.pack({'', row})

@@ -1,9 +1,16 @@
--- Counts calls of a user to an endpoint for a day, if it does not have too many then. KEYS: the day's counts by endpoint.
--- args: endpoint, most, calls, kept_ms (for how long from now what is counted is kept, at least). Returns 1 when they were
--- counted, else 0.
-local key = KEYS[1]
+--!include rates
+-- Counts calls of a user to an endpoint for a day, if it does not have too many then, and a rate admits them. KEYS: the user's
+-- hash, the day's counts by endpoint, the times of the admitted calls. args: now_ms, time_zone (that of the day), endpoint, most,
+-- calls, kept_ms (for how long from now what is counted is kept, at least), rate ({count, period_ms}, or nil for none).
+-- Returns {the user's time zone if it is another one, else "", whether the day is full, milliseconds until the rate would admit
+-- the calls}; they were counted when none of it is in the way.
+local zone = redis.call('HGET', KEYS[1], 'time_zone') or 'UTC'
+if zone ~= args.time_zone then return cmsgpack.pack({zone, false, 0}) end
+local key = KEYS[2]
 local used = tonumber(redis.call('HGET', key, args.endpoint) or 0)
-if used + args.calls > args.most then return cmsgpack.pack(0) end
+if used + args.calls > args.most then return cmsgpack.pack({'', true, 0}) end
+local wait = args.rate and admit(KEYS[3], args.rate[1], args.rate[2], args.calls) or 0
+if wait > 0 then return cmsgpack.pack({'', false, wait}) end
 redis.call('HINCRBY', key, args.endpoint, args.calls)
 if redis.call('PTTL', key) < args.kept_ms then redis.call('PEXPIRE', key, args.kept_ms) end
-return cmsgpack.pack(1)
+return cmsgpack.pack({'', false, 0})

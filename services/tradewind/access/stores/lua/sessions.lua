@@ -26,25 +26,39 @@ local function expires_at(row)
   return ends
 end
 
-local function session(digest)
+local function row_of(digest)
   local row = redis.call('HMGET', session_key(digest), unpack(FIELDS))
   if not row[1] then return nil end
   for place = 4, 8 do
     if place ~= 6 then row[place] = tonumber(row[place]) end
   end
-  if expires_at(row) + args.remembered_ms <= time then return nil end
   return row
 end
 
-local function save(row)
-  local key, index = session_key(row[1]), sessions_key(row[2])
-  redis.call('HSET', key, 'digest', row[1], 'user_id', row[2], 'kind', row[3], 'lifetime', text(row[4]),
-    'idle', text(row[5]), 'label', row[6], 'created_at', text(row[7]), 'last_activity', text(row[8]))
-  redis.call('PEXPIRE', key, text(expires_at(row) + args.remembered_ms - time))
-  redis.call('ZADD', index, text(row[7]), row[1])
+local function is_over(row)
+  return expires_at(row) + args.remembered_ms <= time
+end
+
+local function session(digest)
+  local row = row_of(digest)
+  return row and not is_over(row) and row or nil
+end
+
+-- Has a session stand among those of its user, for as long as it may live.
+local function enter(row)
+  local index = sessions_key(row[2])
+  if redis.call('ZADD', index, text(row[7]), row[1]) == 0 then return end
   if redis.call('PTTL', index) < row[4] + args.remembered_ms then
     redis.call('PEXPIRE', index, text(row[4] + args.remembered_ms))
   end
+end
+
+local function save(row)
+  local key = session_key(row[1])
+  redis.call('HSET', key, 'digest', row[1], 'user_id', row[2], 'kind', row[3], 'lifetime', text(row[4]),
+    'idle', text(row[5]), 'label', row[6], 'created_at', text(row[7]), 'last_activity', text(row[8]))
+  redis.call('PEXPIRE', key, text(expires_at(row) + args.remembered_ms - time))
+  enter(row)
 end
 
 local function remove(user_id, digest)
@@ -66,9 +80,13 @@ local function open_sessions(user_id)
   return rows
 end
 
+-- Has a user stand in the index, from which everything else of theirs is found.
+local function enter_user(user_id)
+  redis.call('ZADD', args.base .. 'users', 0, user_id)
+end
+
 local function set_role(user_id, role)
   redis.call('HSET', args.base .. 'user:' .. user_id, 'role', role, 'updated_at', text(time))
-  redis.call('ZADD', args.base .. 'users', 0, user_id)
 end
 
 local function tell(user_id)

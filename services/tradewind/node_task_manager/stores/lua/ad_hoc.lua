@@ -12,28 +12,31 @@ do
 
   -- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
   -- always of its end, so whoever was told looks again a little later. What happened to the node task that an ad-hoc task
-  -- is (`kind`) is an event, and told at once.
+  -- is (`kind`), or to a watched one of a flow, is an event, and told at once.
   function changed(comp, more, record, kind)
+    local told = kind and comp.watched and notices.watched(comp, record.id)
     if comp.partition == NO_PARTITION then
       touched[comp] = touched[comp] or 'seldom'
       running[comp] = (running[comp] or 0) + more
-      if kind and record.id == comp.run then
-        touched[comp] = 'now'
-        events[#events + 1] = {comp, {kind = kind, at = time, attempt = record.attempt or 0, worker_id = record.worker_id or nil,
-          reason = record.reason or nil, retry_at = AHEAD[kind] and record.retry_at or nil,
-          stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, record.error}
-      end
+      told = kind and record.id == comp.run
+      if told then touched[comp] = 'now' end
+    end
+    if told then
+      events[#events + 1] = {comp, record.id, {kind = kind, at = time, attempt = record.attempt or 0,
+        worker_id = record.worker_id or nil, reason = record.reason or nil, retry_at = AHEAD[kind] and record.retry_at or nil,
+        stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, record.error}
     end
   end
 
   local function write_events()
     for _, each in ipairs(events) do
-      local comp, event = each[1], each[2]
-      if each[3] then
-        local error = cmsgpack.unpack(each[3])
+      local comp, id, event = each[1], each[2], each[3]
+      if each[4] then
+        local error = cmsgpack.unpack(each[4])
         event.error = {code = error.code, message = notices.brief(error.message), type = error.type, final = error.final}
       end
-      notices.add_event(comp.run, event, comp.status == 'finished')
+      notices.add_event(id, event, TERMINAL[event.kind])
+      if comp.partition ~= NO_PARTITION then call('PUBLISH', base .. 'wake', 'r:' .. id) end
     end
   end
 

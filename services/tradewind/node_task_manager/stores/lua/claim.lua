@@ -254,6 +254,10 @@ local function fresh_queues(takers, served)
     end
   end
   write_queues(rest)
+  for node_type, did in pairs(shrunk) do
+    -- A type of which none waited for a moment is served as one that is new.
+    if did and takers[node_type] then served[node_type] = tonumber(call('ZSCORE', base .. 'ready_types', node_type) or nil) end
+  end
   return fresh
 end
 
@@ -371,7 +375,7 @@ local function conclude()
   if more then
     -- What claiming skipped has consequences, and so has what it put aside: the next script gives those out.
     settle()
-    for limit, count in pairs(owed) do freed[limit] = (freed[limit] or 0) + count end
+    for group, count in pairs(owed) do spared[group] = (spared[group] or 0) + count end
     reopen()
     write_queues(queues)
     leave_waiting()

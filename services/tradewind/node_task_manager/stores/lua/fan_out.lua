@@ -50,7 +50,10 @@ fan_out = function()
   function fan.offer(record, comp)
     local counts = record.status == 'running' and fan.counts(record) or nil
     if not counts then
-      if record.status ~= 'pending' then note(record, 'ready_at', stamp) end
+      if record.status ~= 'pending' then
+        note(record, 'ready_at', stamp)
+        changed(comp, 0, record, 'queued')
+      end
       record.status = 'pending'
     end
     local offers = effects.fan_outs or {}
@@ -74,6 +77,7 @@ fan_out = function()
     fan.withdraw(record)
     record.status = 'running'
     note(record, 'started_at', stamp)
+    changed(comp, 0, record, 'running')
   end
 
   function fan.split(record, comp, items, need)
@@ -209,6 +213,7 @@ fan_out = function()
     if record.stop then return end
     local comp = component_of(record)
     set(record, 'stop', mark)
+    changed(comp, 0, record, 'stopping')
     if open_of(fan.counts(record)) > 0 then return later('stop_items', comp, record.index, 0) end
     fan.withdraw(record)
     finish(record, comp, 'terminated', cmsgpack.unpack(mark).reason)

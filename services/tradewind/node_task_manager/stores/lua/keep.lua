@@ -25,6 +25,7 @@ do
       if string.sub(field, 1, 4) == 'out:' then set(record, field, '@') end
     end
     record.attempt = tonumber(record.attempt)
+    changed(comp, 0, record, 'completed')
     comp.completed = comp.completed + 1
     comp.open = comp.open - 1
     comp.counted = true

@@ -3,6 +3,7 @@
 -- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, flow_id.
 -- Returns {removed, done, effects}; running node tasks are told to their workers as terminations.
 --!include claim
+--!include forget_events
 call('SET', base .. 'purged:' .. args.flow_id, time, 'PX', limits.tombstone)
 call('UNLINK', base .. 'retries:flow:' .. args.flow_id)
 local index, removed = base .. 'flow_runs:' .. args.flow_id, 0
@@ -62,7 +63,7 @@ end
 -- Removes a component as far as the budget goes, `purged` being the place of the next node; true when all of it is gone.
 local function drop_component(run, id)
   local key = base .. 'component:' .. run .. ':' .. id
-  local v = call('HMGET', key, 'nodes', 'user_id', 'plan', 'parts', 'purged', 'maps', 'purged_items')
+  local v = call('HMGET', key, 'nodes', 'user_id', 'plan', 'parts', 'purged', 'maps', 'purged_items', 'watched')
   if v[1] then
     local comp, ids, before = {run = run, user_id = v[2], plan = v[3]}, nil, nil
     local maps, first = {}, tonumber(v[7]) or 0
@@ -84,6 +85,7 @@ local function drop_component(run, id)
       drop(task_id, comp)
     end
     drop_run(base .. 'run:' .. run, v[4])
+    forget_events(run, v[8])
     removed = removed + 1
   end
   call('UNLINK', key, base .. 'stop:' .. run, base .. 'stop:' .. run .. ':' .. id, base .. 'kept:' .. run .. ':' .. id)

@@ -5,6 +5,13 @@
 --!include clocks
 --!include task_events
 local kept, told = 0, {}
+-- Whether events of it are kept: it is an ad-hoc task, or a watched one of a flow.
+local function is_told(record)
+  if run_of(record.id) == record.id then return true end
+  local comp = component_of(record)
+  return comp and notices.watched(comp, record.id)
+end
+
 local function holder(entry)
   local record = task(entry.task_id)
   if record and record.nonce == entry.nonce then return record end
@@ -18,7 +25,7 @@ for _, entry in ipairs(args.progress) do
     if before[2] then heard_of(record, tonumber(before[2])) end
     if tonumber(before[1] or 0) <= entry.progress then
       call('HSET', record.key, 'progress', entry.progress, 'message', entry.message, 'step', entry.step)
-      if string.find(entry.task_id, '^task:[^:]+$') then
+      if is_told(record) then
         told[entry.task_id] = {kind = 'progress', at = time, attempt = record.attempt, worker_id = record.worker_id,
           progress = entry.progress, message = entry.message,
           step = entry.step}
@@ -27,9 +34,9 @@ for _, entry in ipairs(args.progress) do
   end
 end
 
-for run, event in pairs(told) do
-  notices.add_event(run, event)
-  call('PUBLISH', base .. 'wake', 'r:' .. run)
+for id, event in pairs(told) do
+  notices.add_event(id, event)
+  call('PUBLISH', base .. 'wake', 'r:' .. id)
 end
 
 for _, line in ipairs(args.lines) do

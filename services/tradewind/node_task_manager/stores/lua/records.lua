@@ -53,12 +53,12 @@ local function component(run, id)
   local comp = components[key]
   if comp == nil then
     local v = call('HMGET', key, 'status', 'run_id', 'user_id', 'plan', 'nodes', 'policy', 'partition', 'stop', 'traceparent',
-      'planned', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'parts', 'early', 'maps')
+      'planned', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'parts', 'early', 'maps', 'watched')
     comp = v[1] and v[1] ~= 'purged' and {id = id, run = run, key = key, changes = {}, n = 0, status = v[1], run_id = v[2],
       user_id = v[3], plan = v[4], nodes = tonumber(v[5]), policy = v[6], partition = tonumber(v[7]), stop = v[8],
       traceparent = v[9], planned = tonumber(v[10]), completed = tonumber(v[11]) or 0, failed = tonumber(v[12]) or 0,
       terminated = tonumber(v[13]) or 0, skipped = tonumber(v[14]) or 0, sinks = tonumber(v[15]) or 0, parts = v[16],
-      early = v[17], maps = v[18]}
+      early = v[17], maps = v[18], watched = v[19]}
     if comp then comp.open = comp.nodes - comp.completed - comp.failed - comp.terminated - comp.skipped end
     components[key] = comp
   end

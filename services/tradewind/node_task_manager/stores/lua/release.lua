@@ -75,25 +75,34 @@ local function readmit_group(limit, group, count)
   return #back / 2
 end
 
--- Puts back those for which the rate of a key has tokens now, a bounded number of them.
+-- Puts back up to `most` of a group that the rate of a key held back, as far as there are tokens now.
 local PACED_AT_ONCE = 100
-local function readmit_paced(limit)
-  for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
-    local _, length, short = pace_of(limit, group)
-    local count = short > 0 and 0 or math.min(PACED_AT_ONCE, math.floor(-short / length) + 1)
-    if count > 0 then readmit_group(limit, group, count) end
-    if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
-      look_again(limit, count > 0 and count * length or short)
-    end
+local function readmit_paced(limit, group, most)
+  local _, length, short = pace_of(limit, group)
+  local count = short > 0 and 0 or math.min(most, math.floor(-short / length) + 1)
+  if count > 0 then readmit_group(limit, group, count) end
+  if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
+    look_again(limit, count > 0 and count * length or short)
   end
 end
 
 -- Puts back up to `count` of each group that a limit held back and now has room for.
 local function readmit(limit, count)
-  if string.sub(limit, 1, 5) == 'pace:' then return readmit_paced(limit) end
+  local paced = string.sub(limit, 1, 5) == 'pace:'
   for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
-    if tonumber(string.match(group, '%d+$')) > held_of(limit) then readmit_group(limit, group, count) end
+    if paced then
+      readmit_paced(limit, group, PACED_AT_ONCE)
+    elseif tonumber(string.match(group, '%d+$')) > held_of(limit) then
+      readmit_group(limit, group, count)
+    end
   end
+end
+
+-- Puts back as many of a group as others of it made room for.
+local function readmit_spared(name, count)
+  local limit, group = string.match(name, '^([^|]*)|(.+)$')
+  if string.sub(limit, 1, 5) == 'pace:' then return readmit_paced(limit, group, count) end
+  if tonumber(string.match(group, '%d+$')) > held_of(limit) then readmit_group(limit, group, count) end
 end
 
 local function unpark(user, node_type)
@@ -120,6 +129,9 @@ local function reopen()
       readmit(limit, count)
     end
   end
+  local groups = spared
+  spared = {}
+  for name, count in pairs(groups) do readmit_spared(name, count) end
 end
 
 -- Takes out what waits, be it in a queue, for its next attempt or suspended.
@@ -196,7 +208,8 @@ local function request_stop(record, mark)
   set(record, 'stop', mark)
   put('inflight', record.id, time + limits.stop_grace)
   tell_to_stop(record, mark)
-  if run_of(record.id) == record.id then changed(component_of(record), 0, record, 'stopping') end
+  local comp = component_of(record)
+  if comp then changed(comp, 0, record, 'stopping') end
 end
 
 local function stop_component(comp, mark)

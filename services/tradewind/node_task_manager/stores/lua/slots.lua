@@ -2,9 +2,10 @@
 -- Slots: what bounds how many node tasks run at once. A limit is `user:<user>`, `type:<type>`, `flow:<flow>`,
 -- `adhoc:<user>` or `key:<user>:<key>`; how many hold one is the size of its set `slots:<limit>`, never a counter. All that
 -- hold a lease are bounded by `limits.running`. A user at the limit is parked: out of the rings. What another limit holds
--- back stands in `blocked:<limit>|<type>:<user>:<most>`, and when a slot comes free one of each such group goes back.
+-- back stands in `blocked:<limit>|<type>:<user>:<most>`, and when a slot comes free one of each such group goes back. One that
+-- was let in and takes no slot after all makes room for another of its own group: it is `spared`, or `owed` to the next script.
 local HUGE = math.huge
-local held, freed, owed, leases = {}, {}, {}, 0
+local held, freed, spared, owed, leases = {}, {}, {}, {}, 0
 
 -- How many hold a slot as things stand in this script; the sets are written at its end.
 local function held_of(limit)
@@ -159,6 +160,11 @@ local function forget_group(limit, group)
   call('ZREM', base .. 'blocked_of', string.match(group, ':([^:]+):') .. '|' .. limit .. '|' .. group)
 end
 
+local function spare(groups, limit, entry, comp)
+  local name = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
+  groups[name] = (groups[name] or 0) + 1
+end
+
 -- Puts a ready node task aside until `limit`, of which `most` may run, has room; `rank` is its place in the queue.
 local function block(record, entry, comp, limit, most, rank)
   local group = entry.type .. ':' .. comp.user_id .. ':' .. most
@@ -173,7 +179,7 @@ local function block(record, entry, comp, limit, most, rank)
   if record.start_by then call('ZADD', base .. 'start_deadlines', record.start_by, record.id) end
   -- It made room for another under the rest of its limits.
   for _, other in ipairs(own_limits(entry, comp)) do
-    if other[1] ~= limit then owed[other[1]] = (owed[other[1]] or 0) + 1 end
+    if other[1] ~= limit then spare(owed, other, entry, comp) end
   end
 end
 
@@ -181,9 +187,12 @@ end
 local function withdraw(record, entry, comp)
   if record.blocked and record.blocked ~= '' then
     call('ZREM', base .. 'blocked:' .. record.blocked, record.id)
+    if call('EXISTS', base .. 'blocked:' .. record.blocked) == 0 then
+      forget_group(string.match(record.blocked, '^([^|]*)|(.+)$'))
+    end
     set(record, 'blocked', '')
     return true
   end
-  for _, limit in ipairs(own_limits(entry, comp) or {}) do freed[limit[1]] = (freed[limit[1]] or 0) + 1 end
+  for _, limit in ipairs(own_limits(entry, comp) or {}) do spare(spared, limit, entry, comp) end
   return false
 end

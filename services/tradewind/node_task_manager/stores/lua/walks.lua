@@ -3,6 +3,7 @@
 -- Those that are under way stand in the list `walks`: {verb, run, run_id, place of the component, place of the node, till,
 -- place of the item of this node}.
 --!include records
+--!include forget_events
 local RUNS = 1024
 local removed = {runs = 0, node_tasks = 0, entries = 0}
 budget = limits.clean_keys
@@ -32,6 +33,7 @@ function DROP.node_tasks(ids, comp)
 end
 
 function DROP.component(run, id)
+  forget_events(run, call('HGET', base .. 'component:' .. run .. ':' .. id, 'watched'))
   call('UNLINK', base .. 'component:' .. run .. ':' .. id, base .. 'stop:' .. run .. ':' .. id)
   call('ZREM', base .. 'flow_runs:' .. string.match(run, '^[^:]+'), run .. ':' .. id)
 end

@@ -30,7 +30,7 @@ class MemoryClaiming(MemoryConsequences):
         self._claim(vacancies, turn)
         # What claiming skipped has consequences, and so has what it put aside: the next call gives those out.
         self._settle(turn)
-        self._slots.freed += turn.owed
+        self._slots.spared += turn.owed
         self._reopen()
         self._queues.tidy()
         due = [*self._delayed.values(), *self._paced.values()]

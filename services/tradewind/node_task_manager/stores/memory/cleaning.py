@@ -77,6 +77,7 @@ class MemoryCleaning(MemoryClaiming):
         for task_id in gone:
             self._dead.pop(task_id, None)
             del self._tasks[task_id], self._private[task_id]
+        self._forget_events([task_id for task_id in self._watched if run_of(task_id) == name])
         del self._runs[name]
         self._forget_signals(lambda other: other == run)
         self._components = {key: each for key, each in self._components.items() if key[0] != name}

@@ -18,6 +18,7 @@ from tradewind.node_task_manager.domain.fan_out import (
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark, TaskError
+from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Effects, Vacancy
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 from tradewind.node_task_manager.stores.memory.records import task_name
@@ -65,6 +66,7 @@ class MemoryFanOut(MemoryClaiming):
         task = self._withdraw(task)
         if task.status is NodeTaskStatus.PENDING:
             task = replace(task, status=NodeTaskStatus.RUNNING, started_at=self._clock())
+            self._happened(task, TaskEventKind.RUNNING)
         if step.kind is StepKind.SPLIT:
             self._mapped[task.task_id] = Mapped(list(step.items))
             self._tasks[task.task_id] = replace(task, items=ItemCounts(len(step.items), step.need))
@@ -90,8 +92,10 @@ class MemoryFanOut(MemoryClaiming):
             super()._enqueue(task)
             return
         if task.status is not NodeTaskStatus.RUNNING:
-            ready_at = task.ready_at if task.status is NodeTaskStatus.PENDING else self._clock()
-            task = replace(task, status=NodeTaskStatus.PENDING, ready_at=ready_at)
+            if task.status is not NodeTaskStatus.PENDING:
+                task = replace(task, ready_at=self._clock())
+                self._happened(task, TaskEventKind.QUEUED)
+            task = replace(task, status=NodeTaskStatus.PENDING)
         self._offer(task)
 
     def _offer(self, task: NodeTask) -> None:
@@ -216,6 +220,7 @@ class MemoryFanOut(MemoryClaiming):
             super()._request_stop(task, mark, turn)
         elif task.stop is None:
             task = self._tasks[task.task_id] = replace(task, stop=mark)
+            self._happened(task, TaskEventKind.STOPPING)
             if _counts(task).open:
                 turn.work.append((self._owner(task), partial(self._stop_items, task.task_id, turn)))
             else:

@@ -57,15 +57,15 @@ class MemoryLimiting(MemoryRecords):
             del self._paced[limit]
             self._slots.freed[limit] += 1
 
-    def _readmit_paced(self, limit: str) -> None:
-        for group in self._slots.groups(limit):
-            rate = group[3]
-            assert isinstance(rate, KeyRate)
-            short = self._short(limit, rate)
-            count = 0 if short > 0 else min(PACED_AT_ONCE, -short // rate.length_us + 1)
-            self._let_in(self._slots.take_out(group, count))
-            if self._slots.waiting(group):
-                self._look_again(limit, count * rate.length_us if count else short)
+    def _readmit_paced(self, group: Group, most: int) -> None:
+        """Let in up to `most` of those who wait for the rate of a key, as far as it has tokens now."""
+        limit, rate = group[0], group[3]
+        assert isinstance(rate, KeyRate)
+        short = self._short(limit, rate)
+        count = 0 if short > 0 else min(most, -short // rate.length_us + 1)
+        self._let_in(self._slots.take_out(group, count))
+        if self._slots.waiting(group):
+            self._look_again(limit, count * rate.length_us if count else short)
 
     def _token_in(self, node_type: str) -> int:
         """In how many ms a type has a token again, 0 when it has one or needs none."""
@@ -140,7 +140,7 @@ class MemoryLimiting(MemoryRecords):
             self._queues.waits.pop(task.task_id, None)
         else:
             self._queues.drop(self._node(task).node_type, self._user(task), task.task_id)
-            self._slots.freed.update(limit for limit, _ in self._own_limits(task))
+            self._slots.spared.update(self._groups(task))
         return replace(task, blocked="")
 
     def _held_up(self, task: NodeTask) -> bool:
@@ -157,9 +157,16 @@ class MemoryLimiting(MemoryRecords):
                 if self._room_of_user(rest) > 0:
                     self._queues.unpark(rest)
             elif kind == "pace":
-                self._readmit_paced(limit)
+                for group in self._slots.groups(limit):
+                    self._readmit_paced(group, PACED_AT_ONCE)
             elif kind != "type":
                 self._let_in(self._slots.readmit(limit, count))
+        spared, self._slots.spared = self._slots.spared, type(self._slots.spared)()
+        for group, count in spared.items():
+            if not isinstance(group[3], int):
+                self._readmit_paced(group, count)
+            elif group[3] > self._slots.held(group[0]):
+                self._let_in(self._slots.take_out(group, count))
 
     def _let_in(self, back: list[tuple[Group, str, int]]) -> None:
         for (_, node_type, user, _), task_id, rank in back:
@@ -172,15 +179,20 @@ class MemoryLimiting(MemoryRecords):
                 return limit, most
         return None
 
-    def _block(self, task: NodeTask, limit: tuple[str, Most], rank: int) -> list[str]:
-        """Put a node task aside; returns the other limits, for which it has made room."""
+    def _groups(self, task: NodeTask) -> list[Group]:
+        """The groups in which a node task would wait for its own limits."""
+        node_type, user = self._node(task).node_type, self._user(task)
+        return [(limit, node_type, user, most) for limit, most in self._own_limits(task)]
+
+    def _block(self, task: NodeTask, limit: tuple[str, Most], rank: int) -> list[Group]:
+        """Put a node task aside; returns its groups under the other limits, for which it has made room."""
         group = (limit[0], self._node(task).node_type, self._user(task), limit[1])
         self._private[task.task_id].judged = True
         self._tasks[task.task_id] = replace(task, blocked=limit[0])
         self._slots.block(group, task.task_id, rank)
         if isinstance(limit[1], KeyRate):
             self._look_again(limit[0], self._short(limit[0], limit[1]))
-        return [name for name, _ in self._own_limits(task) if name != limit[0]]
+        return [group for group in self._groups(task) if group[0] != limit[0]]
 
     def _when_full(self, task: NodeTask, limit: tuple[str, Most]) -> tuple[WhenFull, str]:
         """What is to be done about a node task that a limit holds back, each being judged once."""

@@ -1,7 +1,7 @@
-"""Events of ad-hoc tasks and notifications of users in memory."""
+"""Events of node tasks and notifications of users in memory."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -72,13 +72,15 @@ class MemoryNotices:
         self._notifications: dict[str, Stream[Fact]] = {}
         self._read: dict[str, tuple[int, int]] = {}
         self._quiet: dict[tuple[str, str], int] = {}
+        self._watched: dict[str, str] = {}
+        """Node tasks of flows whose events are kept, with the ids of their components."""
 
-    async def task_events(self, run: str, after: str, limit: int) -> Stretch[TaskEvent]:
-        gap, found = self._task_events.get(run, Stream(0)).after(after, limit)
+    async def task_events(self, task_id: str, after: str, limit: int) -> Stretch[TaskEvent]:
+        gap, found = self._task_events.get(task_id, Stream(0)).after(after, limit)
         return Stretch(gap, tuple(replace(event, event_id=at) for at, event in found))
 
-    async def newest_task_event(self, run: str) -> TaskEvent | None:
-        stream = self._task_events.get(run)
+    async def newest_task_event(self, task_id: str) -> TaskEvent | None:
+        stream = self._task_events.get(task_id)
         return replace(stream.entries[-1][1], event_id=named(stream.last)) if stream else None
 
     async def publish(self, notifications: Sequence[tuple[str, str, Fact]]) -> list[bool]:
@@ -111,6 +113,12 @@ class MemoryNotices:
         newest = self._notifications.get(user_id, Stream[Fact](0)).last
         self._read[user_id] = max(self._read.get(user_id, (0, 0)), parsed(through) if through else newest)
 
+    def _forget_events(self, task_ids: Iterable[str]) -> None:
+        """Node tasks are gone; a later run may have the name of theirs."""
+        for task_id in task_ids:
+            if self._watched.pop(task_id, None) is not None:
+                self._task_events.pop(task_id, None)
+
     def _oldest(self) -> int:
         return self._time() - self._caps.notification_retention_ms
 
@@ -126,8 +134,8 @@ class MemoryNotices:
         return True
 
     def _happened(self, task: NodeTask, kind: TaskEventKind, error: TaskError | None = None, reason: str = "") -> None:
-        """Keep an event of a node task, if that is an ad-hoc task."""
-        if not task.task_id.startswith("task:"):
+        """Keep an event of a node task, if that is an ad-hoc task, or a watched one of a flow."""
+        if not task.task_id.startswith("task:") and task.task_id not in self._watched:
             return
         if error:
             error = replace(error, message=brief(error.message), traceback="")

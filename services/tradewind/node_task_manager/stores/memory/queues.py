@@ -49,7 +49,7 @@ class MemoryQueues:
 
     def drop(self, node_type: str, user: str, task_id: str) -> None:
         """Take out a node task."""
-        self._queues[node_type][user].pop(task_id, None)
+        self._queues.get(node_type, {}).get(user, {}).pop(task_id, None)
         self.waits.pop(task_id, None)
 
     def queued(self, user: str) -> int:

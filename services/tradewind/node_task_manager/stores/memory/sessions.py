@@ -1,6 +1,7 @@
 """Sessions of workers in memory, and the leases that workers hold in them."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
@@ -97,7 +98,7 @@ class MemorySessions(MemoryClaiming):
         turn = Turn()
         task = self._tasks.get(held.task_id)
         if task is not None and _holds(task, held) and task.worker_id == worker_id and task.stop is None:
-            task = self._lease(task, to)
+            task = self._lease(replace(task, progress=0, message="", step=""), to)
             self._happened(task, TaskEventKind.RUNNING)
             turn.assignments.append(self._assignment(task))
         return turn.effects()

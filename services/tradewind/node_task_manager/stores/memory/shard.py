@@ -23,10 +23,11 @@ from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
 from tradewind.node_task_manager.stores.memory.sessions import MemorySessions
 from tradewind.node_task_manager.stores.memory.sub_flows import MemorySubFlows
 from tradewind.node_task_manager.stores.memory.turn import Turn
+from tradewind.node_task_manager.stores.memory.watching import MemoryWatching
 from tradewind.node_task_manager.stores.memory.withheld import MemoryWithheld
 
 
-class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemorySessions):
+class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemoryWatching, MemorySessions):
     """All stores of a shard; `clock` returns epoch ms."""
 
     def next_ms(self) -> int | None:
@@ -303,6 +304,7 @@ class MemoryShard(MemorySubFlows, MemoryReruns, MemoryWithheld, MemorySessions):
         components = [key for key in self._components if key[0] in runs]
         for key in components:
             del self._components[key]
+        self._forget_events([task_id for task_id in self._watched if task_name(task_id).run.flow_id == flow_id])
         for name in runs:
             del self._runs[name]
             self._ends.pop(name, None)

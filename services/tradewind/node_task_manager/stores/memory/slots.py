@@ -18,7 +18,9 @@ class MemorySlots:
         self._held: dict[str, set[str]] = {}
         self._blocked: dict[Group, dict[str, int]] = {}
         self.freed: Counter[str] = Counter()
-        """Limits that have room for so many more, or lost one that would have taken it, since this was last emptied."""
+        """Limits that have room for so many more, since this was last emptied;"""
+        self.spared: Counter[Group] = Counter()
+        """and groups so many of which were let in and take no slot after all."""
 
     def held(self, limit: str) -> int:
         """Return how many hold a slot."""
@@ -83,5 +85,5 @@ class MemorySlots:
 
     def take_out(self, group: Group, count: int) -> list[tuple[Group, str, int]]:
         """Take out up to `count` of a group, with their places."""
-        waiting = self._blocked[group]
+        waiting = self._blocked.get(group, {})
         return [(group, task_id, waiting.pop(task_id)) for task_id in self.waiting(group)[:count]]

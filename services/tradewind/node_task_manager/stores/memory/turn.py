@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.work import Assignment, Effects, Termination
+from tradewind.node_task_manager.stores.memory.slots import Group
 
 
 @dataclass
@@ -24,8 +25,8 @@ class Turn:
     fan_outs: list[FanOutOffer] = field(default_factory=list)
     work: deque[tuple[tuple[str, str], str | Callable[[], None] | None]] = field(default_factory=deque)
     """Ended node tasks whose signals are to be delivered, (None) components to be stopped, and what else is to do."""
-    owed: Counter[str] = field(default_factory=Counter)
-    """Limits of node tasks that other limits held back: there is room for another one under them."""
+    owed: Counter[Group] = field(default_factory=Counter)
+    """Groups of node tasks that other limits held back: there is room for another one of each."""
 
     def effects(self) -> Effects:
         return Effects(

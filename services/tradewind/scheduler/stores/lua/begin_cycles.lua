@@ -7,7 +7,7 @@
 --   check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none), at_least
 --   (lowest number), nodes (ids), facts, memory ("" for none), backfill ({id, following planned time, 0 for none} of the backfill
 --   whose position `planned` is, or false), parent (the node of another flow that it runs for, "" for none), ahead (whether it
---   is due in a moment, not yet)}.
+--   is due in a moment, not yet), digest (the beginning of that of the revision, "" for whichever stands)}.
 -- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
 -- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
 -- stopping}, none when somebody else owns the partition by now.
@@ -91,9 +91,9 @@ end
 
 local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
                      schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill,
-                     parent, ahead)
+                     parent, ahead, digest)
   local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'next_execution', 'schedule_epoch',
-    'fired')
+    'fired', 'digest')
   if not flow[1] then return answer('not_found') end
   local current = tonumber(flow[2])
   if flow[1] == 'deleting' then return answer('deleting', current) end
@@ -114,7 +114,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       local first = not queued and answered_before(key, due, tonumber(flow[5]), current)
       if first then return first end
     end
-    if revision ~= current then return answer('revision_changed', current) end
+    if revision ~= current or string.sub(flow[8], 1, #digest) ~= digest then return answer('revision_changed', current) end
     if backfill then
       local outcome = move_backfill(key, flow_id, flow[1], backfill[1], planned, backfill[2])
       if outcome ~= 'begun' then return answer(outcome, current) end

@@ -1,5 +1,5 @@
 -- Looks for broken invariants in some of the flows, runs and indexes of a partition, and mends them at a second look.
--- KEYS: 1 owner. args: base, epoch, now, section (1 to 4), cursor ("" to begin), records (about how many to look at),
+-- KEYS: 1 owner. args: base, epoch, now, section (1 to 5), cursor ("" to begin), records (about how many to look at),
 --   again (names of findings to look at once more, or nil), mend, request_ms, retention_ms.
 -- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (that run, and whose
 --   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
@@ -29,7 +29,7 @@ end
 local function examine_run(flow_id, name)
   local cycle, run = string.match(name, '^(%d+):(%d+)$')
   local key, subject = run_key(flow_id, cycle, run), flow_id .. ':' .. name
-  local known = call('HMGET', key, 'status', 'request', 'submitted_at', 'run_id', 'backfill')
+  local known = call('HMGET', key, 'status', 'request', 'submitted_at', 'run_id', 'backfill', 'parent')
   records = records + 1
   local flow_open, open = flow_key(flow_id) .. ':open', base .. 'open'
   local listed, due = call('ZSCORE', flow_open, name), call('ZSCORE', open, subject)
@@ -71,6 +71,10 @@ local function examine_run(flow_id, name)
     if known[5] and call('EXISTS', backfill_key(flow_key(flow_id), known[5])) == 1 and not call('ZSCORE', filling, name) then
       found('backfill-misses-run', subject, 'it is running, and backfill ' .. known[5] .. ' does not count it',
         function() call('ZADD', filling, known[5], name) end)
+    end
+    if known[6] and not call('ZSCORE', filling, name) then
+      found('sub-flow-in-the-way', subject, 'it runs for a node of another flow, and counts as a cycle of the schedule',
+        function() call('ZADD', filling, 0, name) end)
     end
     if args.section == 2 and tonumber(known[3] or 0) > 0 then submitted[#submitted + 1] = subject end
   end
@@ -114,7 +118,8 @@ local function examine_backfill(flow_id, id)
   end
 end
 
--- What counts as running of backfills: a run that has ended would keep the next one from beginning for ever.
+-- What counts as running of backfills: a run that has ended would keep the next one from beginning for ever. Of 0 are those
+-- that run for nodes of other flows.
 local function examine_filling(flow_id)
   local key = flow_key(flow_id)
   local filling = call('ZRANGE', key .. ':filling', 0, FILLING - 1, 'WITHSCORES')
@@ -122,7 +127,10 @@ local function examine_filling(flow_id)
     local name, id = filling[at], filling[at + 1]
     local status = call('HGET', run_key(flow_id, string.match(name, '^(%d+):(%d+)$')), 'status')
     records = records + 1
-    if status ~= 'running' then
+    if status ~= 'running' and id == '0' then
+      found('index-without-record', 'filling ' .. flow_id .. ':' .. name, 'no such cycle runs for a node of another flow',
+        function() call('ZREM', key .. ':filling', name) end)
+    elseif status ~= 'running' then
       found('backfill-counts-ended-run', flow_id .. ':' .. name, 'backfill ' .. id .. ' counts it as running, and it has ended',
         function() end_filling(key, flow_id, id, name, status or 'failed') end)
     end
@@ -220,6 +228,19 @@ local SECTIONS = {
       if call('HGET', backfill_key(flow_key(flow_id), id), 'status') ~= 'running' then
         found('index-without-record', 'backfills ' .. members[at], 'no such backfill is under way',
           function() call('ZREM', base .. 'backfills', members[at]) end)
+      end
+    end
+    return following
+  end,
+  function()
+    local following, members = scan('returns')
+    for at = 1, #members, 2 do
+      records = records + 1
+      local flow_id, name, run_id, status = string.match(members[at], '^([^:]+):(%S+) (%S+) (%S+)$')
+      local known = call('HMGET', flow_key(flow_id or '') .. ':cycle:' .. (name or ''), 'run_id', 'status', 'parent')
+      if not (known[3] and known[1] == run_id and known[2] == status) then
+        found('index-without-record', 'returns ' .. members[at], 'no such cycle, which ran for a node, has ended',
+          function() call('ZREM', base .. 'returns', members[at]) end)
       end
     end
     return following

@@ -124,7 +124,7 @@ class MemoryCycles:
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
                 name = RunName(flow.flow_id, line.cycle, line.run)
                 return BeginAnswer(BeginOutcome.DUPLICATE, name, line.run_id, flow.next_execution_ms, flow.revision)
-        if request.shape.revision != flow.revision:
+        if request.shape.revision != flow.revision or not flow.digest.startswith(request.shape.digest):
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
         if request.backfill is not None:
             outcome = move(flow, request.backfill, self._data.now())

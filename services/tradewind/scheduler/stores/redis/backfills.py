@@ -76,11 +76,9 @@ class RedisBackfills:
         return [int(each) for each in found]
 
     async def active(self, partitions: Collection[int], limit: int) -> list[tuple[str, int]]:
-        pipeline = self._client.pipeline(transaction=False)
-        for partition in partitions:
-            pipeline.execute_command("ZRANGE", self._keys.active_backfills(partition), 0, limit - 1)
-        found = [name.decode().rpartition(":") for names in await pipeline.execute() for name in names]
-        return [(flow_id, int(backfill_id)) for flow_id, _, backfill_id in found]
+        found = await self._scripted.first_of([self._keys.active_backfills(each) for each in partitions], limit)
+        named = [name.decode().rpartition(":") for names in found for name in names]
+        return [(flow_id, int(backfill_id)) for flow_id, _, backfill_id in named]
 
     async def cancel(self, flow_id: str, backfill_id: int, reason: str) -> bool:
         return await self._scripted.call_for_flow(_CANCEL, flow_id, backfill_id=backfill_id, reason=reason)

@@ -57,10 +57,8 @@ class RedisBulkJobs:
         return None if text is None else _decode(text)
 
     async def open(self, partitions: Collection[int]) -> list[str]:
-        pipeline = self._client.pipeline(transaction=False)
-        for partition in partitions:
-            pipeline.execute_command("ZRANGE", self._keys.open_jobs(partition), 0, _MOST_OPEN - 1)
-        return [name.decode() for names in await pipeline.execute() for name in names] if partitions else []
+        found = await self._scripted.first_of([self._keys.open_jobs(each) for each in partitions], _MOST_OPEN)
+        return [name.decode() for names in found for name in names]
 
     async def newest(self, before: tuple[int, str] | None, limit: int) -> list[BulkJob]:
         pipeline = self._client.pipeline(transaction=False)

@@ -218,6 +218,7 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         (backfill.backfill_id, backfill.following_ms) if backfill else False,
         parent_text(request.parent),
         request.ahead,
+        shape.digest,
     )
 
 

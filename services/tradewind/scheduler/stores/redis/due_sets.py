@@ -12,7 +12,7 @@ _SETTLE = script("settle_outbox", bool)
 
 
 class _DueSet:
-    """Plain commands on one sorted set per partition: an idle replica pays one ZRANGE for each look."""
+    """Plain commands on one sorted set per partition."""
 
     def __init__(self, scripted: Scripted) -> None:
         self._scripted = scripted
@@ -24,10 +24,7 @@ class _DueSet:
         return self._scripted.clock() or time.time_ns() // 1_000_000
 
     async def _check(self, keys: Sequence[str], limit: int) -> list[DueCheck[str]]:
-        pipeline = self._client.pipeline(transaction=False)
-        for key in keys:
-            pipeline.execute_command("ZRANGE", key, 0, limit, "WITHSCORES")
-        replies = await pipeline.execute()
+        replies = await self._scripted.first_of(keys, limit + 1, scores=True)
         now = self._now_ms()
         return [_due_of(flat, now, limit) for flat in replies]
 

@@ -13,15 +13,13 @@ class RedisEnds:
     """Implements Ends; `key_of` names the set of a partition."""
 
     def __init__(self, scripted: Scripted, key_of: Callable[[int], str]) -> None:
+        self._scripted = scripted
         self._client = scripted.client
         self._key_of = key_of
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[EndedRun]:
-        pipeline = self._client.pipeline(transaction=False)
-        for partition in partitions:
-            pipeline.execute_command("ZRANGE", self._key_of(partition), 0, limit - 1, "WITHSCORES")
         found: list[EndedRun] = []
-        for flat in await pipeline.execute():
+        for flat in await self._scripted.first_of([self._key_of(each) for each in partitions], limit, scores=True):
             for member, score in zip(flat[::2], flat[1::2], strict=True):
                 run, run_id, status = member.decode().split(" ")
                 found.append(EndedRun(RunName.parse(run), run_id, CycleStatus(status), int(score)))

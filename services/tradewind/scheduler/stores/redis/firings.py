@@ -10,6 +10,7 @@ class RedisFirings:
     """Implements Firings."""
 
     def __init__(self, scripted: Scripted) -> None:
+        self._scripted = scripted
         self._client = scripted.client
         self._keys = scripted.keys
 
@@ -20,7 +21,5 @@ class RedisFirings:
         return [Firing.from_line(line.decode()) for line in lines]
 
     async def waiting(self, partitions: Collection[int], limit: int) -> list[str]:
-        pipeline = self._client.pipeline(transaction=False)
-        for partition in partitions:
-            pipeline.execute_command("ZRANGE", self._keys.queued(partition), 0, limit - 1)
-        return [flow_id.decode() for flows in await pipeline.execute() for flow_id in flows]
+        found = await self._scripted.first_of([self._keys.queued(each) for each in partitions], limit)
+        return [flow_id.decode() for flows in found for flow_id in flows]

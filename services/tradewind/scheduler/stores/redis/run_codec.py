@@ -47,6 +47,8 @@ class _Facts(msgspec.Struct, array_like=True):
     traceparent: str
     keep_for_ms: int = 0
     handlers: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    digest: str = ""
+    runs_flows: bool = True
 
 
 class _Rerun(msgspec.Struct, array_like=True):
@@ -80,6 +82,8 @@ def facts_text(request: BeginRequest) -> str:
         request.traceparent,
         shape.keep_for_ms,
         (shape.handlers.on_failure, shape.handlers.last) if shape.handlers else None,
+        shape.digest,
+        shape.runs_flows,
     )
     return _encode(facts).decode()
 
@@ -97,6 +101,8 @@ def facts_text_of(facts: CycleFacts) -> str:
         facts.traceparent,
         facts.keep_for_ms,
         (facts.handlers.on_failure, facts.handlers.last) if facts.handlers else None,
+        facts.digest,
+        facts.runs_flows,
     )
     return _encode(told).decode()
 
@@ -197,6 +203,8 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         backfill_id=int(text.get("backfill", 0)),
         parent=_parent(text["parent"]) if "parent" in text else None,
         rerun=_rerun(text["rerun"]) if "rerun" in text else None,
+        digest=known.digest,
+        runs_flows=known.runs_flows,
     )
     return _with_progress(ChainState(run, facts, int(text["version"])), text)
 

@@ -71,6 +71,18 @@ class Scripted:
                     answers[place] = answer
         return answers
 
+    async def first_of(self, sorted_sets: Sequence[str], count: int, *, scores: bool = False) -> list[list[bytes]]:
+        """Return up to `count` members of each of these sorted sets, with their scores between them if asked to.
+
+        One command when there are none of them, as there are when all is idle.
+        """
+        if not sorted_sets or not (self._one_slot or await self.client.exists(*sorted_sets)):
+            return [[] for _ in sorted_sets]
+        pipeline = self.client.pipeline(transaction=False)
+        for key in sorted_sets:
+            pipeline.execute_command("ZRANGE", key, 0, count - 1, *(["WITHSCORES"] if scores else []))
+        return await pipeline.execute()
+
     async def call_for_flow(self, script: Script[Reply], flow_id: str, *keys: str, **more: Any) -> Reply:
         """Run a script whose first keys are the owner of the flow's partition and the flow."""
         partition = partition_of(flow_id)

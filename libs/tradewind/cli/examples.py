@@ -1,0 +1,59 @@
+"""One line to copy for each command that operators use; it stands at the end of the command's help."""
+
+import typer
+
+EXAMPLES = {
+    "login": "login --token-file .tradewind/admin.token",
+    "logout": "logout",
+    "whoami": "whoami",
+    "token create": "token create --user ann --role user --label laptop --days 30",
+    "token list": "token list --user ann",
+    "token revoke": "token revoke --all --user ann",
+    "user set": "user set ann --role operator --time-zone Europe/Berlin",
+    "user quotas": "user quotas ann",
+    "user list": "user list -o json",
+    "doctor": "doctor --mend",
+    "explain": "explain prices gate",
+    "queue": "queue --user ann",
+    "worker list": "worker list",
+    "worker drain": "worker drain worker-1",
+    "cycle stop": "cycle stop prices --node gate --reason stuck",
+    "cycle rerun": "cycle rerun report --reason mended",
+    "flow pause": "flow pause report --note 'until the feed is back'",
+    "flow resume": "flow resume report",
+    "flow stop": "flow stop report --reason retired",
+    "flow backfill": "flow backfill report --from 2026-03-01 --to 2026-03-02 --max-running 2 --wait",
+    "flow backfills": "flow backfills report",
+    "flow cancel-backfill": "flow cancel-backfill report 1 --reason 'wrong range'",
+    "job rerun": "job rerun 'eu.*' --started-after 2026-03-01 --dry-run",
+    "job stop": "job stop 'eu.*' --reason 'the feed is down' --wait",
+    "job show": "job show job-0a1b",
+    "job cancel": "job cancel job-0a1b",
+    "job list": "job list --limit 5",
+    "dead-letters list": "dead-letters list",
+    "dead-letters redrive": "dead-letters redrive task:0a1b",
+    "batch show": "batch show batch:0a1b",
+    "batch cancel": "batch cancel batch:0a1b --reason 'wrong file'",
+    "config get": "config get",
+    "config set": "config set max_running=200",
+    "cache stats": "cache stats",
+    "cache clear": "cache clear screening",
+    "backup create": "backup create /backups --data .tradewind --keep 14",
+    "backup list": "backup list /backups",
+    "backup verify": "backup verify /backups",
+    "backup restore": "backup restore /backups /var/lib/tradewind --replace",
+}
+"""What follows `tradewind`, by the command's words."""
+
+
+def add_examples(app: typer.Typer, words: tuple[str, ...] = ()) -> None:
+    """Put the examples at the end of the help of the commands below `app`."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        name = command.name or command.callback.__name__.replace("_", "-")
+        example = EXAMPLES.get(" ".join((*words, name)))
+        if example is not None:
+            command.epilog = f"Example: tradewind {example}"
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            add_examples(group.typer_instance, (*words, group.name) if group.name else words)

@@ -1,0 +1,54 @@
+"""Who calls by the certificate that was shown, where a setting says what its holder may do."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from tradewind.server.access.identity import SERVICE, Identity
+from tradewind.server.access.roles import Role
+from tradewind.server.interception import Context
+from tradewind.server.peer_identity import peer_names
+
+_FORM = "NAME=ROLE, such as scheduler.tradewind.svc=service"
+_ROLES = (Role.SERVICE, Role.WORKER, Role.OPERATOR, Role.ADMIN)
+
+
+class CertificateRoles:
+    """Knows callers by the DNS names and URIs in their certificates; who is not named is nobody."""
+
+    def __init__(self, roles: Sequence[tuple[str, Role]]) -> None:
+        """Take patterns of names, in which * stands for any text, and roles; the first that fits holds."""
+        self._roles = tuple(roles)
+
+    def __bool__(self) -> bool:
+        return bool(self._roles)
+
+    @property
+    def names_servers(self) -> bool:
+        """Whether Tradewind's own servers are known by their certificates."""
+        return any(role is Role.SERVICE for _, role in self._roles)
+
+    def identity(self, context: Context) -> Identity | None:
+        """Return who calls, None for a caller whose certificate, if any, carries no name that is known."""
+        names = peer_names(context) if self._roles else ()
+        for pattern, role in self._roles:
+            for name in names:
+                if fnmatchcase(name, pattern):
+                    # No user on record can have this id, so nobody gets another one's sessions by a name.
+                    return SERVICE if role is Role.SERVICE else Identity(f"certificate:{name}", role)
+        return None
+
+
+def certificate_roles_of(text: str) -> CertificateRoles:
+    """Read `NAME=ROLE,...`. Raises ValueError."""
+    roles = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, separator, role = (each.strip() for each in part.rpartition("="))
+        if not separator or not name:
+            raise ValueError(f'"{part}" says of no certificate who its holder is; write {_FORM}')
+        if role not in _ROLES:
+            raise ValueError(
+                f'"{role}" is no role of a certificate: take {", ".join(_ROLES)}; users have tokens, so that what is '
+                "theirs, and their quotas, are on record"
+            )
+        roles.append((name, Role(role)))
+    return CertificateRoles(roles)

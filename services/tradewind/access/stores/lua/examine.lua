@@ -1,0 +1,104 @@
+--!include sessions
+-- Looks for broken invariants among some users of a partition, and mends them at a second look. KEYS: the index of users.
+-- args: as sessions.lua, and after (the user behind whom to begin, "" at first), count (of users at most), roles, endpoints
+-- (whose calls are counted), dates (for which they may be), longest_ms (the longest period of a rate), again (names of findings
+-- to look at once more, or nil), mend.
+-- Returns {looked at, findings {check, subject, problem, mended}, the last user looked at, "" at the end}.
+local MOST_KEYS = 500
+local looked, keys, findings, again, roles = 0, 0, {}, nil, {}
+for _, role in ipairs(args.roles) do roles[role] = true end
+if args.again then
+  again = {}
+  for _, name in ipairs(args.again) do again[name] = true end
+end
+
+local function found(check, subject, problem, mend)
+  if again and not again[check .. ' ' .. subject] then return end
+  local mended = again ~= nil and args.mend and mend ~= nil
+  if mended then mend() end
+  findings[#findings + 1] = {check, subject, problem, mended}
+end
+
+local function lives(key, length) return function() redis.call('PEXPIRE', key, text(length)) end end
+
+-- Looks whether a counter goes at all.
+local function examine_counter(key, subject, length)
+  keys = keys + 1
+  local left = redis.call('PTTL', key)
+  if left ~= -2 then looked = looked + 1 end
+  if left == -1 then found('no-time-to-live', subject, 'it would stay for ever, and count', lives(key, length)) end
+end
+
+-- Returns for how many ms the record of a session stays.
+local function examine_session(user_id, digest, made_at)
+  looked, keys = looked + 1, keys + 1
+  local key, row = session_key(digest), row_of(digest)
+  local name = user_id .. ' ' .. string.sub(digest, 1, 20)
+  local function leaves() remove(user_id, digest) end
+  if not row then
+    -- A record outlives its session by as much; of an older entry nobody can tell whether its time was over.
+    if made_at + args.remembered_ms > time then
+      found('index-without-record', 'sessions ' .. name, 'no such session is on record', leaves)
+    end
+    return 0
+  end
+  local left = redis.call('PTTL', key)
+  if left >= 0 then return left end
+  if is_over(row) then
+    found('expired-session-left', name, 'its time is long over, and it would stay for ever', leaves)
+    return 0
+  end
+  local length = expires_at(row) + args.remembered_ms - time
+  found('no-time-to-live', 'session ' .. name, 'it would stay for ever', lives(key, length))
+  return length
+end
+
+local function examine_sessions(user_id)
+  local index, longest = sessions_key(user_id), 0
+  local entries = redis.call('ZRANGE', index, 0, -1, 'WITHSCORES')
+  for at = 1, #entries, 2 do
+    longest = math.max(longest, examine_session(user_id, entries[at], tonumber(entries[at + 1])))
+  end
+  local left = redis.call('PTTL', index)
+  if left == -1 then
+    found('no-time-to-live', 'sessions ' .. user_id, 'the list of the sessions would stay for ever',
+      lives(index, math.max(longest, args.remembered_ms)))
+  elseif left + args.remembered_ms < longest then
+    found('sessions-forgotten', user_id, 'the list of the sessions goes before they end, and nobody could revoke them',
+      lives(index, longest))
+  end
+end
+
+local function examine_user(id)
+  looked, keys = looked + 1, keys + 1
+  local role = role_of(id)
+  if not role then
+    found('index-without-record', 'users ' .. id, 'no such user is on record', function()
+      for _, digest in ipairs(redis.call('ZRANGE', sessions_key(id), 0, -1)) do remove(id, digest) end
+      redis.call('ZREM', KEYS[1], id)
+      tell(id)
+    end)
+  elseif not roles[role] then
+    found('role-unknown', id, 'there is no role "' .. role .. '": set the user anew')
+  end
+  examine_sessions(id)
+  for _, endpoint in ipairs(args.endpoints) do
+    local name = id .. ':' .. endpoint
+    examine_counter(args.base .. 'rate_limit:' .. name, 'rate_limit ' .. name, args.longest_ms)
+  end
+  for _, date in ipairs(args.dates) do
+    local name = id .. ':' .. date
+    examine_counter(args.base .. 'quota:' .. name, 'quota ' .. name, 2 * args.longest_ms)
+  end
+end
+
+local from = args.after == '' and '-' or '(' .. args.after
+local ids, last = redis.call('ZRANGEBYLEX', KEYS[1], from, '+', 'LIMIT', 0, args.count), ''
+for at, id in ipairs(ids) do
+  examine_user(id)
+  if keys >= MOST_KEYS or (at == #ids and at == args.count) then
+    last = id
+    break
+  end
+end
+return cmsgpack.pack({looked, findings, last})

@@ -1,0 +1,20 @@
+-- Counts calls at `key`, the times of the admitted ones, in a sliding window. args: now_ms.
+-- Returns 0 when they are admitted, else the milliseconds until they would be; nothing is counted then.
+local function admit(key, count, period_ms, calls)
+  local time = now(args.now_ms)
+  local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+  if newest then time = math.max(time, tonumber(newest)) end
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', time - period_ms))
+  local used = redis.call('ZCARD', key)
+  local over = used + calls - count
+  if over > 0 then
+    local frees = redis.call('ZRANGE', key, over - 1, over - 1, 'WITHSCORES')[2]
+    return frees and tonumber(frees) + period_ms - time or period_ms
+  end
+  local at = string.format('%.0f', time)
+  for number = used + 1, used + calls do
+    redis.call('ZADD', key, at, at .. '-' .. number)
+  end
+  redis.call('PEXPIRE', key, period_ms)
+  return 0
+end

@@ -1,0 +1,54 @@
+"""Looking through users, sessions and counters in Redis for broken invariants."""
+
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime, timedelta
+
+from tradewind.access.stores.redis import RedisAccess
+from tradewind.server.access.methods import counted_names
+from tradewind.server.access.roles import Role
+from tradewind.server.clock import Clock
+from tradewind.server.doctor import Examined, Examiner, Finding
+from tradewind.server.partitions import PARTITIONS
+from tradewind.server.rates import LONGEST_MS
+from tradewind.server.redis.script import Script
+
+_EXAMINE = Script(__name__, "examine", tuple[int, list[tuple[str, str, str, bool]], str])
+
+_ROLES = [role for role in Role if role is not Role.SERVICE]
+_DAYS = range(-7, 2)
+"""Days from today on for which calls may be counted: those of a week, and tomorrow, which it is already in the east."""
+
+
+class RedisAccessExaminer:
+    """An Examiner of all that is found from the index of users; a place is `<partition>:<user>`."""
+
+    def __init__(self, access: RedisAccess, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._endpoints = counted_names()
+
+    async def __call__(self, at: str, records: int, again: Collection[str] | None, mend: bool) -> Examined:
+        number, _, after = (at or "0:").partition(":")
+        partition = int(number)
+        today = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).date()
+        looked, findings, last = await self._access.run(
+            _EXAMINE,
+            partition,
+            [self._access.keys.users(partition)],
+            after=after,
+            count=records,
+            roles=_ROLES,
+            endpoints=self._endpoints,
+            dates=[(today + timedelta(days=day)).isoformat() for day in _DAYS],
+            longest_ms=LONGEST_MS,
+            again=None if again is None else list(again),
+            mend=mend,
+        )
+        if not last:
+            partition += 1
+        place = f"{partition}:{last}" if partition < PARTITIONS else ""
+        return Examined(looked, tuple(Finding(*each) for each in findings), place)
+
+    async def examiners(self, everything: bool) -> Iterable[Examiner]:
+        """Return this one: every replica looks through all of it."""
+        return [self]

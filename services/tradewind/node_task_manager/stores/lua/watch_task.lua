@@ -1,0 +1,29 @@
+-- Has events of a node task of a flow be kept from now on. A component keeps those of `most` of its node tasks at a time, not
+-- counting such as have ended.
+-- KEYS[1] any key of the shard. args: base, now, limits, run, component (where its node is), within (its id within the run),
+-- most. Returns "watched" when they were kept before, "new" when they are from now on, "ended" for one that has ended,
+-- "unknown" without its component, "full" when too many are watched.
+--!include records
+--!include task_events
+local function ended(within)
+  local record = task(args.run .. ':' .. within)
+  return record and TERMINAL[record.status]
+end
+
+local function watch()
+  local comp = component(args.run, args.component)
+  if not comp then return 'unknown' end
+  if ended(args.within) then return 'ended' end
+  if notices.watched(comp, args.run .. ':' .. args.within) then return 'watched' end
+  local names, open = {}, 0
+  for within in string.gmatch(comp.watched or '', '%S+') do
+    names[#names + 1] = within
+    if not ended(within) then open = open + 1 end
+  end
+  if open >= args.most then return 'full' end
+  names[#names + 1] = args.within
+  call('HSET', comp.key, 'watched', ' ' .. table.concat(names, ' ') .. ' ')
+  return 'new'
+end
+
+return cmsgpack.pack(watch())

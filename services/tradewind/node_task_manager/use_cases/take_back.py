@@ -1,0 +1,42 @@
+"""Taking back what a worker holds that is gone."""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from tradewind.node_task_manager.domain.work import Held
+from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
+
+_log = structlog.get_logger(__name__)
+_TRIES = 4
+_PAUSE_S = 0.3
+
+
+async def take_back(worker_id: str, session: int, dispatcher: Dispatcher, unheard: Sequence[Held] = ()) -> None:
+    """Give everything back to its queue, counted as lost, unless the worker has another session than this by now.
+
+    What it has not heard of, `unheard`, does not count. 0 is any session. While the store is away this is tried for a
+    second; then it is left to the leases: after a longer outage whoever was connected gets a whole one to come back.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            await _take_back(worker_id, session, dispatcher, unheard)
+            return
+        except Exception as error:
+            if not left:
+                _log.warning("give-back left to the leases", worker_id=worker_id, error=repr(error))
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _take_back(worker_id: str, session: int, dispatcher: Dispatcher, unheard: Sequence[Held]) -> None:
+    shard = dispatcher.shard
+    if unheard:
+        dispatcher.apply(await shard.tasks.give_back(worker_id, session, unheard))
+    while held := await shard.reader.held_by(worker_id):
+        effects = await shard.tasks.give_back(worker_id, session, None)
+        if effects.results != ("given_back",):
+            return
+        _log.info("took back what a broken connection held", worker_id=worker_id, node_tasks=len(held))
+        dispatcher.apply(effects)
+        dispatcher.look()

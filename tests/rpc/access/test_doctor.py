@@ -1,0 +1,135 @@
+"""RunDoctor of the access service: each invariant is broken by hand, found and mended."""
+
+import time
+
+import pytest
+
+from tests.rpc.access.conftest import Calls, refusal
+from tests.servers import RedisServer
+from tradewind.access.stores.keys import Keys
+from tradewind.api.access.v1 import access_service_pb2 as pb2
+from tradewind.api.access.v1 import doctor_pb2
+from tradewind.api.access.v1.session_pb2 import ROLE_OPERATOR, ROLE_USER
+from tradewind.server.access.tokens import digest_of, new_token, session_id_of
+from tradewind.server.partitions import partition_of
+
+KEYS = Keys()
+AT = partition_of("ann")
+GONE = digest_of(new_token("ann")) or ""
+RATE, SESSIONS = KEYS.rate_limit("ann", "RunFlow"), KEYS.sessions("ann")
+BROKEN: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "a user without a record": (("ZADD", KEYS.users(AT), "0", "gone"), "index-without-record", "users gone"),
+    "an entry without a session": (
+        ("ZADD", SESSIONS, "NOW", GONE),
+        "index-without-record",
+        f"sessions ann {session_id_of(GONE)}",
+    ),
+    "a counter of calls": (("PERSIST", RATE), "no-time-to-live", "rate_limit ann:RunFlow"),
+    "a counter of a day": (("PERSIST", KEYS.quota("ann", "TODAY")), "no-time-to-live", "quota ann:TODAY"),
+    "a list of sessions": (("PERSIST", SESSIONS), "no-time-to-live", "sessions ann"),
+    "a list that goes too early": (("PEXPIRE", SESSIONS, "60000"), "sessions-forgotten", "ann"),
+}
+"""A command, the check that finds what it has done, and what about."""
+
+
+async def found(calls: Calls, *, mend: bool = False) -> list[tuple[str, str, bool]]:
+    stream = calls.root.RunDoctor(doctor_pb2.RunDoctorRequest(mend=mend))
+    return [(each.check, each.subject, each.mended) async for answer in stream for each in answer.findings]
+
+
+async def ann_calls(calls: Calls) -> tuple[str, str]:
+    """Have a user with a session, counted calls and a quota; return the digest of the token, and the day."""
+    token = await calls.token("ann", ROLE_USER)
+    root = calls.root
+    await root.AdmitCall(pb2.AdmitCallRequest(user_id="ann", endpoint="RunFlow", limit="9/d"))
+    day = await root.ReserveCalls(pb2.ReserveCallsRequest(user_id="ann", endpoint="RunFlow", quota=9))
+    assert await found(calls) == []
+    return digest_of(token) or "", day.date
+
+
+async def is_mended(calls: Calls, check: str, subject: str) -> None:
+    assert (check, subject, False) in await found(calls)
+    assert (check, subject, True) in await found(calls, mend=True)
+    assert await found(calls) == []
+
+
+@pytest.mark.parametrize("what", BROKEN)
+async def test_what_is_broken_by_hand_is_mended(calls: Calls, embedded: RedisServer, what: str) -> None:
+    command, check, subject = BROKEN[what]
+    _, today = await ann_calls(calls)
+    now = str(int(time.time() * 1000))
+    words = [word.replace("TODAY", today).replace("NOW", now) for word in command]
+    assert await embedded.connect().execute_command(*words)
+    await is_mended(calls, check, subject.replace("TODAY", today))
+    for key in (SESSIONS, RATE, KEYS.quota("ann", today)):
+        assert await embedded.connect().pttl(key) > 60_000
+    await embedded.close_clients()
+
+
+@pytest.mark.parametrize("over", [False, True])
+async def test_a_session_that_would_stay_for_ever(calls: Calls, embedded: RedisServer, over: bool) -> None:
+    """One that has not ended gets its time to live; one that is long over goes."""
+    digest, _ = await ann_calls(calls)
+    key, name = KEYS.session(AT, digest), f"ann {session_id_of(digest)}"
+    admin = embedded.connect()
+    assert await admin.execute_command("PERSIST", key)
+    if over:
+        await admin.hset(key, mapping={"created_at": 0, "last_activity": 0})
+        await is_mended(calls, "expired-session-left", name)
+        assert not await admin.exists(key)
+    else:
+        await is_mended(calls, "no-time-to-live", f"session {name}")
+        assert await admin.pttl(key) > 60_000
+    await embedded.close_clients()
+
+
+async def test_whoever_comes_after_a_user_without_a_record_has_not_their_tokens(
+    calls: Calls, embedded: RedisServer
+) -> None:
+    digest, _ = await ann_calls(calls)
+    await embedded.connect().delete(KEYS.user("ann"))
+    await is_mended(calls, "index-without-record", "users ann")
+    await calls.set_role("ann", ROLE_OPERATOR)
+    authorized = await calls.root.Authorize(pb2.AuthorizeRequest(digest=digest))
+    assert authorized.refusal == "TOKEN_INVALID"
+    await embedded.close_clients()
+
+
+async def test_a_role_that_there_is_not_is_told_only(calls: Calls, embedded: RedisServer) -> None:
+    await ann_calls(calls)
+    await embedded.connect().hset(KEYS.user("ann"), mapping={"role": "king"})
+    assert await found(calls, mend=True) == [("role-unknown", "ann", False)]
+    await calls.set_role("ann", ROLE_USER)
+    assert await found(calls) == []
+    await embedded.close_clients()
+
+
+async def test_a_token_that_is_used_can_be_revoked_though_its_list_was_lost(
+    calls: Calls, embedded: RedisServer
+) -> None:
+    """No index leads to such a session: it is put back when it is used."""
+    digest, _ = await ann_calls(calls)
+    authorize = pb2.AuthorizeRequest(digest=digest)
+    await embedded.connect().delete(SESSIONS)
+    assert not (await calls.root.Authorize(authorize)).refusal
+    assert (await calls.root.RevokeSessions(pb2.RevokeSessionsRequest(user_id="ann"))).count == 1
+    assert (await calls.root.Authorize(authorize)).refusal == "TOKEN_INVALID"
+    await embedded.close_clients()
+
+
+async def test_all_users_of_all_partitions_are_looked_at(calls: Calls, embedded: RedisServer) -> None:
+    """Also those behind more of them than one step takes."""
+    names = [name for name in (f"user-{number}" for number in range(400)) if partition_of(name) == 15][:16]
+    for name in ("ann", *names):
+        await calls.set_role(name, ROLE_USER)
+    broken = ["ann", max(names)]
+    for name in broken:
+        await embedded.connect().hset(KEYS.user(name), mapping={"role": "king"})
+    assert sorted(subject for _, subject, _ in await found(calls)) == sorted(broken)
+    await embedded.close_clients()
+
+
+async def test_only_who_sees_all_may_ask(calls: Calls) -> None:
+    ann = calls.of(await calls.token("ann", ROLE_USER))
+    code, reason = await refusal(ann.RunDoctor(doctor_pb2.RunDoctorRequest()).read())
+    assert (code.name, reason) == ("PERMISSION_DENIED", "ROLE_TOO_SMALL")

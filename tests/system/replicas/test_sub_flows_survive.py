@@ -1,0 +1,59 @@
+"""Processes are killed while a flow runs another; each node above ends once, with what became of the cycle below."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.system.replicas.cluster import Cluster
+from tests.system.replicas.test_replicas_die import PATIENCE_S, running
+from tests.waiting import until
+from tradewind.client import Client, CycleStatus, SubFlowCycle
+from tradewind.flow import Flow
+
+KILLED = ("scheduler-0", "node_task_manager-0", "worker-0")
+
+
+def flows(below: str, failures: int) -> tuple[Flow, Flow]:
+    """A flow that waits for a file and then fails so many times, and one above it."""
+    child = Flow(below, "1h")
+    child.node("main", "gated")["output"] >> child.node("last", "shaky", {"failures": failures})["value"]
+    parent = Flow(f"over-{below}", "1h")
+    parent.sub_flow("sub", child)
+    return child, parent
+
+
+async def through_a_kill(cluster: Cluster, client: Client, below: str, cycle: int, *killed: str) -> CycleStatus:
+    """Run the flow above, kill processes while the cycle below waits, let that go on, and return how it all ended."""
+    gate = cluster.home / f"{below}-{cycle}"
+    handle = await client.run_flow(f"over-{below}", {"gate": str(gate)})
+    main = f"{below}:{cycle}:0:main"
+    await until(lambda: cluster.noted("begun")[main] == 1, f"{main} runs", timeout=PATIENCE_S)
+    await asyncio.gather(*map(cluster.kill, killed))
+    gate.touch()
+    await asyncio.gather(*map(cluster.begin, killed))
+    return (await handle.wait(PATIENCE_S)).status
+
+
+async def below_ran_once(cluster: Cluster, client: Client, below: str, times: int) -> list[Any]:
+    """See that each cycle above has one below, whose nodes are done once; return the nodes above."""
+    cycles = [cycle async for cycle in client.list_cycles(below)][::-1]
+    assert [str(cycle.parent) for cycle in cycles] == [f"over-{below}:{at}:0:sub" for at in range(times)]
+    assert [cluster.noted("done")[f"{below}:{at}:0:main"] for at in range(times)] == [1] * times
+    nodes = [await client.get_node_task(f"over-{below}:{at}:0:sub") for at in range(times)]
+    assert [(node.attempt, node.sub_flow) for node in nodes] == [(1, SubFlowCycle(below, at)) for at in range(times)]
+    return nodes
+
+
+async def test_whoever_is_killed_the_end_below_ends_the_node_above_once(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    async with running(cluster), cluster.client() as client:
+        for below, failures in (("good", 0), ("bad", 9)):
+            for flow in flows(below, failures):
+                await client.register_flow(flow.flow_id, flow)
+        for at, killed in enumerate(KILLED):
+            assert await through_a_kill(cluster, client, "good", at, killed) is CycleStatus.COMPLETED, killed
+        assert await through_a_kill(cluster, client, "bad", 0, *KILLED) is CycleStatus.FAILED
+        for node in await below_ran_once(cluster, client, "good", len(KILLED)):
+            assert node.outputs == {"output": {"last": {"output": 1}}}
+        (node,) = await below_ran_once(cluster, client, "bad", 1)
+        assert node.error.code == "SUB_FLOW_FAILED"

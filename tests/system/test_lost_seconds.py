@@ -1,0 +1,41 @@
+"""The store of scheduler and trigger service loses what it was last told, and the node task manager's does not."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+from tests.system.mortal import World, run_in_world
+from tests.system.test_killed_schedulers import Ledger
+from tradewind.flow import Flow
+
+EVERY_S = 10
+
+
+def test_cycles_of_the_schedule_that_were_forgotten_are_found_again_and_run_once() -> None:
+    ledger = Ledger()
+    flow = Flow("f", schedule={"interval": EVERY_S, "catch_up": "all"}, overlap="allow")
+    flow.node("first", "work")["output"] >> flow.node("second", "work")["after"]
+
+    async def scenario(world: World) -> None:
+        client = world.client
+        await client.register_flow("f", flow)
+        await client.start_flow("f")
+        await asyncio.sleep(2.5 * EVERY_S)
+        forget = world.remember()
+        await asyncio.sleep(4 * EVERY_S)
+        before = [cycle async for cycle in client.list_cycles("f")]
+        forget()
+        assert len([cycle async for cycle in client.list_cycles("f")]) == len(before) - 4
+        await asyncio.sleep(12 * EVERY_S)
+        await client.pause_flow("f")
+        cycles = [cycle async for cycle in client.list_cycles("f")][::-1]
+        assert [cycle.cycle for cycle in cycles] == list(range(len(cycles)))
+        assert len(cycles) > len(before) + 10
+        times = [cycle.planned_time for cycle in cycles if cycle.planned_time is not None]
+        assert times == [times[0] + at * timedelta(seconds=EVERY_S) for at in range(len(cycles))]
+        assert {cycle.status for cycle in cycles} == {"completed"}
+        again = {cycle.cycle: cycle.run_id for cycle in cycles}
+        assert [again[cycle.cycle] for cycle in before] == [cycle.run_id for cycle in before]
+        assert ledger.ran == Counter(f"f:{cycle.cycle}:{node}" for cycle in cycles for node in ("first", "second"))
+
+    run_in_world(scenario, ledger.nodes, 0)

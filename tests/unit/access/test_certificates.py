@@ -1,0 +1,84 @@
+"""What a certificate stands for, as TRADEWIND_TLS_ROLES says; a token goes before it."""
+
+from typing import Any
+
+import pytest
+
+from tests.gate_calls import Authority, Context, Owners, call
+from tradewind.api.scheduler.v1.scheduler_service_pb2 import GetFlowRequest
+from tradewind.server.access.certificates import CertificateRoles, certificate_roles_of
+from tradewind.server.access.gate import Gate
+from tradewind.server.access.identity import Identity
+from tradewind.server.access.opening import gate_of
+from tradewind.server.access.roles import Role
+from tradewind.server.faults import PermissionDenied, Unauthenticated
+from tradewind.server.settings import CommonSettings, load_settings
+
+SETTING = "scheduler.tradewind.svc=service, spiffe://cluster/ops/*=operator ,*.workers.example=worker,"
+
+
+def identity(roles: CertificateRoles, *names: str) -> Identity | None:
+    context: Any = Context(None, *names)
+    return roles.identity(context)
+
+
+@pytest.mark.parametrize(
+    ("names", "role"),
+    [
+        (["scheduler.tradewind.svc"], Role.SERVICE),
+        (["scheduler", "scheduler.tradewind.svc"], Role.SERVICE),
+        (["spiffe://cluster/ops/olga"], Role.OPERATOR),
+        (["a.workers.example"], Role.WORKER),
+        (["a.workers.example", "scheduler.tradewind.svc"], Role.SERVICE),
+        (["scheduler.tradewind.svc.elsewhere.example"], None),
+        (["scheduler"], None),
+        ([], None),
+    ],
+)
+def test_the_first_that_fits_holds_and_others_are_nobody(names: list[str], role: Role | None) -> None:
+    found = identity(certificate_roles_of(SETTING), *names)
+    assert (found and found.role) == role
+
+
+def test_no_certificate_stands_for_a_user_on_record() -> None:
+    """Or its holder would open sessions of whoever has that name."""
+    found = identity(certificate_roles_of("admin=operator"), "admin")
+    assert found == Identity("certificate:admin", Role.OPERATOR)
+
+
+@pytest.mark.parametrize("text", ["scheduler", "=service", "scheduler=", "scheduler=user", "scheduler=root"])
+def test_what_a_setting_may_not_say(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write NAME=ROLE|is no role of a certificate"):
+        certificate_roles_of(text)
+    with pytest.raises(ValueError, match=r"^TRADEWIND_TLS_ROLES: "):
+        gate_of(load_settings(CommonSettings, tls_roles=text), [])
+
+
+def test_roles_that_nothing_would_look_at_are_refused() -> None:
+    settings = load_settings(CommonSettings, tls_roles="scheduler=service")
+    with pytest.raises(ValueError, match="set TRADEWIND_ACCESS_ADDRESS"):
+        gate_of(settings, [])
+
+
+def test_a_server_has_something_to_show_to_access() -> None:
+    settings = load_settings(CommonSettings, access_address="localhost:7705")
+    with pytest.raises(ValueError, match=r"TRADEWIND_SERVICE_TOKEN is required .*TRADEWIND_TLS_CERT"):
+        gate_of(settings, [])
+
+
+async def test_a_token_goes_before_the_certificate() -> None:
+    """Who hands on a user's call, and is known as a server, is not taken for the user."""
+    authority = Authority()
+    owning = {"tradewind.api.scheduler.v1.SchedulerService": Owners()}
+    gate = Gate(authority, cache_s=60, owning=owning, certificates=certificate_roles_of("*.svc=service"))
+    request, door = GetFlowRequest(flow_id="bob-1"), "door.svc"
+    found, _ = await call(gate, "GetFlow", request, None, door)
+    assert found == Identity("service", Role.SERVICE)
+    assert authority.asked == 0
+    with pytest.raises(PermissionDenied):
+        await call(gate, "GetFlow", request, authority.token("ann"), door)
+    with pytest.raises(Unauthenticated):
+        await call(gate, "GetFlow", request, "guessed", door)
+    with pytest.raises(Unauthenticated) as refusal:
+        await call(gate, "GetFlow", request, None, "elsewhere.example")
+    assert refusal.value.reason == "TOKEN_MISSING"

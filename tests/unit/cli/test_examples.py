@@ -1,0 +1,43 @@
+"""The commands of operators have an example in their help, and it is one."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from tests.unit.cli.shell import Shell
+from tradewind.cli.app import app
+from tradewind.cli.examples import EXAMPLES
+
+OF_OPERATORS = {"token", "user", "job", "dead-letters", "config", "backup"}
+ALONE = {"login", "logout", "whoami", "doctor", "explain", "queue", "worker list", "worker drain"}
+
+
+def commands(command: Any, *words: str) -> Iterator[tuple[str, Any]]:
+    """Yield each command by its words."""
+    if not hasattr(command, "commands"):
+        yield " ".join(words), command
+        return
+    for name, each in command.commands.items():
+        yield from commands(each, *words, name)
+
+
+COMMANDS = dict(commands(get_command(app)))
+
+
+def test_every_command_of_operators_has_one() -> None:
+    wanted = ALONE | {name for name in COMMANDS if name.partition(" ")[0] in OF_OPERATORS}
+    assert wanted <= set(EXAMPLES)
+    assert set(EXAMPLES) <= set(COMMANDS), "there is no such command"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_it_is_a_line_of_that_command(name: str, shell: Shell) -> None:
+    example = EXAMPLES[name]
+    assert f"{example} ".startswith(f"{name} ")
+    arguments = shlex.split(example)[len(name.split()) :]
+    # Parsed whole, so that a missing argument or an unknown option is an error; not run.
+    COMMANDS[name].make_context(name, arguments)
+    assert f"Example: tradewind {example}" in " ".join(shell(*name.split(), "--help").out.split())

@@ -1,0 +1,44 @@
+"""Which runs are the same when they begin again after a store has forgotten them."""
+
+from dataclasses import replace
+
+from tests.unit.scheduler.memory_scheduler import MemoryScheduler
+from tradewind.scheduler.domain.chain_state import CycleOrigin
+from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.use_cases.begin_cycles import Wish
+
+PLANNED = 1_800_000_000_000
+DUE = Wish("f", CycleOrigin.SCHEDULE, due_ms=PLANNED, now_ms=PLANNED, schedule_epoch=2**60)
+CHILD = Wish("f", CycleOrigin.SUB_FLOW, parent=Parent(RunName("above", 1), "r0", "sub", 1))
+
+
+async def run_id(*wishes: Wish, nodes: int = 1) -> list[str]:
+    """The ids of the runs that a scheduler begins whose store knows of nothing but the flow."""
+    scheduler = MemoryScheduler()
+    await scheduler.register(nodes=nodes)
+    scheduler.stores.data.flows["f"].status = FlowStatus.RUNNING
+    return [begun.answer.run_id for begun in await scheduler.begin(wishes)]
+
+
+async def test_a_planned_time_and_an_attempt_of_a_node_have_one_run() -> None:
+    assert await run_id(DUE, CHILD) == await run_id(DUE, CHILD)
+    ids = await run_id(
+        DUE,
+        replace(DUE, due_ms=PLANNED + 60_000, now_ms=PLANNED + 60_000),
+        replace(DUE, schedule_epoch=2**60 + 1),
+        CHILD,
+        replace(CHILD, parent=Parent(RunName("above", 1), "r0", "sub", 2)),
+        replace(CHILD, parent=Parent(RunName("above", 1), "r1", "sub", 1)),
+    )
+    assert len(set(ids)) == 5, "the same planned time under another schedule was settled before"
+    assert all(len(each) == 20 for each in ids if each)
+
+
+async def test_of_another_definition_it_is_another() -> None:
+    assert await run_id(DUE, nodes=1) != await run_id(DUE, nodes=2)
+
+
+async def test_what_is_wished_for_by_hand_is_a_run_of_its_own() -> None:
+    assert await run_id(Wish("f")) != await run_id(Wish("f"))
