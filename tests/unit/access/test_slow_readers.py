@@ -27,7 +27,7 @@ async def test_of_too_many_changes_it_is_told_that_anybody_may_have_changed(monk
     listeners = Listeners(changes)
     await listeners.start()
     nothing: Any = None
-    served = AccessHandlers(nothing, nothing, nothing, nothing, listeners, OpenStreams())
+    served = AccessHandlers(nothing, nothing, nothing, nothing, listeners, OpenStreams(), nothing)
     told = served.WatchChanges(pb2.WatchChangesRequest(), nothing)
 
     async def next_told(*changed: str) -> tuple[list[str], bool]:
