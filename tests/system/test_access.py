@@ -54,6 +54,7 @@ async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Stand
         cycle = await ann.run_flow("sums")
         assert (await cycle.wait(30)).succeeded
         task = await ann.submit_task("numbers", {"start": 5})
+        assert [state.status async for state in cycle.watch_node("sort")] == ["completed"]
 
         for client, refused in ((bob, PermissionDenied), (nobody, Unauthenticated)):
             for call in (
@@ -64,6 +65,7 @@ async def test_the_first_admin_makes_users_who_see_their_own_only(guarded: Stand
                 client.cycle("sums", 0).describe(),
                 client.cycle("sums", 0).stop(),
                 client.get_node_task((await cycle.describe()).nodes[0].node_task_id),
+                anext(client.watch_task("sums:0:0:sort")),
                 client.delete_flow("sums"),
             ):
                 with pytest.raises(refused):

@@ -37,6 +37,8 @@ async def test_a_flow_from_registration_to_deletion(shell: Shell, tmp_path: Path
     assert "feed (numbers)" in await shell("flow", "graph", "sums")
     assert (await shell("flow", "graph", "sums", "-o", "mermaid")).startswith("flowchart LR")
     assert re.search(r"type +parity\nstatus +completed", await shell("task", "get", "sums:0:0:sort"))
+    (line,) = (await shell("task", "watch", "sums:0:0:sort")).splitlines()
+    assert line.strip() == 'completed: {"even": 14}'
 
     assert await shell("flow", "delete", "sums") == "sums deleted\n"
     assert await shell("flow", "status", "sums", ends=2) == 'error: no flow "sums"\n'

@@ -18,6 +18,7 @@ from tradewind.client import (
     TaskEventKind,
     WatchedTask,
 )
+from tradewind.flow import Flow
 from tradewind.standalone import Standalone
 from tradewind.worker import Worker, node
 
@@ -67,7 +68,10 @@ async def test_watches_go_on_where_they_were_when_the_server_comes_back(tmp_path
         await release.wait()
         return 5
 
+    flow = Flow("holding", "1h")
+    flow.node("hold", "held")
     events: list[WatchedTask] = []
+    of_node: list[WatchedTask] = []
     heard: list[Notification] = []
     async with AsyncExitStack() as running:
         async with Standalone(data=tmp_path, port=0) as first:
@@ -75,16 +79,23 @@ async def test_watches_go_on_where_they_were_when_the_server_comes_back(tmp_path
             client = await running.enter_async_context(Client(address))
             await running.enter_async_context(Worker([held], address=address))
             task = await client.submit_task("held", {})
+            await client.register_flow("holding", flow)
+            cycle = await client.run_flow("holding")
 
             async def watch() -> None:
                 events.extend([each async for each in client.watch_task(task.task_id)])
+
+            async def watch_node() -> None:
+                async for each in cycle.watch_node("hold"):
+                    of_node.append(each)
 
             async def listen() -> None:
                 async for each in client.watch_notifications(after="0-0"):
                     heard.append(each)
 
-            watching, listening = asyncio.create_task(watch()), asyncio.create_task(listen())
+            watching, listening = asyncio.gather(watch(), watch_node()), asyncio.create_task(listen())
             running.push_async_callback(_end, listening)
+            await until(lambda: of_node, "the node is told of")
             await client.send_notification("before")
             await until(lambda: heard, "it is heard")
         async with Standalone(data=tmp_path, port=int(address.rpartition(":")[2])):
@@ -94,8 +105,11 @@ async def test_watches_go_on_where_they_were_when_the_server_comes_back(tmp_path
             await until(lambda: len(heard) == 3, "the rest is heard", timeout=60)
     assert sorted(each.title for each in heard) == ["after", "before", 'task of type "held" completed']
     assert events[-1].happened is TaskEventKind.COMPLETED
-    ids = [each.event_id for each in events]
-    assert ids == sorted(set(ids), key=lambda at: tuple(map(int, at.split("-"))))
+    for told in (events, [each for each in of_node if each.event_id]):
+        ids = [each.event_id for each in told]
+        assert ids == sorted(set(ids), key=lambda at: tuple(map(int, at.split("-"))))
+    assert not any(each.gap for each in of_node)
+    assert (of_node[-1].happened, of_node[-1].outputs) == (TaskEventKind.COMPLETED, {"output": 5})
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

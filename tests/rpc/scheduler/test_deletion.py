@@ -24,7 +24,7 @@ async def left_of(flow_id: str, store: RedisServer) -> list[str]:
     """The keys that belong to a flow, or hold nothing but it."""
     tag = f"trading_flow:{{f{partition_of(flow_id)}}}:"
     keys = [key.removeprefix(tag) for key in await store.keys() if key.startswith(tag)]
-    return [key for key in keys if key not in ("owner", "lease", "replicas", "data_version")]
+    return [key for key in keys if key not in ("owner", "replicas", "data_version")]
 
 
 async def test_a_deleted_flow_leaves_a_tombstone(scheduler: Client, peers: Peers, embedded: RedisServer) -> None:

@@ -61,7 +61,6 @@ IDS = ["a", "b", "c.d"]
 EVERYWHERE = range(PARTITIONS)
 KEPT_REVISIONS = 2
 LEASE_MS = 10**9
-"""A lease lapses by the store's own clock, not by the test's."""
 
 ids = st.sampled_from(IDS)
 schedules = st.sampled_from(
@@ -422,11 +421,11 @@ class Twins(RuleBasedStateMachine):
             if not at:
                 return
 
-    @rule(flow_id=ids, force=st.booleans())
-    def own(self, flow_id: str, force: bool) -> None:
+    @rule(flow_id=ids, overtaken=st.booleans())
+    def own(self, flow_id: str, overtaken: bool) -> None:
         partition = partition_of(flow_id)
-        epoch = self.both(lambda store: store.partitions.take(partition, force=force))
-        if epoch and not force:
+        epoch = self.both(lambda store: store.partitions.take(partition))
+        if not overtaken:
             self.epochs[partition] = epoch
 
     @rule(ms=st.sampled_from([1, 100, 699, 700, CHECK_IN, MINUTE - 1, MINUTE]))

@@ -186,7 +186,7 @@ class Replica:
 
     async def own(self) -> None:
         """Take the partitions, from whoever has them."""
-        self.epochs = {each: await self.stores.partitions.take(each, force=True) for each in self._partitions}
+        self.epochs = {each: await self.stores.partitions.take(each) for each in self._partitions}
         await self._triggers.subscribe(self._subscriptions())
 
     def _subscriptions(self) -> list[Subscription]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tradewind.api.node_task_manager.v1 import sub_flow_pb2
+from tradewind.api.node_task_manager.v1 import batch_pb2, sub_flow_pb2
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.rpc.named_runs import runs_in
 from tradewind.server.faults import InvalidInput
@@ -18,6 +18,11 @@ def test_each_run_is_named_once() -> None:
     request = asks(3)
     request.node_task_ids.append("no id")
     assert runs_in(request) == [RunName("flow", cycle, 0) for cycle in range(3)]
+
+
+def test_a_node_of_a_flow_is_named_by_the_id_of_a_task_too() -> None:
+    assert runs_in(batch_pb2.WatchTaskRequest(task_id="flow:7:1:a:3")) == [RunName("flow", 7, 1)]
+    assert runs_in(batch_pb2.WatchTaskRequest(task_id="task:t1")) == []
 
 
 def test_as_many_are_named_as_a_handler_takes_and_no_more() -> None:

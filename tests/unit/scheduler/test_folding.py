@@ -64,7 +64,7 @@ async def test_a_partition_that_somebody_else_owns_by_now_is_told() -> None:
     run = (await scheduler.run()).state
     partition = partition_of("f")
     old = await scheduler.stores.partitions.take(partition)
-    await scheduler.stores.partitions.take(partition, force=True)
+    await scheduler.stores.partitions.take(partition)
     assert await scheduler.fold([event(run)], {partition: old}) == {partition}
     assert (await scheduler.state(run.name)).version == 1
 

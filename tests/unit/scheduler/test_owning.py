@@ -7,71 +7,67 @@ from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import PARTITIONS
 
 
-def owner(stores: MemoryStores, name: str = "first") -> OwnPartitions:
-    return OwnPartitions(stores.partitions, name)
-
-
 def replicas(clock: ManualClock, *names: str) -> list[OwnPartitions]:
     """Several replicas over the same data; a lease lasts 100 ms."""
     data = Data(clock)
-    return [owner(MemoryStores(clock, replica=each, lease_ms=100, data=data), each) for each in names]
+    return [
+        OwnPartitions(MemoryStores(clock, replica=each, lease_ms=100, data=data).partitions, each) for each in names
+    ]
 
 
 async def beat(*everybody: OwnPartitions) -> None:
     """What each replica does at its turn, twice: what one gives up another takes."""
     for _ in range(2):
         for own in everybody:
-            await own.renew()
             await own.share()
             await own.take()
 
 
-async def test_what_nobody_holds_is_taken_and_renewed() -> None:
+async def test_what_nobody_holds_is_taken_and_kept() -> None:
     clock = ManualClock()
-    own = owner(MemoryStores(clock, lease_ms=100))
+    (own,) = replicas(clock, "first")
     changes: list[int] = []
     own.on_change(lambda: changes.append(len(own.epochs)))
+    await own.share()
     await own.take()
     assert own.complete
     assert own.owns(3)
     before = own.epochs
     for _ in range(5):
         clock.advance(99)
-        await own.renew()
+        await own.share()
     assert own.epochs == before
     assert changes == [PARTITIONS]
 
 
 async def test_what_lapsed_is_lost_and_taken_again_under_a_higher_epoch() -> None:
     clock = ManualClock()
-    own = owner(MemoryStores(clock, lease_ms=100))
-    await own.take()
+    (own,) = replicas(clock, "first")
+    await beat(own)
     before = own.epochs
     clock.advance(100)
-    await own.renew()
+    await own.share()
     assert not own.epochs
     await own.take()
     assert all(own.epochs[partition] > before[partition] for partition in before)
 
 
-async def test_what_another_holds_is_taken_only_by_force() -> None:
-    clock = ManualClock()
-    stores = MemoryStores(clock)
-    first = owner(stores)
-    await first.take()
-    second = owner(stores, "second")
+async def test_what_another_owns_is_taken_by_one_that_is_alone_only() -> None:
+    first, second = replicas(ManualClock(), "first", "second")
+    await beat(first)
+    await second.share()
     await second.take()
     assert not second.epochs
-    await second.take(force=True)
+    await second.share(alone=True)
+    await second.take()
     assert second.complete
-    await first.renew()
+    await first.share()
     assert not first.epochs
 
 
 async def test_what_was_called_lost_by_mistake_comes_back_at_once() -> None:
-    stores = MemoryStores(ManualClock())
-    own = owner(stores)
-    await own.take()
+    (own,) = replicas(ManualClock(), "first")
+    await beat(own)
     own.lose([1, 2, 99], "somebody said so")
     assert not own.owns(1)
     await own.take()
@@ -79,18 +75,18 @@ async def test_what_was_called_lost_by_mistake_comes_back_at_once() -> None:
 
 
 async def test_what_is_released_is_there_for_the_next() -> None:
-    stores = MemoryStores(ManualClock())
-    first, second = owner(stores), owner(stores, "second")
-    await first.take()
+    first, second = replicas(ManualClock(), "first", "second")
+    await beat(first)
     await first.release()
-    await second.take()
+    await beat(second)
     assert second.complete
+    assert len(second.epochs) == PARTITIONS
     assert not first.epochs
 
 
 async def test_epochs_in_use_do_not_change_under_the_hand() -> None:
-    own = owner(MemoryStores(ManualClock()))
-    await own.take()
+    (own,) = replicas(ManualClock(), "first")
+    await beat(own)
     epochs = own.epochs
     own.lose([0], "gone")
     assert 0 in epochs
@@ -122,5 +118,5 @@ async def test_the_share_of_one_that_died_goes_to_the_others_when_its_lease_has_
     await beat(first)
     assert first.complete
     assert len(first.epochs) == PARTITIONS
-    await dead.renew()
+    await dead.share()
     assert not dead.epochs

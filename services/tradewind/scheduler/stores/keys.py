@@ -26,11 +26,10 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     outbox                              zset      flows whose schedule must reach the trigger service, by next try
     request:<user>:<request_id>         string    first answer to a client's request; 24 h
     tombstone:<id>                      string    schedule epoch of a deleted flow; 1 h
-    owner                               hash      replica and epoch that own the partition
+    owner                               hash      replica that owns the partition, "" for none, and its epoch
     job:<id>                            hash      a bulk job; 7 d from its end
     jobs                                zset      bulk jobs by creation, the newest 1000; 7 d after the last
     jobs_open                           zset      bulk jobs that have not ended, by creation
-    lease                               string    epoch of the owner, until its lease lapses
     replicas                            zset      who is here, by when that lapses; in partition 0 only
     data_version                        string    version of the data and number of partitions; in partition 0 only
 
@@ -168,10 +167,6 @@ class Keys:
     def owner(self, partition: int) -> str:
         """Return the key that says who owns a partition."""
         return f"{self._bases[partition]}owner"
-
-    def lease(self, partition: int) -> str:
-        """Return the key whose presence says that the owner is alive."""
-        return f"{self._bases[partition]}lease"
 
     def replicas(self) -> str:
         """Return the key of the replicas that are here."""

@@ -6,23 +6,23 @@ import structlog
 
 from tradewind.scheduler.domain.sharing import shares_of
 from tradewind.scheduler.metrics import PARTITIONS_OWNED
-from tradewind.scheduler.ports.owning import Partitions
+from tradewind.scheduler.ports.owning import NOBODY_MET, Partitions
 from tradewind.server.partitions import PARTITIONS
 
 _log = structlog.get_logger(__name__)
 
 
 class OwnPartitions:
-    """Takes partitions whose lease has lapsed and renews those it holds.
+    """Takes the share of this replica, `name`, in the partitions: all of them until `share` has found others.
 
-    All of them are this replica's, `name`, until `share` has found others. `changed` callbacks run after every gain or
-    loss.
+    `changed` callbacks run after every gain or loss.
     """
 
     def __init__(self, partitions: Partitions, name: str) -> None:
         self._partitions = partitions
         self._name = name
         self._wanted = frozenset(range(PARTITIONS))
+        self._met = NOBODY_MET
         self._held: dict[int, int] = {}
         self._doubted: dict[int, int] = {}
         self._changed: list[Callable[[], None]] = []
@@ -48,15 +48,15 @@ class OwnPartitions:
         """Call back after every gain or loss."""
         self._changed.append(changed)
 
-    async def take(self, *, force: bool = False) -> None:
-        """Take what is wanted and nobody holds; with `force`, whoever holds it."""
+    async def take(self) -> None:
+        """Take what is wanted and was not owned by anybody met by `share`."""
         if self._doubted:
-            # Whoever said that they are lost may have meant an older epoch: then the lease is still there.
+            # Whoever said that they are lost may have meant an older epoch.
             doubted, self._doubted = self._doubted, {}
             await self._partitions.release(doubted)
         gained = {}
         for partition in sorted(self._wanted - self._held.keys()):
-            epoch = await self._partitions.take(partition, force=force)
+            epoch = await self._partitions.take(partition, self._met)
             if epoch:
                 gained[partition] = epoch
         if gained:
@@ -64,17 +64,17 @@ class OwnPartitions:
             self._held.update(gained)
             self._tell()
 
-    async def renew(self) -> None:
-        """Renew the leases of what is owned."""
-        if self._held:
-            self.lose(await self._partitions.renew(dict(self._held)), "lease_lost")
+    async def share(self, *, alone: bool = False) -> None:
+        """Say that this replica is here, with `alone` that no other one is; give up what is the share of others now.
 
-    async def share(self) -> None:
-        """Say that this replica is here, and give up what is the share of others now."""
-        here = await self._partitions.meet()
-        self._wanted = shares_of([*here, self._name])[self._name]
+        All is lost when it had not said so for the time of a lease: others may have taken it.
+        """
+        self._met = met = await self._partitions.meet(alone=alone)
+        if met.lapsed:
+            self.lose(list(self._held), "the lease has lapsed")
+        self._wanted = shares_of([*met.here, self._name])[self._name]
         if too_much := {each: self._held.pop(each) for each in self._held.keys() - self._wanted}:
-            _log.info("partitions_given_up", partitions=sorted(too_much), replicas=len(here))
+            _log.info("partitions_given_up", partitions=sorted(too_much), replicas=len(met.here))
             self._tell()
             await self._partitions.release(too_much)
 
@@ -87,7 +87,7 @@ class OwnPartitions:
             self._tell()
 
     async def release(self) -> None:
-        """Give everything up, so that others need not wait for the leases to lapse."""
+        """Give everything up, so that others need not wait for the lease to lapse."""
         held, self._held = self._held, {}
         self._tell()
         await self._partitions.leave()

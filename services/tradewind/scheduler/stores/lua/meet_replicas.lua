@@ -1,13 +1,15 @@
 -- Says that a replica is here for a while, or that it leaves, and forgets those that have not said so.
 -- KEYS: 1 the replicas.
--- args: now, replica, keep (ms; 0 to leave).
--- Returns the names of all that are here.
+-- args: now, replica, keep (ms; 0 to leave), alone (no other replica runs).
+-- Returns {now, whether it was not here any more, the names of all that are here}.
 local time = now(args.now)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', time)
+if args.alone then redis.call('DEL', KEYS[1]) end
+local lapsed = false
 if args.keep > 0 then
-  redis.call('ZADD', KEYS[1], time + args.keep, args.replica)
+  lapsed = redis.call('ZADD', KEYS[1], time + args.keep, args.replica) == 1
   redis.call('PEXPIRE', KEYS[1], args.keep)
 else
   redis.call('ZREM', KEYS[1], args.replica)
 end
-return cmsgpack.pack(redis.call('ZRANGE', KEYS[1], 0, -1))
+return cmsgpack.pack({time, lapsed, redis.call('ZRANGE', KEYS[1], 0, -1)})

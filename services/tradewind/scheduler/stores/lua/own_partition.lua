@@ -1,11 +1,17 @@
--- Takes a partition whose lease has lapsed. The epoch outlives leases and never falls, also past a loss of the store's
--- last second: it follows the clock.
--- KEYS: 1 owner, 2 lease.
--- args: base, epoch (0), now, replica, lease (ms), force (take it from whoever holds it).
--- Returns the new epoch, 0 when somebody holds the lease.
+-- Takes a partition that nobody owns who is here. The epoch never falls, also past a loss of the store's last second: it
+-- follows the clock.
+-- KEYS: 1 owner.
+-- args: base, epoch (0), now, replica, here (names of those who are), at (when they were).
+-- Returns the new epoch, 0 when somebody owns it, or took it after that.
 --!include partition
-if not args.force and redis.call('EXISTS', KEYS[2]) == 1 then return cmsgpack.pack(0) end
-local epoch = math.max(tonumber(redis.call('HGET', KEYS[1], 'epoch') or 0) + 1, time)
-redis.call('HSET', KEYS[1], 'replica', args.replica, 'epoch', epoch)
-redis.call('SET', KEYS[2], epoch, 'PX', args.lease)
-return cmsgpack.pack(epoch)
+local known = redis.call('HMGET', KEYS[1], 'replica', 'epoch')
+local holder, last = known[1] or '', tonumber(known[2] or 0)
+if holder ~= '' and holder ~= args.replica then
+  if last > args.at then return cmsgpack.pack(0) end
+  for _, name in ipairs(args.here) do
+    if name == holder then return cmsgpack.pack(0) end
+  end
+end
+local new = math.max(last + 1, time)
+redis.call('HSET', KEYS[1], 'replica', args.replica, 'epoch', new)
+return cmsgpack.pack(new)

@@ -1,8 +1,8 @@
--- Ends the lease of a partition if it still is the caller's.
--- KEYS: 1 owner, 2 lease.
+-- Leaves a partition to others if it still is the caller's. The epoch stays.
+-- KEYS: 1 owner.
 -- args: base, epoch, now.
 -- Returns whether it was.
 --!include partition
-if redis.call('GET', KEYS[2]) ~= tostring(args.epoch) then return cmsgpack.pack(false) end
-redis.call('DEL', KEYS[2])
+if redis.call('HGET', KEYS[1], 'epoch') ~= tostring(args.epoch) then return cmsgpack.pack(false) end
+redis.call('HSET', KEYS[1], 'replica', '')
 return cmsgpack.pack(true)

@@ -125,7 +125,7 @@ class Data:
         self.returns: dict[int, list[EndedRun]] = {}
         self.jobs: dict[str, tuple[BulkJob, str]] = {}
         self.epochs: dict[int, int] = {}
-        self.leases: dict[int, tuple[int, int]] = {}
+        self.owners: dict[int, str] = {}
         self.replicas: dict[str, int] = {}
         self.listeners: dict[int, list[Callable[[Sequence[RunChange]], None]]] = {}
 
@@ -146,7 +146,6 @@ class Data:
                     del flow.backfills[backfill_id]
         self.requests = {key: first for key, first in self.requests.items() if first.expires_ms > now}
         self.tombstones = {key: value for key, value in self.tombstones.items() if value[0] > now}
-        self.leases = {key: value for key, value in self.leases.items() if value[0] > now}
         return now
 
     def overtaken(self, flow_id: str, epochs: Epochs) -> bool:

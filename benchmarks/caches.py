@@ -1,0 +1,117 @@
+"""What a cached node costs: chain-50 whose nodes have no cache, against caches in which all is found, and nothing.
+
+    python -m benchmarks.caches [--rounds 5] [--scale 1.0]
+
+All three run in turns on one stack, with the same inputs but for the number that a run begins with: where all is to be
+found it is the same for each, else another one. What is not found is worked out and put in. Prints the nodes a second
+of each, their medians and the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+from benchmarks.sides import SideFailed
+from benchmarks.tradewind_side import TradewindSide
+from benchmarks.workloads import WORKLOADS, Workload
+from tradewind.cli.bench import flows
+from tradewind.client import Client
+
+CACHE = "screening"
+FLOWS = 50
+WAIT_S = 60.0
+NONE, HIT, MISS = "no cache", "all found", "nothing found"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.caches", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0)
+    options = parser.parse_args()
+    workload = WORKLOADS["chain-50"].scaled(options.scale)
+    rates: dict[str, list[float]] = {NONE: [], HIT: [], MISS: []}
+    side = TradewindSide()
+    try:
+        side.start()
+        assert side.client is not None
+        chains = Chains(side.client)
+        side.do(chains.register())
+        for number in range(options.rounds):
+            for name, measured in rates.items():
+                measured.append(side.do(chains.measure(name, workload)))
+                print(f"round {number + 1}, {name:<13} {measured[-1]:8.0f} nodes/s", flush=True)
+    finally:
+        side.stop()
+    medians = {name: statistics.median(measured) for name, measured in rates.items()}
+    for name, median in medians.items():
+        print(f"median, {name:<13} {median:8.0f} nodes/s")
+    for name in (HIT, MISS):
+        print(f"ratio, {name:<13} {medians[name] / medians[NONE]:.2f}")
+
+
+class Chains:
+    """Chains of ten nodes, with caches and without."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        # So far apart that no two chains pass the same number.
+        self._fresh = itertools.count(1000, 1000)
+
+    async def register(self) -> None:
+        """Register the flows."""
+        plain = flows.weather(flows.Shape.CHAIN)
+        cached = {**plain, "nodes": [{**node, "cache": CACHE} for node in plain["nodes"]]}
+        for name, definition in ((NONE, plain), (HIT, cached)):
+            await asyncio.gather(*(self._client.register_flow(each, definition) for each in _ids(name)))
+
+    async def measure(self, name: str, workload: Workload) -> float:
+        """Run the workload, warmed up, and return its nodes a second. Raises SideFailed when it did not do as named."""
+        warming = workload.warming()
+        begin: Callable[[], int] = (lambda: 0) if name == HIT else lambda: next(self._fresh)
+        await self._run(name, warming.flows, warming.in_flight, begin)
+        before = await self._counts()
+        wanted = {NONE: (0, 0), HIT: (workload.nodes, 0), MISS: (0, workload.nodes)}[name]
+        began = time.perf_counter()
+        await self._run(name, workload.flows, workload.in_flight, begin)
+        seconds = time.perf_counter() - began
+        after = await self._counts()
+        found, missed = after[0] - before[0], after[1] - before[1]
+        if (found, missed) != wanted:
+            raise SideFailed(f"{name}: {found} nodes were found in the cache and {missed} were not, not {wanted}")
+        return workload.nodes / seconds
+
+    async def _counts(self) -> tuple[int, int]:
+        """Hits and misses so far; they are written once a second."""
+        await asyncio.sleep(1.5)
+        (seen,) = await self._client.cache_statistics(CACHE)
+        return seen.hits, seen.misses
+
+    async def _run(self, name: str, count: int, in_flight: int, begin: Callable[[], int]) -> None:
+        wanted = iter(range(count))
+        ids = _ids(name)
+
+        async def keep_running(numbers: Iterator[int]) -> None:
+            for at in numbers:
+                first = begin()
+                inputs = {"value": {"n": first}}
+                handle = await self._client.run_flow(ids[at % len(ids)], inputs=inputs, wait=WAIT_S)
+                answer = (await handle.result(WAIT_S))["last"]["value"]["n"]
+                if answer != first + flows.CHAIN:
+                    raise SideFailed(f"{name}: a chain that began with {first} ended with {answer}")
+
+        await asyncio.gather(*(keep_running(wanted) for _ in range(in_flight)))
+
+
+def _ids(name: str) -> list[str]:
+    kind = "plain" if name == NONE else "cached"
+    return [f"bench-{kind}-{at}" for at in range(FLOWS)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Owning partitions: memory and Redis answer alike, and nobody takes from those who are here."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+
+from tests.servers import RedisServer
+from tradewind.scheduler.ports.owning import NOBODY_MET, Meeting, Partitions
+from tradewind.scheduler.stores.keys import ACL, Keys
+from tradewind.scheduler.stores.memory.data import Data
+from tradewind.scheduler.stores.memory.partitions import MemoryPartitions
+from tradewind.scheduler.stores.redis.partitions import RedisPartitions
+from tradewind.scheduler.stores.redis.scripts import Scripted
+from tradewind.server.clock import ManualClock
+
+NAMES = ("first", "second", "third")
+LEASE_MS = 100_000
+
+replicas = st.sampled_from(NAMES)
+partitions = st.sampled_from([0, 5])
+
+
+class Twins(RuleBasedStateMachine):
+    """Three replicas over memory, and the same three over one Redis."""
+
+    def __init__(self, server: RedisServer) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.server = server
+        self.clock = ManualClock()
+        self.met = dict.fromkeys(NAMES, NOBODY_MET)
+        self.held: dict[str, dict[int, int]] = {name: {} for name in NAMES}
+        data = Data(self.clock)
+        self.memory: dict[str, Partitions] = {name: MemoryPartitions(data, name, LEASE_MS) for name in NAMES}
+        self.run(server.flush())
+        self.redis: dict[str, Partitions] = self.run(self.connected())
+
+    async def connected(self) -> dict[str, Partitions]:
+        scripted = Scripted(self.server.connect(ACL.name), Keys(), self.clock)
+        return {name: RedisPartitions(scripted, name, LEASE_MS) for name in NAMES}
+
+    def run(self, awaitable: Awaitable[Any]) -> Any:
+        async def waiting() -> Any:
+            return await awaitable
+
+        return self.runner.run(waiting())
+
+    def teardown(self) -> None:
+        self.run(self.server.close_clients())
+        self.runner.close()
+
+    @rule(name=replicas, alone=st.sampled_from([False, False, False, True]))
+    def meet(self, name: str, alone: bool) -> None:
+        expected: Meeting = self.run(self.memory[name].meet(alone=alone))
+        found: Meeting = self.run(self.redis[name].meet(alone=alone))
+        assert found._replace(here=tuple(sorted(found.here))) == expected
+        self.met[name] = found
+        if found.lapsed:
+            self.held[name] = {}
+
+    @rule(name=replicas)
+    def leave(self, name: str) -> None:
+        self.run(self.memory[name].leave())
+        self.run(self.redis[name].leave())
+
+    @rule(name=replicas, partition=partitions)
+    def take(self, name: str, partition: int) -> None:
+        met = self.met[name]
+        epoch = self.run(self.redis[name].take(partition, met))
+        assert epoch == self.run(self.memory[name].take(partition, met))
+        if epoch:
+            for other in NAMES:
+                before = self.held[other].pop(partition, 0)
+                assert before < epoch
+                assert not before or other == name or (other not in met.here and before <= met.at_ms)
+            self.held[name][partition] = epoch
+
+    @rule(name=replicas, older=st.sampled_from([0, 0, 1]))
+    def release(self, name: str, older: int) -> None:
+        held = {partition: epoch - older for partition, epoch in self.held[name].items()}
+        self.run(self.memory[name].release(held))
+        self.run(self.redis[name].release(held))
+        if not older:
+            self.held[name] = {}
+
+    @rule(ms=st.sampled_from([1, LEASE_MS // 2, LEASE_MS - 1, LEASE_MS]))
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    @invariant()
+    def everything_has_one_owner_at_most(self) -> None:
+        owned = [partition for held in self.held.values() for partition in held]
+        assert len(owned) == len(set(owned))
+
+
+def test_memory_and_redis_agree_on_owners(running_redis: RedisServer) -> None:
+    run_machine(
+        lambda: Twins(running_redis),  # type: ignore[arg-type]
+        settings=settings(max_examples=25, stateful_step_count=40, deadline=None, derandomize=True),
+    )
+
+
+@pytest.mark.parametrize("gone_for_ms", [0, LEASE_MS])
+async def test_who_looked_too_early_takes_nothing_from_a_newcomer(gone_for_ms: int) -> None:
+    clock = ManualClock()
+    data = Data(clock)
+    first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
+    met = await first.meet()
+    clock.advance(gone_for_ms + 1)
+    await second.meet()
+    assert await second.take(3)
+    assert not await first.take(3, met)
