@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+import structlog
 from google.protobuf.message import Message
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -35,11 +36,14 @@ class Sent:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedStack]:
-    with pytest.MonkeyPatch.context() as environment:
-        # Refusals are what it is about, so they are not worth a line each.
-        environment.setenv("TRADEWIND_LOG_LEVEL", "error")
+    # Refusals are what it is about, so they are not worth a line each.
+    config = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
+    try:
         with fuzzed_stack(tmp_path_factory.mktemp("fuzz")) as stack:
             yield stack
+    finally:
+        structlog.configure(**config)
 
 
 @pytest.mark.parametrize("name", METHODS)
