@@ -195,6 +195,8 @@ def test_services_survive_a_node_and_a_drain(folder: str) -> None:
     for scaler in of_kind(folder, "HorizontalPodAutoscaler").values():
         assert scaler["spec"]["minReplicas"] >= 2
     scaled = of_kind(folder, "HorizontalPodAutoscaler", "ScaledObject")
+    if scaled:
+        assert set(scaled) >= set(services(folder)), "what is not scaled is the narrowest place"
     for name, deployment in of_kind(folder, "Deployment").items():
         assert ("replicas" in deployment["spec"]) == (name not in scaled), "what a scaler sets is set nowhere else"
 

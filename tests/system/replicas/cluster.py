@@ -21,7 +21,10 @@ LEASE_S = 2.0
 
 
 class Cluster:
-    """`schedulers` and `node_task_managers` replicas, one registry, one trigger service, `workers` workers."""
+    """`schedulers` and `node_task_managers` replicas, one registry, one trigger service, `workers` workers.
+
+    With `accesses` replicas of access calls need a token, or the certificate of a server or of a worker.
+    """
 
     def __init__(
         self,
@@ -30,16 +33,25 @@ class Cluster:
         schedulers: int = 1,
         node_task_managers: int = 1,
         workers: int = 1,
+        accesses: int = 0,
         store: FailoverStore | None = None,
         tls: TlsFiles | None = None,
+        workers_tls: TlsFiles | None = None,
+        roles: str = "",
     ) -> None:
-        """With `tls`, everybody shows these certificates to everybody."""
+        """With `tls`, everybody shows these certificates to everybody, but workers theirs if they have some.
+
+        `roles` says what certificates stand for.
+        """
         self.home = home
         self._tls = tls
+        self._workers_tls = workers_tls or tls
+        self._roles = roles
         self.ledger = home / "ledger"
         self.store = store or EmbeddedStore(home / "store", acl_users=ACL_USERS)
         names = [f"scheduler-{at}" for at in range(schedulers)]
         names += [f"node_task_manager-{at}" for at in range(node_task_managers)]
+        names += [f"access-{at}" for at in range(accesses)]
         self.services = {name: free_port() for name in ["registry-0", "trigger-0", *names]}
         self.workers = [f"worker-{at}" for at in range(workers)]
         self._running: dict[str, Process] = {}
@@ -57,7 +69,7 @@ class Cluster:
             process = Process(
                 log, "tradewind.worker", NODES, "--worker-id", name, "--capacity", "20", "--grace", "5",
                 "--address", self.address("node_task_manager"), "--registry-address", self.address("registry"),
-                **{LEDGER: str(self.ledger)}, **self._certificates(),
+                **{LEDGER: str(self.ledger)}, **_certificates(self._workers_tls),
             )
             # fmt: on
         else:
@@ -89,15 +101,15 @@ class Cluster:
         self.store = EmbeddedStore(self.store.directory, port=self.store.port, acl_users=ACL_USERS)
         await self.store.start()
 
-    def client(self) -> Client:
-        """Return a client that turns to whichever replica answers."""
-        where = Addresses(*map(self.address, ("scheduler", "registry", "node_task_manager", "trigger")))
-        return Client(addresses=where, patience=60, credentials=self._tls)
+    def client(self, tls: TlsFiles | None = None, token: str | None = None) -> Client:
+        """Return a client that turns to whichever replica answers; it shows what servers do unless told otherwise."""
+        where = Addresses(*map(self.address, ("scheduler", "registry", "node_task_manager", "trigger", "access")))
+        return Client(addresses=where, patience=60, credentials=tls or self._tls, token=token)
 
     def address(self, service: str) -> str:
         """Return where a service is to be found, all its replicas together."""
         ports = [port for name, port in self.services.items() if name.startswith(f"{service}-")]
-        return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
+        return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports) if ports else ""
 
     def noted(self, what: str) -> Counter[str]:
         """Return how often each idempotency key was noted in the ledger as `begun` or `done`."""
@@ -112,19 +124,18 @@ class Cluster:
             process.close()
         await self.store.stop()
 
-    def _certificates(self) -> dict[str, str]:
-        files = asdict(self._tls) if self._tls is not None else {}
-        return {f"TRADEWIND_TLS_{name.upper()}": str(value) for name, value in files.items() if value}
-
     def _settings(self, name: str) -> dict[str, str]:
         service = name.partition("-")[0]
         addresses = {
             f"TRADEWIND_{each.upper()}_ADDRESS": self.address(each)
-            for each in ("scheduler", "registry", "node_task_manager", "trigger")
+            for each in ("scheduler", "registry", "node_task_manager", "trigger", "access")
+            if self.address(each)
         }
         return {
             **addresses,
-            **self._certificates(),
+            **_certificates(self._tls),
+            "TRADEWIND_TLS_ROLES": self._roles,
+            "TRADEWIND_ACCESS_CACHE_SECONDS": "0.2",
             "TRADEWIND_TLS_REQUIRE_CLIENT_CERT": str(int(self._tls is not None)),
             "TRADEWIND_STORE_URL": self.store.url_for(service),
             "TRADEWIND_PORT": str(self.services[name]),
@@ -135,3 +146,8 @@ class Cluster:
             "TRADEWIND_NODE_TASK_MANAGER_LEASE_SECONDS": "30",
             "TRADEWIND_NODE_TASK_MANAGER_STREAM_GRACE_SECONDS": "0.5",
         }
+
+
+def _certificates(files: TlsFiles | None) -> dict[str, str]:
+    named = asdict(files) if files is not None else {}
+    return {f"TRADEWIND_TLS_{name.upper()}": str(value) for name, value in named.items() if value}

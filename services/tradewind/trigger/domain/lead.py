@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-LEAST_MS = 20
+LEAST_MS = 50
 """What one trigger by itself needs from the store to a worker, on a busy machine."""
 
 EACH_MS = 0.8

@@ -1,0 +1,91 @@
+"""Who has no token, another's, one that is over or was revoked, or too small a role: told why, and nothing is done."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.system import flows
+from tests.waiting import until
+from tradewind.client import Client, PermissionDenied, Role, TradewindError, Unauthenticated
+from tradewind.flow import Flow
+from tradewind.standalone import Standalone
+
+Call = Callable[[Client], Awaitable[object]]
+
+ON_ANNS: dict[str, Call] = {
+    "register": lambda client: client.register_flow("sums", Flow("sums", "1m")),
+    "update": lambda client: client.update_flow("sums", {"interval": "1s"}),
+    "start": lambda client: client.start_flow("sums"),
+    "run": lambda client: client.run_flow("sums"),
+    "run many": lambda client: client.run_flows(["sums"]),
+    "delete": lambda client: client.delete_flow("sums"),
+}
+"""What would change something that is ann's."""
+ON_ALL: dict[str, Call] = {
+    "a limit": lambda client: client.update_config(max_running=1),
+    "a job": lambda client: client.start_bulk_job("stop", ["*"]),
+    "a worker": lambda client: client.drain_worker("worker-1"),
+    "a role": lambda client: client.set_user("eve", Role.ADMIN),
+    "mending": lambda client: client.run_doctor(mend=True),
+}
+"""What users may not do at all."""
+
+
+@pytest_asyncio.fixture
+async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Standalone]:
+    """Every service behind a gate."""
+    monkeypatch.delenv("TRADEWIND_TOKEN", raising=False)
+    async with Standalone(data=tmp_path / "data", port=0, auth=True) as stack:
+        yield stack
+
+
+async def refused(client: Client, calls: dict[str, Call]) -> set[tuple[type[TradewindError], str]]:
+    """Make every call, none of which may succeed; return how they were refused."""
+    seen = set()
+    for what, call in calls.items():
+        with pytest.raises((Unauthenticated, PermissionDenied)) as refusal:
+            await call(client)
+        assert refusal.value.message, what
+        seen.add((type(refusal.value), refusal.value.reason))
+    return seen
+
+
+async def test_whoever_may_not_is_told_why_and_nothing_is_done(stack: Standalone) -> None:
+    async with Client(stack.address, token=stack.new_admin_token) as admin:
+        ann = (await admin.create_token("ann", role=Role.USER)).token
+        bob = (await admin.create_token("bob", role=Role.USER)).token
+        pool = (await admin.create_token("pool", role=Role.WORKER)).token
+        over = (await admin.create_token("eve", role=Role.USER, lifetime=0.05)).token
+        revoked = await admin.create_token("eve")
+        await admin.revoke_session(revoked.session.session_id, user_id="eve")
+
+        async def is_over() -> bool:
+            return not await admin.list_sessions("eve")
+
+        await until(is_over, "the token's time is over")
+        async with Client(stack.address, token=ann) as client:
+            await client.register_flow("sums", flows.sums())
+            before = await client.get_flow("sums")
+            config = await admin.get_config()
+
+            everything = ON_ANNS | ON_ALL
+            expected = {
+                None: (everything, {(Unauthenticated, "TOKEN_MISSING")}),
+                "guessed": (everything, {(Unauthenticated, "TOKEN_INVALID")}),
+                over: (everything, {(Unauthenticated, "TOKEN_EXPIRED")}),
+                revoked.token: (everything, {(Unauthenticated, "TOKEN_INVALID")}),
+                bob: (ON_ANNS, {(PermissionDenied, "NOT_OWNER")}),
+                ann: (ON_ALL, {(PermissionDenied, "ROLE_TOO_SMALL")}),
+                pool: (everything, {(PermissionDenied, "ROLE_TOO_SMALL")}),
+            }
+            for token, (calls, told) in expected.items():
+                async with Client(stack.address, token=token) as caller:
+                    assert await refused(caller, calls) == told
+
+            assert await client.get_flow("sums") == before
+            assert [each async for each in client.list_cycles("sums")] == []
+            assert await admin.get_config() == config
+            assert [each async for each in admin.list_bulk_jobs()] == []
+            assert {each.user_id: each.role async for each in admin.list_users()}["eve"] is Role.USER
