@@ -21,6 +21,7 @@ PURE = {
     "tradewind.server.identifiers",
     "tradewind.server.partitions",
     "tradewind.server.rates",
+    "tradewind.server.schedules.event_filter",
     "tradewind.server.schedules.grids",
     "tradewind.server.schedules.schedule",
 }

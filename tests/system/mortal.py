@@ -142,10 +142,14 @@ class World:
             life.channels.append(LocalChannel(self._server, self._loop.engine, tap))
             return life.channels[-1]
 
-        stores: Any = MortalStores(MemoryStores(SystemClock(), lease_ms=86_400_000, data=self._data), life)
+        records = MemoryStores(
+            SystemClock(), lease_ms=86_400_000, data=self._data, tells_ends=lambda: scheduler.tells_ends
+        )
+        stores: Any = MortalStores(records, life)
         settings = SchedulerSettings(scheduler_lease_seconds=86_400, scheduler_sole=True)
-        self._schedulers.append(Scheduler(settings, stores=stores, open_channel=channel))
-        self._server.bind([*self._services, self._schedulers[-1]])
+        scheduler = Scheduler(settings, stores=stores, open_channel=channel)
+        self._schedulers.append(scheduler)
+        self._server.bind([*self._services, scheduler])
 
     def _succeed(self) -> None:
         """Let another scheduler take the place of the dead one; who called that finds the connection lost."""

@@ -33,7 +33,7 @@ def show_flow(screen: Screen, described: FlowDescription, statistics: CycleStati
     facts = [
         ("flow", flow.flow_id),
         ("status", flow.status),
-        ("schedule", _schedule(config)),
+        ("schedule", _schedule(config, flow.begins_on)),
         ("paused", _pause(screen, flow.pause)),
         ("stopped", _stop(screen, flow.stop)),
         ("kept", _kept(flow.config)),
@@ -254,14 +254,16 @@ def _took(node: NodeTaskRecord) -> str:
     return length((node.ended_at - node.started_at).total_seconds())
 
 
-def _schedule(config: Mapping[str, Any]) -> str:
-    """Return `every 5 s`, `runs once`, `30 9 * * 1-5 (Europe/Berlin)`, and what else there is to say."""
+def _schedule(config: Mapping[str, Any], begins_on: str) -> str:
+    """Return `every 5 s`, `runs once`, `30 9 * * 1-5 (UTC)`, `on event "price"`, and what else there is to say."""
     schedule = config.get("schedule") or {"interval": config.get("interval")}
     more = [f"{name} {schedule[name]}" for name in ("start", "end", "jitter", "max_cycles") if name in schedule]
     if "cron" in schedule:
         words = f"{schedule['cron']} ({schedule.get('zone', 'UTC')})"
     elif "at" in schedule:
         words = f"at {len(schedule['at'])} times" if len(schedule["at"]) > 1 else f"at {schedule['at'][0]}"
+    elif begins_on:
+        words = f"on {begins_on}"
     else:
         words = _interval(schedule["interval"])
     return ", ".join([words, *more])

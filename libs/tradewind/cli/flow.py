@@ -296,7 +296,7 @@ async def list_(
             str(flow.node_count),
             str(flow.last_cycle) if flow.last_cycle is not None else "",
             str(flow.running_cycles or ""),
-            session.screen.when(flow.next_execution),
+            session.screen.when(flow.next_execution) or flow.begins_on,
             ",".join(f"{key}={value}" for key, value in sorted(flow.labels.items())),
         )
         for flow in flows
@@ -308,7 +308,8 @@ def _show_change(session: Session, flow: "FlowRecord", output: Format) -> None:
     if output is Format.JSON:
         session.screen.json(flow)
         return
-    following = f", next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else ""
+    following = f", begins on {flow.begins_on}" if flow.begins_on and flow.status == "running" else ""
+    following = f", next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else following
     session.screen.line(f"{flow.flow_id} is {flow.status}{following}")
 
 

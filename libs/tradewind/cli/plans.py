@@ -93,6 +93,8 @@ def _show_bounds(screen: Screen, plan: FlowPlan) -> None:
             screen.line(f"  {limit.limit}{subject} = {limit.allowed}: {limit.message}", "yellow")
     else:
         screen.line("no limit will bind")
+    if plan.begins_on:
+        screen.line(f"begins on {plan.begins_on}")
     if plan.next_times:
         screen.line("next times:")
         for planned in plan.next_times:

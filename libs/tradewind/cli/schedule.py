@@ -34,7 +34,8 @@ async def resume(session: Session, name: FlowName, output: Output = Format.TEXT)
     if output is Format.JSON:
         session.screen.json(flow)
     else:
-        session.screen.line(f"{name} is {flow.status}; next cycle {session.screen.when(flow.next_execution)}")
+        following = f"next cycle {session.screen.when(flow.next_execution)}" if flow.next_execution else ""
+        session.screen.line(f"{name} is {flow.status}; {following or 'begins on ' + flow.begins_on}")
 
 
 @app.command("next")
@@ -45,16 +46,20 @@ async def next_(
     count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 10,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print the next planned times; of a flow that is not running, those it would have if it were started now."""
+    """Print the next planned times, or the events on which cycles begin.
+
+    Of a flow that is not running, the times it would have if it were started now.
+    """
     async with session.client() as client:
         planned = await client.next_executions(name, count)
+        flow = None if planned else (await client.get_flow(name)).flow
     if output is Format.JSON:
         session.screen.json(planned)
         return
     for moment in planned:
         session.screen.line(session.screen.when(moment))
-    if not planned:
-        session.screen.line("nothing is planned any more")
+    if flow is not None:
+        session.screen.line(f"begins on {flow.begins_on}" if flow.begins_on else "nothing is planned any more")
 
 
 @app.command()
@@ -66,7 +71,7 @@ async def firings(
     backfill: Annotated[int | None, typer.Option(min=1, help="Only those of this backfill.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List what became of planned times, the latest first: fired, skipped, queued, missed or dropped, and why."""
+    """List what became of planned times and events, the latest first: fired, skipped, queued, missed, dropped; why."""
     async with session.client() as client:
         lines = await first(limit, client.list_firings(name, backfill_id=backfill or 0))
     if output is Format.JSON:
@@ -77,7 +82,7 @@ async def firings(
             session.screen.when(line.planned_time),
             line.outcome + (f" x{line.count}" if line.count > 1 else ""),
             "" if line.cycle is None else str(line.cycle),
-            line.reason,
+            "; ".join(filter(None, (line.event_id and f"event {line.event_id}", line.reason))),
         )
         for line in lines
     ]

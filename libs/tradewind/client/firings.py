@@ -1,4 +1,4 @@
-"""Planned times of a flow and what became of them."""
+"""Planned times of a flow, and events, and what became of them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,8 @@ class FiringOutcome(StrEnum):
 class FiringRecord:
     """A planned time, and the `cycle` that began; or why none did, for it and others up to `last_planned_time`.
 
-    `count` is how many planned times this stands for; 10 000 stands for more, too.
+    `count` is how many planned times this stands for; 10 000 stands for more, too. `event_id` is that of the event that
+    came at `planned_time`, "" where there was none.
     """
 
     planned_time: datetime | None
@@ -33,6 +34,7 @@ class FiringRecord:
     decided_at: datetime | None
     count: int
     last_planned_time: datetime | None
+    event_id: str = ""
 
 
 _OUTCOMES = words(flow_pb2.FiringOutcome, FiringOutcome)
@@ -48,4 +50,5 @@ def firing_from(message: flow_pb2.Firing) -> FiringRecord:
         decided_at=moment(message, "decided_at"),
         count=message.count,
         last_planned_time=moment(message, "last_planned_time"),
+        event_id=message.event_id,
     )

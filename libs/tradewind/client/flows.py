@@ -49,7 +49,10 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class FlowRecord:
-    """A flow on record. `last_cycle` is None before its first cycle, `next_execution` when none is planned."""
+    """A flow on record. `last_cycle` is None before its first cycle, `next_execution` when none is planned.
+
+    `begins_on` says on which events its cycles begin, for people; "" when they are planned.
+    """
 
     flow_id: str
     user_id: str
@@ -66,6 +69,7 @@ class FlowRecord:
     etag: str
     pause: Pause | None = None
     stop: StopRecord | None = None
+    begins_on: str = ""
 
     @property
     def config(self) -> Any:
@@ -121,6 +125,7 @@ def flow_from(message: flow_pb2.Flow) -> FlowRecord:
         etag=message.etag,
         pause=_pause_from(message.pause) if message.HasField("pause") else None,
         stop=stop_from(message),
+        begins_on=message.begins_on,
     )
 
 

@@ -73,6 +73,7 @@ class FlowPlan:
     standing_revision: int | None
     diff: FlowDiff | None
     etag: str
+    begins_on: str = ""
 
     @property
     def valid(self) -> bool:
@@ -105,6 +106,7 @@ def plan_from(flow_id: str, answer: pb.RegisterFlowResponse) -> FlowPlan:
         standing_revision=plan.standing_revision or None,
         diff=diff_from(plan.diff) if plan.HasField("diff") else None,
         etag=plan.etag,
+        begins_on=plan.begins_on,
     )
 
 

@@ -36,7 +36,7 @@ class ScheduleCalls:
         return flow_from(answer.flow)
 
     async def list_firings(self, flow_id: str, *, backfill_id: int = 0) -> AsyncIterator[FiringRecord]:
-        """Yield what became of the planned times of a flow, the latest first; the newest 1000 are kept.
+        """Yield what became of a flow's planned times, or events, the latest first; the newest 1000 are kept.
 
         With `backfill_id` those of that backfill, all of which are kept as long as it is. Raises NotFound.
         """
@@ -53,7 +53,8 @@ class ScheduleCalls:
     async def next_executions(self, flow_id: str, count: int = 10) -> list[datetime]:
         """Return the next planned times of a flow, at most `count`; fewer when its schedule ends.
 
-        Those of a flow that is not running are what it would plan if it were started now. Raises NotFound.
+        Those of a flow that is not running are what it would plan if it were started now; one that begins on events has
+        none. Raises NotFound.
         """
         request = pb.ListNextExecutionsRequest(flow_id=flow_id, count=count)
         answer = await self._connection.to_scheduler.call(self._connection.scheduler.ListNextExecutions, request)

@@ -49,7 +49,8 @@ class Flow:
         """Begin a flow without nodes.
 
         `interval` is the time between cycles, 0 for one cycle only: a number of seconds, text such as "500ms" or "5m",
-        or a timedelta; `schedule` says more in its place, such as {"cron": "30 9 * * 1-5", "zone": "Europe/Berlin"}.
+        or a timedelta; `schedule` says more in its place, such as {"cron": "30 9 * * 1-5", "zone": "Europe/Berlin"}, or
+        {"event": {"name": "price", "filter": {"symbol": "AAPL"}}} or {"flow_finished": {"flow_ids": ["prices"]}}.
         `timeout` limits a cycle, `max_running` how many of its nodes run at once; of ended cycles the newest
         `keep_cycles` stay on record, for `keep_for` ("1m" to "7d"); `pause_after_failures` pauses the flow after so
         many failed cycles in a row. What is None stays at the server's default.

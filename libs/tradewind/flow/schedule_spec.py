@@ -1,10 +1,12 @@
 """The schedule of a flow: Weather Syntax to the typed `ScheduleSpec`, and back."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from tradewind.api.scheduler.v1 import flow_pb2
 from tradewind.flow.fields import Fields, say
+from tradewind.flow.values import json_copy
 
 _CATCH_UP: dict[str, flow_pb2.CatchUp.ValueType] = {
     "none": flow_pb2.CATCH_UP_NONE,
@@ -13,7 +15,10 @@ _CATCH_UP: dict[str, flow_pb2.CatchUp.ValueType] = {
 }
 _DURATIONS = ("interval", "jitter", "catch_up_window")
 _TEXTS = ("cron", "zone", "start", "end")
-_KNOWN = ("interval", "cron", "zone", "at", "jitter", "start", "end", "max_cycles", "catch_up", "catch_up_window")
+_KNOWN = (
+    *("interval", "cron", "zone", "at", "event", "flow_finished"),
+    *("jitter", "start", "end", "max_cycles", "catch_up", "catch_up_window"),
+)
 
 
 def schedule_spec_of(schedule: Mapping[str, Any], path: str) -> flow_pb2.ScheduleSpec:
@@ -27,6 +32,16 @@ def schedule_spec_of(schedule: Mapping[str, Any], path: str) -> flow_pb2.Schedul
         setattr(spec, name, fields.text(name))
     if catch_up := fields.word("catch_up", _CATCH_UP):
         spec.catch_up = catch_up
+    if schedule.get("event") is not None:
+        event = Fields(fields.object("event"), f"{path}.event", ("name", "filter"))
+        spec.event.name = event.text("name")
+        if wanted := event.object("filter"):
+            spec.event.filter_json = json.dumps(json_copy(wanted, f"{path}.event.filter"))
+    if schedule.get("flow_finished") is not None:
+        ends = Fields(fields.object("flow_finished"), f"{path}.flow_finished", ("flow_ids", "statuses"))
+        spec.flow_finished.flow_ids.extend(ends.texts("flow_ids"))
+        spec.flow_finished.statuses.extend(ends.texts("statuses"))
+        spec.flow_finished.SetInParent()
     return spec
 
 
@@ -36,5 +51,10 @@ def schedule_weather(spec: flow_pb2.ScheduleSpec, path: str) -> dict[str, Any]:
     weather: dict[str, Any] = {name: value for name in names if (value := getattr(spec, name))}
     if spec.at:
         weather["at"] = list(spec.at)
+    if spec.HasField("event"):
+        wanted = {"filter": json.loads(spec.event.filter_json)} if spec.event.filter_json else {}
+        weather["event"] = {"name": spec.event.name, **wanted}
+    if spec.HasField("flow_finished"):
+        weather["flow_finished"] = {field.name: list(value) for field, value in spec.flow_finished.ListFields()}
     say(weather, "catch_up", spec.catch_up, _CATCH_UP, f"{path}.")
     return weather

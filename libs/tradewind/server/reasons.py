@@ -14,7 +14,7 @@ CODES = (
     *("limit_full", "rate_limited", "workers_busy", "queued"),
     *("worker_unconfirmed", "running", "items_open"),
     *("tick_queued", "tick_skipped", "tick_dropped", "tick_missed", "outside_window", "cycle_running"),
-    *("backfilling", "next_tick"),
+    *("backfilling", "next_tick", "waits_for_event"),
 )
 """Every code, the most decisive first: in this order reasons are told. docs/explain.md lists them with their facts."""
 _RANKS = {code: rank for rank, code in enumerate(CODES)}

@@ -37,6 +37,7 @@ from tradewind.scheduler.use_cases.begin_cycles import BeginCycles
 from tradewind.scheduler.use_cases.begin_due import BeginDue
 from tradewind.scheduler.use_cases.begin_queued import BeginQueued
 from tradewind.scheduler.use_cases.bulk_jobs import CarryOutJobs, KeepBulkJobs
+from tradewind.scheduler.use_cases.chained_flows import ChainedFlows
 from tradewind.scheduler.use_cases.change_flow import ChangeFlow
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.definitions import Definitions
@@ -136,7 +137,7 @@ class Scheduler:
                 each.ring_in(0)
 
         self._background = Background()
-        self._own = OwnPartitions(stores.partitions, replica)
+        self._own = OwnPartitions(stores.partitions, stores.partitions.replica)
         open_states, waiters = OpenStates(), EndWaiters()
         definitions = Definitions(stores.flows)
         traces = TraceRuns(self._tracing)
@@ -154,13 +155,17 @@ class Scheduler:
         self._hub = ChangeHub(stores.changes, stores.cycles, stores.states)
         self._await_ends = AwaitEnds(waiters, self._hub, stores.states, self._own.owns)
         forget = (definitions.forget, waiters.flow_gone)
-        settle = SettleOutbox(stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm)
+        settle = SettleOutbox(
+            stores.flows, stores.outbox, triggers, node_tasks, forget, outbox_alarm, tell_ends.hear_of_listener
+        )
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
         self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
         logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
         put = PutOnRecord(stores.flows, definitions, change)
-        register = RegisterFlow(node_types, node_tasks, SubFlowPaths(stores.flows), put, clock)
+        register = RegisterFlow(
+            node_types, node_tasks, SubFlowPaths(stores.flows), ChainedFlows(stores.flows), put, clock
+        )
         self._watch = WatchFlows(stores.flows, stores.cycles, read, self._hub)
         self._run = RunCycles(begin, self._hand_over, self._await_ends, stores.states)
         self._streams = OpenStreams()

@@ -151,11 +151,12 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class FiringOrder:
-    """Asks for one firing of a trigger."""
+    """Asks for one firing of a trigger whose window begins at `start_ms`, 0 being no bound."""
 
     partition: int
     queue: str
     trigger_id: str
+    start_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +232,9 @@ class QueueStore(Protocol):
         """Make one firing for the event of each trigger, and say what became of each.
 
         The same event fires a trigger once, as long as the firing is kept and for the policy's time after it was
-        acknowledged. It goes to those only that listen to it and are neither paused nor past their end or their number
-        of firings; by hand, to any.
+        acknowledged. It goes to those only that listen to it and are neither paused nor outside their window or past
+        their number of firings; by hand, to any. The planned times of the firings of one that listens rise: a moment
+        after the one before where two events come at once.
         """
         ...
 

@@ -4,7 +4,7 @@ import json
 
 from tests.rpc.scheduler.conftest import Client, Peers, Start
 from tests.waiting import until
-from tradewind.scheduler.domain.ended_run import FLOW_FINISHED
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 
 
 def told(peers: Peers) -> list[tuple[str, str, str]]:
@@ -28,6 +28,7 @@ async def heard(scheduler: Client, peers: Peers) -> None:
 async def test_an_end_is_told_while_somebody_listens(start: Start, peers: Peers) -> None:
     scheduler = await start(scheduler_listeners_seconds=0.05)
     await until(lambda: peers.triggers.listens("f"), "the scheduler listens")
+    await until(lambda: not scheduler.service.tells_ends, "it knows that nobody does")
     await scheduler.register(user_id="ada")
     await scheduler.run()
     assert peers.triggers.events == []

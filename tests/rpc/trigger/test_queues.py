@@ -352,7 +352,7 @@ async def _full(history: Any) -> bool:
     ("schedule", "queue", "faults"),
     [
         (on_event("a b"), QUEUE, {"trigger.schedule.event.name"}),
-        (on_event("tick"), "", {"trigger.partition_key", "trigger.queue"}),
+        (on_event("tick"), "", {"trigger.partition_key"}),
         (on_event("tick", '{"price": {"$gt": []}}'), QUEUE, {"trigger.schedule.event.filter_json"}),
         (on_event("tick", '{"$not":' * 6 + "{}" + "}" * 6), QUEUE, {"trigger.schedule.event.filter_json"}),
         (once(0), "a/b", {"trigger.queue"}),

@@ -25,7 +25,7 @@ from tests.stores.scheduler.bench import (
     shape,
 )
 from tradewind.scheduler.domain.backfill import BackfillStep
-from tradewind.scheduler.domain.beginning import BeginRequest, RerunRequest
+from tradewind.scheduler.domain.beginning import BeginRequest, EventFiring, RerunRequest
 from tradewind.scheduler.domain.chain_state import (
     ERROR,
     MEMORY,
@@ -42,6 +42,8 @@ from tradewind.scheduler.domain.chain_state import (
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.event_schedule import EventSchedule
+from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import FlowRecord, StatusChange
 from tradewind.scheduler.domain.flow_status import MOVES, FlowStatus
@@ -70,6 +72,8 @@ schedules = st.sampled_from(
         ScheduleDefinition(700, catch_up=CatchUp.ALL, window_ms=3000),
         ScheduleDefinition(MINUTE, max_cycles=2),
         ScheduleDefinition(times_ms=(1_700_000_010_000, 1_700_000_060_000), catch_up=CatchUp.NONE),
+        ScheduleDefinition(on=EventSchedule("price")),
+        ScheduleDefinition(on=EventSchedule("price"), end_ms=1_700_000_060_000, max_cycles=2),
     ]
 )
 overlaps = st.sampled_from(list(OverlapPolicy))
@@ -188,7 +192,7 @@ class Twins(RuleBasedStateMachine):
             config_json=f"config {digest}",
             schedule=schedule,
             pause_after_failures=pause_after,
-            first_ms=0 if schedule.begins_with_the_flow else self.clock.now_ms() + 5,
+            first_ms=schedule.stands_by_ms or (0 if schedule.begins_with_the_flow else self.clock.now_ms() + 5),
             overlap=overlap,
             keep_cycles=keep,
             user_id=user,
@@ -205,6 +209,9 @@ class Twins(RuleBasedStateMachine):
         allowed = tuple(current for current in FlowStatus if status in MOVES[current])
         start_at = self.clock.now_ms() + later if later else 0
         passed = Span(start_at - 2000, start_at - 1000, 2) if later else None
+        flow = self.flow(flow_id)
+        if flow and flow.schedule.on and status is FlowStatus.RUNNING:
+            start_at = flow.schedule.stands_by_ms
         change = StatusChange(flow_id, status, allowed, start_at, "me", reason, passed)
         self.both(lambda store: self.sorted_answer(store, change))
         self.refresh()
@@ -268,7 +275,7 @@ class Twins(RuleBasedStateMachine):
     )
     def begin_on_schedule(self, flow_id: str, tick: int, older: int, stale: int, digest: str | None) -> None:
         flow = self.flow(flow_id)
-        if flow is None:
+        if flow is None or flow.schedule.on:
             return
         due = (flow.next_execution_ms or self.clock.now_ms()) + tick * max(flow.schedule.interval_ms, 1)
         wish = self.wish(
@@ -280,6 +287,42 @@ class Twins(RuleBasedStateMachine):
         if digest is not None:
             wish = replace(wish, shape=replace(wish.shape, digest=digest))
         self.begin(replace(wish, shape=replace(wish.shape, revision=wish.shape.revision - stale)))
+
+    @rule(
+        flow_ids=st.lists(ids, min_size=1, max_size=3),
+        came=st.integers(-2, 2),
+        older=st.sampled_from([0, 0, 0, 1, 100_000]),
+        stale=seldom,
+        refused=st.sampled_from([None, None, (FiringOutcome.MISSED, "late ü")]),
+        event_id=st.sampled_from(["e", "a b/ü@1", "x" * 128]),
+        over=seldom,
+    )
+    def begin_on_events(
+        self,
+        flow_ids: list[str],
+        came: int,
+        older: int,
+        stale: int,
+        refused: tuple[FiringOutcome, str] | None,
+        event_id: str,
+        over: int,
+    ) -> None:
+        due = self.clock.now_ms() + came
+        wishes = []
+        for flow_id in flow_ids:
+            flow = self.flow(flow_id)
+            wish = self.wish(
+                flow_id,
+                origin=CycleOrigin.SCHEDULE,
+                planned_ms=due,
+                due_ms=due,
+                next_ms=0 if over or flow is None else flow.schedule.stands_by_ms,
+                schedule_epoch=flow.schedule_epoch - older if flow else 0,
+                inputs_json='{"n": 1,\n"event": {"id": "ü"}}',
+                event=EventFiring(event_id, *refused) if refused else EventFiring(event_id),
+            )
+            wishes.append(replace(wish, shape=replace(wish.shape, revision=wish.shape.revision - stale)))
+        self.begin(*wishes, self.wish(flow_ids[0]))
 
     @rule(flow_ids=st.lists(ids, min_size=1, max_size=3))
     def begin_queued(self, flow_ids: list[str]) -> None:

@@ -2,7 +2,8 @@
 them that waits: what is due is claimed, begun, handed over and answered step by step."""
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.waiting import until
 from tradewind.api.trigger.v1 import trigger_service_pb2 as pb2
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd
 from tradewind.scheduler.domain.component_plan import ComponentPlan
-from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.submission import (
     ComponentEvent,
@@ -42,8 +43,9 @@ from tradewind.scheduler.use_cases.trace_runs import TraceRuns
 from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 from tradewind.server.telemetry import Tracing
-from tradewind.trigger.domain.claim import Ack, Nack, Subscription
-from tradewind.trigger.ports import ClaimOrder
+from tradewind.trigger.domain.claim import Ack, DueTrigger, Nack, Subscription
+from tradewind.trigger.domain.event import Event, Outcome
+from tradewind.trigger.ports import ClaimOrder, FiringOrder, QueueStore
 from tradewind.trigger.rpc import parsing
 from tradewind.trigger.use_cases.plan_acks import planned
 
@@ -207,11 +209,7 @@ class Replica:
         """Claim what is due."""
         orders = [ClaimOrder(each, 100, LEASE_MS, f"{self.name}{next(self._nonces)}") for each in self._subscriptions()]
         claims = await self._triggers.claim_due(orders)
-        return [
-            DueFlow(one.trigger.partition_key, one.trigger.planned_ms, one.delivered_ms, one.trigger.epoch, one.token)
-            for claim in claims
-            for one in claim.due
-        ]
+        return [_due(one) for claim in claims for one in claim.due]
 
     async def tick(self) -> int:
         """Begin what is due as the loop of due triggers does; return how many flows were."""
@@ -234,10 +232,11 @@ class Replica:
         acks, nacks = [], []
         for answer in answers:
             claim = token(answer.token)
-            if answer.retry_ms >= 0:
+            if answer.error:
                 nacks.append(Nack(claim, answer.retry_ms, answer.error))
                 continue
-            ack = Ack(claim, answer.next_ms or None, finished=not answer.next_ms)
+            following = answer.next_ms > 0
+            ack = Ack(claim, answer.next_ms if following else None, finished=not following)
             trigger = await self._triggers.find(claim.partition, claim.trigger_id)
             acks.append(ack if trigger is None else planned(ack, trigger, self._clock.now_ms()))
         await self._triggers.ack(acks, self.name)
@@ -248,6 +247,18 @@ class Replica:
             raise Killed
 
 
+def _due(one: DueTrigger) -> DueFlow:
+    trigger, event = one.trigger, one.trigger.event
+    return DueFlow(
+        trigger.partition_key,
+        trigger.planned_ms,
+        one.delivered_ms,
+        trigger.epoch,
+        one.token,
+        event=DueEvent(event.id, event.name, event.payload_json) if event else None,
+    )
+
+
 class Clockwork:
     """Replicas over the same stores, and the clock they go by. Times are told in seconds from its beginning."""
 
@@ -255,6 +266,7 @@ class Clockwork:
         self,
         clock: ManualClock,
         triggers: BothPorts,
+        queues: QueueStore,
         stores_of: Callable[[], Stores],
         cycle_ms: int,
         flows: Collection[str],
@@ -263,6 +275,7 @@ class Clockwork:
         self.partitions = {partition_of(flow_id) for flow_id in flows}
         self.nodes = SlowNodes(clock, cycle_ms)
         self.triggers = triggers
+        self._queues = queues
         self._stores_of = stores_of
         self._names = (f"s{number}" for number in itertools.count())
         self.begin_ms = clock.now_ms()
@@ -289,6 +302,16 @@ class Clockwork:
             return await self.triggers.find(partition_of(flow_id), flow_id) is not None
 
         await until(told, "the trigger service knows when it is due")
+
+    async def publish(self, name: str, event_id: str, payload: Mapping[str, Any]) -> int:
+        """Publish an event as the trigger service does; return how many firings it made."""
+        orders = [
+            FiringOrder(one.partition, one.queue, one.trigger_id, one.schedule.start_ms)
+            for one in await self._queues.listeners(name)
+            if one.schedule.event and one.schedule.event.filter.matches(payload)
+        ]
+        outcomes = await self._queues.fire(orders, Event(event_id, name, json.dumps(payload)))
+        return [*outcomes].count(Outcome.FIRED)
 
     async def run(self, replica: Replica, seconds: float) -> None:
         """Let time pass up to so many seconds from the beginning, stopping whenever there is something to do."""

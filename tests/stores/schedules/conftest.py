@@ -30,9 +30,11 @@ async def make(server: RedisServer | None) -> AsyncIterator[Make]:
         clock = ManualClock(at)
         if server is None:
             data, triggers = Data(clock), trigger.memory_store(clock)
-            return Clockwork(clock, triggers, lambda: MemoryStores(clock, data=data), cycle_ms, flows)
+            queues = trigger.queue_store(None, triggers)
+            return Clockwork(clock, triggers, queues, lambda: MemoryStores(clock, data=data), cycle_ms, flows)
         here, triggers = server, trigger.redis_store(server, clock)
-        return Clockwork(clock, triggers, lambda: scheduler.redis_stores(here, clock), cycle_ms, flows)
+        queues = trigger.queue_store(server, triggers)
+        return Clockwork(clock, triggers, queues, lambda: scheduler.redis_stores(here, clock), cycle_ms, flows)
 
     if server is not None:
         await server.flush()

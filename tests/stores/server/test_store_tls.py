@@ -138,7 +138,7 @@ async def keys_on(node: EmbeddedStore) -> int:
 @needs_redis
 async def test_behind_a_sentinel_over_tls_the_next_master_is_found(authority: Authority, tmp_path: Path) -> None:
     """The Sentinel is asked over TLS, and both masters are."""
-    store = FailoverStore(tmp_path, down_after_s=0.3, tls=authority.issue("store"))
+    store = FailoverStore(tmp_path, down_after_s=30, tls=authority.issue("store"))
     files = authority.issue("scheduler")
     await store.start()
     url = store.url_for("scheduler")
@@ -152,6 +152,7 @@ async def test_behind_a_sentinel_over_tls_the_next_master_is_found(authority: Au
             await subscriber.subscribe(channel, lambda _channel, message: heard.append(message))
             await client.set(KEY, 1)
             await store.kill_master()
+            await store.notice_within(0.3)
 
             async def served() -> bool:
                 try:

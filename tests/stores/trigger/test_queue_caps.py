@@ -5,9 +5,9 @@ import pytest
 from tests.servers import RedisServer
 from tests.stores.trigger.bench import PARTITION, memory_store, queue_store, redis_store
 from tradewind.server.clock import ManualClock
+from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.errors import QueueFull
 from tradewind.trigger.domain.event import Event, Outcome
-from tradewind.trigger.domain.event_filter import EventFilter
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft

@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.servers import RedisServer
 from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock
+from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.server.schedules.grids import CronGrid, IntervalGrid
 from tradewind.trigger.domain.claim import SHARED, Ack, Nack, Subscription
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
 from tradewind.trigger.domain.event import Event, firing_id
-from tradewind.trigger.domain.event_filter import EventFilter
 from tradewind.trigger.domain.policy import Policy
 from tradewind.trigger.domain.schedule import Delay, Kind, Once, OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft

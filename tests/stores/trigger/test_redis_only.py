@@ -10,8 +10,8 @@ from tests.servers import RedisServer, no_leaked_keys
 from tests.stores.trigger.bench import DAY, HOUR, LASTING_KEYS, PARTITION, Bench, ids, queue_store, redis_store
 from tradewind.server.clock import ManualClock, ScriptTime
 from tradewind.server.redis.client import Client
+from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.claim import SHARED, Subscription
-from tradewind.trigger.domain.event_filter import EventFilter
 from tradewind.trigger.domain.schedule import OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import ClaimOrder

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 from tests.ports import free_port
 from tests.servers import ACL_USERS, BINARIES, tls_options
 from tests.waiting import until
-from tradewind.server.redis.client import connect
+from tradewind.server.redis.client import Client, connect
 from tradewind.server.redis.embedded import ADMIN, EmbeddedStore, find_server
 from tradewind.tls import TlsFiles
 
@@ -84,8 +84,7 @@ class FailoverStore:
     async def _ready(self) -> bool:
         assert self._replica is not None
         replica = connect(self._replica.url_for(ADMIN), max_connections=1)
-        scheme = "redis" if self._tls is None else "rediss"
-        sentinel = connect(f"{scheme}://127.0.0.1:{self._port}", max_connections=1, tls=self._tls)
+        sentinel = self._connect_sentinel()
         try:
             linked = (await replica.info("replication"))["master_link_status"] == "up"
             return linked and bool(await sentinel.execute_command("SENTINEL", "REPLICAS", SERVICE))
@@ -94,6 +93,18 @@ class FailoverStore:
             return False
         finally:
             await replica.end()
+            await sentinel.end()
+
+    def _connect_sentinel(self) -> Client:
+        scheme = "redis" if self._tls is None else "rediss"
+        return connect(f"{scheme}://127.0.0.1:{self._port}", max_connections=1, tls=self._tls)
+
+    async def notice_within(self, seconds: float) -> None:
+        """Have a master that does not answer count as dead so soon from now on: a busy one would as well."""
+        sentinel = self._connect_sentinel()
+        try:
+            await sentinel.execute_command("SENTINEL", "SET", SERVICE, "down-after-milliseconds", round(seconds * 1000))
+        finally:
             await sentinel.end()
 
     def url_for(self, user: str) -> str:

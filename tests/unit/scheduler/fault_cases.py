@@ -37,12 +37,77 @@ CASES: list[tuple[str, Any, list[tuple[str, str]]]] = [
     (
         "schedule with nothing",
         without(flow(schedule={}), "interval"),
-        [("schedule", "must say when by one of interval, cron or at, says none of them")],
+        [("schedule", "must say when by one of interval, cron, at, event or flow_finished, says none of them")],
     ),
     (
         "schedule with two",
         without(flow(schedule={"cron": "0 2 * * *", "interval": "5m"}), "interval"),
-        [("schedule", "must say when by one of interval, cron or at, says interval and cron")],
+        [("schedule", "must say when by one of interval, cron, at, event or flow_finished, says interval and cron")],
+    ),
+    (
+        "schedule event without a name",
+        without(flow(schedule={"event": {"filter": {"price": {"$about": 3}}}}), "interval"),
+        [
+            ("schedule.event.name", "is required"),
+            (
+                "schedule.event.filter",
+                "price.$about: is no operator; use $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin or $exists",
+            ),
+        ],
+    ),
+    (
+        "schedule event of the scheduler",
+        without(flow(schedule={"event": {"name": "flow.finished"}}), "interval"),
+        [
+            (
+                "schedule.event.name",
+                '"flow.finished" is the scheduler\'s own; say flow_finished with flow_ids instead',
+            )
+        ],
+    ),
+    (
+        "schedule event with what times have",
+        without(flow(schedule={"event": {"name": "a"}, "jitter": "5s", "catch_up": "all", "zone": "UTC"}), "interval"),
+        [
+            ("schedule.zone", "goes with cron only"),
+            ("schedule.jitter", "goes with planned times only, not with events"),
+            ("schedule.catch_up", "goes with planned times only, not with events"),
+        ],
+    ),
+    (
+        "schedule event that ends before it begins",
+        without(
+            flow(schedule={"event": {"name": "a"}, "start": "2030-01-02T00:00:00Z", "end": "2030-01-01T00:00:00Z"}),
+            "interval",
+        ),
+        [("schedule.end", "must lie after start")],
+    ),
+    (
+        "schedule flow_finished of any flow",
+        without(flow(schedule={"flow_finished": {"statuses": ["done"]}}), "interval"),
+        [
+            ("schedule.flow_finished.flow_ids", "must name 1 to 100 flows: with any flow, its own end would count"),
+            (
+                "schedule.flow_finished.statuses[0]",
+                'no cycle ends as "done"; use some of "completed", "partial", "failed", "timeout", "cancelled"',
+            ),
+        ],
+    ),
+    (
+        "schedule flow_finished of flows that are no names",
+        without(flow(schedule={"flow_finished": {"flow_ids": ["a b"], "flow": "x"}}), "interval"),
+        [
+            ("schedule.flow_finished.flow", 'unknown field; did you mean "flow_ids"?'),
+            (
+                "schedule.flow_finished.flow_ids[0]",
+                '"a b" must begin with a letter or digit and hold only letters, digits, ".", "_" and "-"',
+            ),
+        ],
+    ),
+    (
+        "schedule flow_finished of too many flows",
+        without(flow(schedule={"flow_finished": {"flow_ids": [f"{n:0128}" for n in range(40)]}}), "interval"),
+        [("schedule.flow_finished.flow_ids", "are too many with names so long: at most 4 KiB of them together")],
     ),
     (
         "schedule no cron",

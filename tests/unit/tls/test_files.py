@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority
-from tradewind.tls import SYSTEM, TlsError, TlsFiles, server_credentials
+from tradewind.server.settings import CommonSettings, load_settings
+from tradewind.tls import SYSTEM, StoreTlsFiles, TlsError, TlsFiles, server_credentials
 from tradewind.tls.files import WatchedFiles
 
 
@@ -37,6 +38,16 @@ def test_a_missing_file_is_named_with_its_variable(authority: Authority, tmp_pat
         f"TLS: cannot read {absent}: No such file or directory; TRADEWIND_TLS_CA names it"
     )
     assert f"cannot read {absent}" in refusal(TlsFiles(files.ca, files.cert, absent))
+
+
+def test_files_of_the_store_are_named_by_its_variables(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = authority.issue("own")
+    monkeypatch.setenv("TRADEWIND_STORE_TLS_CERT", str(files.cert))
+    named = load_settings(CommonSettings).store_tls_files()
+    assert named is not None
+    assert "set TRADEWIND_STORE_TLS_CERT and TRADEWIND_STORE_TLS_KEY" in refusal(named)
+    assert "TRADEWIND_STORE_TLS_CA names it" in refusal(StoreTlsFiles("absent.pem"))
+    assert "TRADEWIND_STORE_TLS_CERT names it" in refusal(StoreTlsFiles(None, files.key, files.key))
 
 
 def test_a_certificate_needs_its_key(authority: Authority) -> None:

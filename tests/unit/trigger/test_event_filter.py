@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tradewind.trigger.domain.event_filter import EventFilter, FilterFault
+from tradewind.server.schedules.event_filter import EventFilter, FilterFault
 
 PAYLOAD = {
     "symbol": "AAPL",

@@ -1,4 +1,4 @@
-"""When something repeats: grids of planned times, the window they lie in, and what becomes of times that passed.
+"""When something begins: grids of planned times and their window, what becomes of times that passed, filters of events.
 
 Pure: every time is given, in whole milliseconds of the epoch, UTC.
 """

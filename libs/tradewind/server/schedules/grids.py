@@ -146,6 +146,20 @@ class TimesGrid:
         return max(0, min(COUNTED, last - first))
 
 
+@dataclass(frozen=True, slots=True)
+class EmptyGrid:
+    """No planned times at all."""
+
+    def after(self, moment_ms: int) -> int | None:
+        return None
+
+    def up_to(self, moment_ms: int) -> int | None:
+        return None
+
+    def between(self, after_ms: int, up_to_ms: int) -> int:
+        return 0
+
+
 def read_zone(name: str) -> ZoneInfo:
     """Return the IANA time zone of a name. Raises ValueError, whose text is for people."""
     try:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin, Notes
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
+from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.handlers import Handlers
 from tradewind.scheduler.domain.parent import Parent
@@ -40,6 +41,18 @@ class CycleShape:
 
 
 @dataclass(frozen=True, slots=True)
+class EventFiring:
+    """The event, by its id, for which a cycle is to begin; or why none is to: `reason`, "" to begin one.
+
+    Then `outcome` is what it ends as.
+    """
+
+    event_id: str
+    outcome: FiringOutcome = FiringOutcome.FIRED
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BeginRequest:
     """A wish for a cycle now.
 
@@ -49,7 +62,8 @@ class BeginRequest:
     by RunFlow there is none of these. One of a backfill is planned at the position of that, whatever else is open;
     one with a `parent` begins now, whatever else is. `check_in_ms` is when to look after it if nothing is heard of
     it. `replaces` is the number that the same run (`run_id`) had before somebody else's run was found to stand under
-    it (-1 for none), and `at_least` the lowest number it may get.
+    it (-1 for none), and `at_least` the lowest number it may get. For an `event`, `planned_ms` and `due_ms` are when it
+    came, `next_ms` is what stands by in the flow's record, and the schedule epoch is the one under which it came.
     """
 
     shape: CycleShape
@@ -70,6 +84,7 @@ class BeginRequest:
     at_least: int = 0
     backfill: BackfillStep | None = None
     parent: Parent | None = None
+    event: EventFiring | None = None
 
     @property
     def scheduled(self) -> bool:

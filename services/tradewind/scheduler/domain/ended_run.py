@@ -8,8 +8,6 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.run_name import RunName
 
-FLOW_FINISHED = "flow.finished"
-"""The name of the event."""
 MOST_KEPT = 10_000
 """So many ends of a partition wait to be told; beyond that the oldest go untold."""
 

@@ -1,7 +1,8 @@
-"""What became of the planned times of a flow, a line for each."""
+"""What became of the planned times of a flow, and of events, a line for each."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import quote, unquote
 
 
 class FiringOutcome(StrEnum):
@@ -23,7 +24,7 @@ class FiringOutcome(StrEnum):
 class Firing:
     """A planned time and what became of it at `at_ms`, or `count` of them up to `last_ms` that fared alike.
 
-    `cycle` is -1 where none began.
+    `cycle` is -1 where none began, `event_id` the id of the event where it was for one.
     """
 
     planned_ms: int
@@ -35,18 +36,20 @@ class Firing:
     count: int
     last_ms: int
     reason: str
+    event_id: str = ""
 
     def to_line(self) -> str:
         """Return it as text."""
         return (
             f"{self.planned_ms} {self.outcome.value} {self.cycle} {self.run} {self.run_id or '-'} "
-            f"{self.at_ms} {self.count} {self.last_ms} {self.reason}"
+            f"{self.at_ms} {self.count} {self.last_ms}{event_mark(self.event_id)} {self.reason}"
         )
 
     @classmethod
     def from_line(cls, line: str) -> "Firing":
         """Return what `to_line` wrote."""
         planned, outcome, cycle, run, run_id, at, count, last, reason = line.split(" ", 8)
+        last, _, event = last.partition("@")
         return cls(
             int(planned),
             FiringOutcome(outcome),
@@ -57,4 +60,10 @@ class Firing:
             int(count),
             int(last),
             reason,
+            unquote(event),
         )
+
+
+def event_mark(event_id: str) -> str:
+    """Return what stands in a line behind the last planned time, without spaces: the event's id; "" without one."""
+    return f"@{quote(event_id)}" if event_id else ""

@@ -32,7 +32,7 @@ class RememberedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who paused a flow, when and why; `next_ms` is what was planned next then, 0 for nothing."""
+    """Who paused a flow, when and why; `next_ms` is what was planned next then, as `next_execution_ms` of a flow is."""
 
     by: str
     note: str
@@ -55,6 +55,7 @@ class FlowRecord:
 
     `last_cycle` is -1 before the first cycle. `schedule_epoch` rises with each change that the trigger service must
     hear of; `anchor_ms` is the first planned time of the present schedule. `config_json` is canonical Weather Syntax.
+    `next_execution_ms` is below 0 while it begins on events, as `ScheduleDefinition.stands_by_ms` says.
     """
 
     flow_id: str
@@ -79,6 +80,17 @@ class FlowRecord:
     stop: FlowStop | None = None
 
     @property
+    def has_trigger(self) -> bool:
+        """Whether the trigger service is to have a trigger of it.
+
+        One that begins on events keeps it while it is paused, so that what comes meanwhile is put on record.
+        """
+        if self.schedule.on is None:
+            return self.status is FlowStatus.RUNNING
+        following_ms = self.pause.next_ms if self.pause else self.next_execution_ms
+        return self.status in (FlowStatus.RUNNING, FlowStatus.PAUSED) and following_ms != 0
+
+    @property
     def etag(self) -> str:
         """Changes with each new revision, also over a deletion."""
         return f"{self.created_ms}-{self.revision}"
@@ -89,9 +101,9 @@ class FlowRegistration:
     """A definition to put on record. An empty `user_id` keeps the owner, or is "default" for a new flow.
 
     `digest` covers definition and labels: the same digest again changes nothing. `first_ms` is what a new schedule of a
-    running flow plans first, 0 for one that begins with the flow: it goes on an interval from now, or sooner. With an
-    `etag` only the flow that has it is changed, with `owner_only` only one of `user_id`. `by` and `note` say who makes
-    the revision, and why.
+    running flow plans first, below 0 for one that begins on events, 0 for one that begins with the flow: it goes on an
+    interval from now, or sooner. With an `etag` only the flow that has it is changed, with `owner_only` only one of
+    `user_id`. `by` and `note` say who makes the revision, and why.
     """
 
     flow_id: str
@@ -137,8 +149,9 @@ class RegisterOutcome(StrEnum):
 class StatusChange:
     """A wish for another status. `allowed_from` are the statuses from which it may be reached.
 
-    `start_at_ms` is the first planned time, 0 for now. A flow that leaves `running`, but for a pause, has its open runs
-    marked as stopping, with `by` and `reason`. `passed` are the planned times that a pause has cost.
+    `start_at_ms` is the first planned time, 0 for now, below 0 for a flow that begins on events. A flow that leaves
+    `running`, but for a pause, has its open runs marked as stopping, with `by` and `reason`. `passed` are the planned
+    times that a pause has cost.
     """
 
     flow_id: str

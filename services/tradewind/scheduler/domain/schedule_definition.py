@@ -1,4 +1,4 @@
-"""The schedule of a flow as defined: when its cycles are planned, and what becomes of planned times that passed."""
+"""The schedule of a flow as defined: when its cycles are planned or on what they begin, and what is missed."""
 
 import json
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from tradewind.scheduler.domain.event_schedule import EVENT_FIELDS, EventSchedule, read_event_schedule
 from tradewind.scheduler.domain.fault_list import FaultList
 from tradewind.scheduler.domain.fields import Fields
 from tradewind.scheduler.domain.intervals import LONGEST_MS, format_duration
 from tradewind.scheduler.domain.json_text import canonical_json
 from tradewind.scheduler.domain.paths import join, shown
-from tradewind.server.schedules.grids import LAST_MS, CronGrid, Grid, IntervalGrid, TimesGrid
+from tradewind.server.schedules.grids import LAST_MS, CronGrid, EmptyGrid, Grid, IntervalGrid, TimesGrid
 from tradewind.server.schedules.schedule import Schedule, Verdict, catch_up
 
 MOST_TIMES = 1000
@@ -26,6 +27,7 @@ SCHEDULE_FIELDS = (
     "cron",
     "zone",
     "at",
+    *EVENT_FIELDS,
     "jitter",
     "start",
     "end",
@@ -33,7 +35,9 @@ SCHEDULE_FIELDS = (
     "catch_up",
     "catch_up_window",
 )
-_KINDS = ("interval", "cron", "at")
+_KINDS = ("interval", "cron", "at", *EVENT_FIELDS)
+_OF_TIMES = ("jitter", "catch_up")
+"""Fields that say nothing of events: each is a firing of its own, as soon as it comes."""
 _TIME_FORM = 'give a time with its offset, such as "2026-11-21T09:30:00Z" or "2026-11-21T09:30:00+01:00"'
 
 
@@ -47,7 +51,7 @@ class CatchUp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition:
-    """An interval, a cron expression in a time zone, or single times; none of them plans one cycle at the start.
+    """An interval, a cron expression in a time zone, single times or events; none of them plans one cycle at the start.
 
     Times in epoch milliseconds, 0 for none. At most `max_cycles` begin, 0 being no limit. A planned time fires up to
     `jitter_ms` late on purpose, and none that is later than `window_ms`.
@@ -63,19 +67,35 @@ class ScheduleDefinition:
     max_cycles: int = 0
     catch_up: CatchUp = CatchUp.LATEST
     window_ms: int = WINDOW_MS
+    on: EventSchedule | None = None
 
     @property
     def once(self) -> bool:
         """Whether it plans one cycle, when the flow is started."""
-        return not (self.interval_ms or self.cron or self.times_ms)
+        return not (self.interval_ms or self.cron or self.times_ms or self.on)
 
     @property
     def begins_with_the_flow(self) -> bool:
         """Whether the first planned time is when the flow is started, rather than on a grid of its own."""
-        return not (self.cron or self.times_ms or self.start_ms)
+        return not (self.cron or self.times_ms or self.start_ms or self.on)
+
+    @property
+    def stands_by_ms(self) -> int:
+        """What a flow that begins on events has in place of its next planned time.
+
+        Minus the moment at which its window ends, -1 for a window without an end; 0 when it begins at times.
+        """
+        return -(self.end_ms or 1) if self.on else 0
+
+    def is_missed(self, event_ms: int, now_ms: int) -> bool:
+        """Say whether an event is met too late for a cycle to begin."""
+        return now_ms - event_ms > self.window_ms
 
     def planned(self, from_ms: int) -> Schedule:
-        """Return its planned times from a moment on, which is the first of them when it begins with the flow."""
+        """Return its planned times from a moment on, which is the first of them when it begins with the flow.
+
+        There are none when it begins on events.
+        """
         return Schedule(self._grid(from_ms), max(self.start_ms, from_ms), self.end_ms)
 
     def judge(self, due_ms: int, now_ms: int) -> Verdict:
@@ -86,6 +106,8 @@ class ScheduleDefinition:
         return catch_up(self.planned(due_ms), due_ms, now_ms, window_ms, all_of_them=all_of_them)
 
     def _grid(self, from_ms: int) -> Grid:
+        if self.on:
+            return EmptyGrid()
         if self.cron:
             return CronGrid(self.cron, self.zone)
         if self.times_ms:
@@ -104,6 +126,8 @@ class ScheduleDefinition:
                 weather["zone"] = self.zone
         if self.times_ms:
             weather["at"] = [_format_time(time) for time in self.times_ms]
+        if self.on:
+            weather |= self.on.to_weather()
         for name, time_ms in (("start", self.start_ms), ("end", self.end_ms)):
             if time_ms:
                 weather[name] = _format_time(time_ms)
@@ -146,9 +170,10 @@ def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> Schedu
     given = [name for name in _KINDS if value.get(name) is not None]
     if len(given) != 1:
         named = " and ".join(given) if given else "none of them"
-        faults.add(path, f"must say when by one of interval, cron or at, says {named}")
+        faults.add(path, f"must say when by one of {', '.join(_KINDS[:-1])} or {_KINDS[-1]}, says {named}")
     interval_ms = fields.duration("interval", 0)
     times_ms = _times(value.get("at"), join(path, "at"), faults)
+    on = read_event_schedule(value, path, faults)
     cron, zone = _cron(fields, value, path, faults)
     start_ms = _time(value.get("start"), join(path, "start"), faults)
     end_ms = _time(value.get("end"), join(path, "end"), faults)
@@ -163,8 +188,15 @@ def read_schedule(value: dict[str, Any], path: str, faults: FaultList) -> Schedu
         max_cycles=fields.integer("max_cycles", 0, 1, MOST_CYCLES),
         catch_up=CatchUp(fields.choice("catch_up", list(CatchUp), CatchUp.LATEST)),
         window_ms=fields.duration("catch_up_window", WINDOW_MS, least_ms=1000, most_ms=LONGEST_MS),
+        on=on,
     )
-    if end_ms and definition.planned(0).after(0) is None:
+    if any(value.get(name) is not None for name in EVENT_FIELDS):
+        for name in _OF_TIMES:
+            if value.get(name) is not None:
+                faults.add(join(path, name), "goes with planned times only, not with events")
+        if end_ms and end_ms <= start_ms:
+            faults.add(join(path, "end"), "must lie after start")
+    elif end_ms and definition.planned(0).after(0) is None:
         faults.add(join(path, "end"), "nothing is planned before it")
     return definition
 

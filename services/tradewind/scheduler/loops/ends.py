@@ -2,13 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
 
 import structlog
 
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
+from tradewind.scheduler.loops.acknowledging import Acks, Batch
 from tradewind.scheduler.loops.owned_stream import OwnedStream
 from tradewind.scheduler.ports.cycles import OpenRuns
 from tradewind.scheduler.ports.peers import EventStream, NodeTasks, PeerUnavailable
@@ -23,7 +23,8 @@ from tradewind.server.clock import Clock
 
 _FOLD_BACKOFF_S = (0.05, 2.0)
 _HEARD_TRIES = 8
-_ACK_S = 0.05
+_MOST_UNHEARD = 100
+"""So many batches may wait to be heard before no more are taken."""
 _LOOK_S = 5.0
 _RUNS_AT_ONCE = 500
 _RETRY_S = 1.0
@@ -31,27 +32,39 @@ _RETRY_S = 1.0
 _log = structlog.get_logger(__name__)
 
 
-class _Acks:
-    """Acknowledges what is on record, all of 50 ms in one message: nobody waits for it, and it costs a script there."""
+class Ears:
+    """Hears of nodes that run flows, in the order in which they were told of, while ends are folded.
 
-    def __init__(self, background: Background) -> None:
+    Ends do not wait for it: to begin a cycle takes calls, while that of a node in another flow is to end.
+    """
+
+    def __init__(self, sub_flows: SubFlows, background: Background) -> None:
+        self._sub_flows = sub_flows
         self._background = background
-        self._stream: EventStream | None = None
-        self._last: dict[tuple[int, int], Event] = {}
+        self._waiting: list[tuple[list[SubFlowEvent], Batch]] = []
+        self._taken = asyncio.Event()
+        self._busy = False
 
-    def add(self, stream: EventStream, events: Sequence[Event]) -> None:
-        """Acknowledge these soon, if the stream that they came on lasts until then."""
-        if stream is not self._stream:
-            self._stream, self._last = stream, {}
-        if events and not self._last:
-            self._background.begin(self._send(stream), "acknowledgement of events")
-        self._last.update(((event.partition, event.shard), event) for event in events)
+    async def take(self, events: list[SubFlowEvent], batch: Batch) -> None:
+        """Hear these soon, and tell their batch; waits while too many others are before them."""
+        self._waiting.append((events, batch))
+        if not self._busy:
+            self._busy = True
+            self._background.begin(self._work_off(), "sub-flows")
+        while len(self._waiting) > _MOST_UNHEARD:
+            self._taken.clear()
+            await self._taken.wait()
 
-    async def _send(self, stream: EventStream) -> None:
-        await asyncio.sleep(_ACK_S)
-        if stream is self._stream:
-            last, self._last = self._last, {}
-            await stream.acknowledge(last.values())
+    async def _work_off(self) -> None:
+        try:
+            while self._waiting:
+                taken, self._waiting = self._waiting, []
+                self._taken.set()
+                await heard(self._sub_flows, [event for events, _ in taken for event in events])
+                for events, batch in taken:
+                    batch.seen_to(events)
+        finally:
+            self._busy = False
 
 
 def event_loop(
@@ -64,19 +77,18 @@ def event_loop(
 ) -> OwnedStream[Event, EventStream]:
     """Return the loop that folds events into chain states, begins sub-flows, and acknowledges what is on record."""
 
-    acks = _Acks(background)
+    acks, ears = Acks(background), Ears(sub_flows, background)
 
     async def work(stream: EventStream, events: list[Event]) -> None:
         ends = [event for event in events if isinstance(event, ComponentEvent)]
         asked = [event for event in events if isinstance(event, SubFlowEvent) and own.owns(event.partition)]
+        batch = acks.batch(stream, parts=2 if asked else 1)
         if asked:
-            (folded, lost), _ = await asyncio.gather(fold_all(ends), heard(sub_flows, asked))
-        else:
-            folded, lost = await fold_all(ends)
+            await ears.take(asked, batch)
+        folded, lost = await fold_all(ends)
         own.lose(lost, "a write was refused")
         # What is not owned just now may be again by then: only what was seen to is acknowledged.
-        done = {ComponentEvent: folded - lost, SubFlowEvent: {event.partition for event in asked} - lost}
-        acks.add(stream, [event for event in events if event.partition in done[type(event)]])
+        batch.seen_to([event for event in ends if event.partition in folded], lost)
 
     async def fold_all(events: list[ComponentEvent]) -> tuple[set[int], set[int]]:
         """Return the partitions whose events were folded, and those that turned out to be lost."""

@@ -42,8 +42,7 @@ def due_loop(
             begun = await begin_due(due, own.epochs)
         except Exception as error:
             _log.warning("due_flows_not_begun", flows=len(due), error=repr(error))
-            again = [DueAnswer(flow.token, retry_ms=_STORE_RETRY_MS, error="the store is away") for flow in due]
-            await stream.answer(again)
+            await stream.answer([_again(flow) for flow in due])
             return
         if begun.runs:
             background.begin(hand_over(begun.runs), "handing over of due cycles")
@@ -61,6 +60,11 @@ def due_loop(
 
 def _due(flow: DueFlow) -> int:
     return flow.planned_ms
+
+
+def _again(flow: DueFlow) -> DueAnswer:
+    """Ask for what could not begin once more: a time soon, for the next is as good; an event with growing patience."""
+    return DueAnswer(flow.token, retry_ms=_STORE_RETRY_MS if flow.event is None else -1, error="the store is away")
 
 
 class BeginsWaiting(Protocol):

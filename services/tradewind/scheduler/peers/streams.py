@@ -13,7 +13,7 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as 
 from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as due_pb2
 from tradewind.scheduler.domain.chain_state import ComponentEnd
-from tradewind.scheduler.domain.due import DueAnswer, DueFlow
+from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
@@ -108,12 +108,13 @@ class DueStreamPeer(_Stream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueRespons
     async def answer(self, answers: Sequence[DueAnswer]) -> None:
         request = due_pb2.ReceiveDueRequest()
         for answer in answers:
-            if answer.retry_ms >= 0:
+            if answer.error:
                 nack = request.nacks.add(token=answer.token, error=answer.error)
-                nack.retry_after.FromMilliseconds(answer.retry_ms)
+                if answer.retry_ms >= 0:
+                    nack.retry_after.FromMilliseconds(answer.retry_ms)
                 continue
             ack = request.acks.add(token=answer.token)
-            if answer.next_ms:
+            if answer.next_ms > 0:
                 set_milliseconds(ack.next_fire_time, answer.next_ms)
             else:
                 ack.finished = True
@@ -163,4 +164,5 @@ def _due(due: trigger_pb2.DueTrigger) -> DueFlow:
         due.trigger.epoch,
         due.token,
         due.traceparent,
+        DueEvent(due.event.event_id, due.event.name, due.event.payload_json) if due.HasField("event") else None,
     )

@@ -70,8 +70,13 @@ class TriggerPeer:
 
 
 def _fill(message: Schedule, schedule: ScheduleDefinition, first_ms: int) -> None:
-    """Write a schedule from its first planned time on; where it ends is the scheduler's to say."""
-    if schedule.cron:
+    """Write a schedule from its first planned time on; where it ends is the scheduler's to say, but for events."""
+    if schedule.on:
+        message.event.name, message.event.filter_json = schedule.on.event_name, schedule.on.event_filter
+        for stamp, at_ms in ((message.start, schedule.start_ms), (message.end, schedule.end_ms)):
+            if at_ms:
+                set_milliseconds(stamp, at_ms)
+    elif schedule.cron:
         message.cron.expression, message.cron.time_zone = schedule.cron, schedule.zone
         set_milliseconds(message.start, first_ms)
     elif schedule.times_ms:

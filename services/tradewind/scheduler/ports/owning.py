@@ -31,6 +31,11 @@ class Partitions(Protocol):
     renew what he owns: others take it when they meet without him, and epochs fence him off.
     """
 
+    @property
+    def replica(self) -> str:
+        """The name under which this replica is met."""
+        ...
+
     async def meet(self, *, alone: bool = False) -> Meeting:
         """Say that this replica is here, and with `alone` that no other one is; return who is."""
         ...

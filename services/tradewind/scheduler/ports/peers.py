@@ -148,7 +148,7 @@ class Triggers(Protocol):
         ...
 
     async def save(self, flow_id: str, *, schedule: ScheduleDefinition, first_ms: int, schedule_epoch: int) -> None:
-        """Let a flow be due first at `first_ms`, then whenever its schedule plans it.
+        """Let a flow be due first at `first_ms`, then whenever its schedule plans it; or for the events it begins on.
 
         Raises StaleSchedule when a higher epoch is known.
         """

@@ -133,6 +133,14 @@ def _schedule(spec: flow_pb2.ScheduleSpec, faults: FaultList) -> dict[str, Any]:
     schedule: dict[str, Any] = {name: given for name in names if (given := getattr(spec, name))}
     if spec.at:
         schedule["at"] = list(spec.at)
+    if spec.HasField("event"):
+        event = schedule["event"] = {"name": spec.event.name}
+        if spec.event.filter_json:
+            wanted = read_json_text(spec.event.filter_json, "schedule.event.filter_json", faults)
+            if wanted is not UNREADABLE:
+                event["filter"] = wanted
+    if spec.HasField("flow_finished"):
+        schedule["flow_finished"] = {field.name: list(value) for field, value in spec.flow_finished.ListFields()}
     _choose(schedule, "catch_up", spec.catch_up, _CATCH_UP, "schedule.catch_up", faults)
     return schedule
 

@@ -46,7 +46,9 @@ def flow(record: FlowRecord) -> flow_pb2.Flow:
         running_cycles=record.running_cycles,
         etag=record.etag,
     )
-    if record.next_execution_ms:
+    if record.schedule.on:
+        message.begins_on = record.schedule.on.words
+    if record.next_execution_ms > 0:
         set_ms(message.next_execution, record.next_execution_ms)
     if record.pause is not None:
         message.pause.by, message.pause.note = record.pause.by, record.pause.note
@@ -61,7 +63,9 @@ def flow(record: FlowRecord) -> flow_pb2.Flow:
 
 def firing(line: Firing) -> flow_pb2.Firing:
     """Return what became of planned times."""
-    message = flow_pb2.Firing(outcome=_FIRING_OUTCOME[line.outcome], reason=line.reason, count=line.count)
+    message = flow_pb2.Firing(
+        outcome=_FIRING_OUTCOME[line.outcome], reason=line.reason, count=line.count, event_id=line.event_id
+    )
     if line.cycle >= 0:
         message.cycle = line.cycle
     set_ms(message.planned_time, line.planned_ms)

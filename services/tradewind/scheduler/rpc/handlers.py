@@ -166,6 +166,8 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
         response = pb2.ListNextExecutionsResponse(status=flow_mapping.FLOW_STATUS[flow.status])
         for planned_ms in planned:
             set_ms(response.planned_times.add(), planned_ms)
+        if flow.schedule.on:
+            response.begins_on = flow.schedule.on.words
         return response
 
     async def DeleteFlow(self, request: pb2.DeleteFlowRequest, context: Context) -> pb2.DeleteFlowResponse:

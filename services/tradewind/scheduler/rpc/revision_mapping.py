@@ -53,6 +53,9 @@ def plan(found: FlowPlan) -> plan_pb2.FlowPlan:
         placements=[_placement(placement) for placement in found.placements],
         limits=[_limit(limit) for limit in found.limits],
     )
+    definition = found.analysis.definition
+    if definition is not None and definition.schedule.on:
+        message.begins_on = definition.schedule.on.words
     for planned_ms in found.next_times_ms:
         set_ms(message.next_times.add(), planned_ms)
     if found.standing is not None:

@@ -110,7 +110,10 @@ class BackfillFlows:
             faults.append(Violation("end", "must be given, and lie after start"))
         elif to_ms > self._clock.now_ms():
             faults.append(Violation("end", "lies in the future: what is planned there begins by itself"))
-        if flow.schedule.once:
+        if flow.schedule.on:
+            words = f"it begins on {flow.schedule.on.words}, and plans no times; run cycles with RunFlows"
+            faults.append(Violation("flow_id", words))
+        elif flow.schedule.once:
             faults.append(Violation("flow_id", "its schedule plans no times that repeat; run cycles with RunFlows"))
         if faults:
             raise InvalidInput(faults)

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind.scheduler.domain.backfill import BackfillStep
-from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape
+from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape, EventFiring
 from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.due import DueEvent
+from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.parent import Parent
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.metrics import count_begun
 from tradewind.scheduler.ports.cycles import CycleRecords
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
@@ -25,7 +28,7 @@ _REVISIONS_TRIED = 5
 class Wish:
     """A cycle wished for; the fields are those of BeginRequest. `traceparent` is that of who wishes.
 
-    What the flow's schedule makes of a time that was found due at `now_ms` is judged here.
+    What the flow's schedule makes of a time, or an event, that was found due at `now_ms` is judged here.
     """
 
     flow_id: str
@@ -44,6 +47,7 @@ class Wish:
     at_least: int = 0
     backfill: BackfillStep | None = None
     parent: Parent | None = None
+    event: DueEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +136,15 @@ class BeginCycles:
         return again
 
     def _request(self, wish: Wish, planned: PlannedFlow) -> BeginRequest:
-        timeout_ms = planned.shape.timeout_ms
-        verdict = (
-            planned.shape.schedule.judge(wish.due_ms, wish.now_ms) if wish.due_ms else Verdict(wish.planned_ms, None)
-        )
+        timeout_ms, schedule = planned.shape.timeout_ms, planned.shape.schedule
+        event, inputs_json = None, wish.inputs_json
+        if wish.event is not None:
+            verdict = Verdict(wish.due_ms, schedule.stands_by_ms)
+            event, inputs_json = _judged(wish.event, wish, schedule), wish.event.inputs_json
+        elif wish.due_ms:
+            verdict = schedule.judge(wish.due_ms, wish.now_ms)
+        else:
+            verdict = Verdict(wish.planned_ms, None)
         return BeginRequest(
             shape=planned.shape,
             run_id=wish.run_id or _run_id(wish, planned.shape, verdict.fire_ms),
@@ -148,14 +157,24 @@ class BeginCycles:
             missed=verdict.missed,
             queued=wish.queued,
             schedule_epoch=wish.schedule_epoch,
-            inputs_json=wish.inputs_json,
+            inputs_json=inputs_json,
             traceparent=self._traces.beginning(wish.flow_id, wish.origin.value, wish.traceparent),
             request=wish.request,
             replaces=wish.replaces,
             at_least=wish.at_least,
             backfill=wish.backfill,
             parent=wish.parent,
+            event=event,
         )
+
+
+def _judged(event: DueEvent, wish: Wish, schedule: ScheduleDefinition) -> EventFiring:
+    """Say whether a cycle of a flow with this schedule is to begin for an event."""
+    if schedule.on is None or schedule.on.event_name != event.name:
+        return EventFiring(event.event_id, FiringOutcome.SKIPPED, "the flow begins on something else by now")
+    if schedule.is_missed(wish.due_ms, wish.now_ms):
+        return EventFiring(event.event_id, FiringOutcome.MISSED, "found due too late")
+    return EventFiring(event.event_id)
 
 
 def _run_id(wish: Wish, shape: CycleShape, fire_ms: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Begins the cycles of flows that are due."""
+"""Begins the cycles of flows that are due, at their times or for events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,9 +48,10 @@ class BeginDue:
                 CycleOrigin.SCHEDULE,
                 due_ms=flow.planned_ms,
                 now_ms=max(flow.now_ms, flow.planned_ms),
-                ahead=flow.planned_ms > flow.now_ms,
+                ahead=flow.planned_ms > flow.now_ms and flow.event is None,
                 schedule_epoch=flow.schedule_epoch,
                 traceparent=flow.traceparent,
+                event=flow.event,
             )
             for flow in due
         ]

@@ -23,6 +23,7 @@ from tradewind.scheduler.use_cases.faults import (
 from tradewind.scheduler.use_cases.settle_outbox import SettleOutbox
 from tradewind.scheduler.use_cases.stop_orders import STOPS_AT_ONCE, stop_order
 from tradewind.server.clock import Clock
+from tradewind.server.faults import InvalidInput, Violation
 from tradewind.server.schedules.schedule import Span
 
 _READ_AT_ONCE = 500
@@ -59,7 +60,8 @@ class ChangeFlow:
         """Let cycles begin on time, the first at `start_at_ms` (0 for now) or when the schedule plans it after that.
 
         A running flow is left as it is, a paused one is resumed. Raises NotFound; FailedPrecondition for a flow that is
-        being deleted, or whose schedule plans nothing any more.
+        being deleted, or whose schedule plans nothing any more; InvalidInput for a first time of one that begins on
+        events.
         """
         flow = await self._found(flow_id)
         first_ms, passed = first_planned(flow, start_at_ms, self._clock.now_ms())
@@ -156,10 +158,17 @@ class ChangeFlow:
 def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int, Span | None]:
     """Return the first planned time of a flow that is started or resumed (0 for now), and those that its pause cost.
 
-    Raises FailedPrecondition when nothing is planned any more.
+    Raises FailedPrecondition when nothing is planned any more, InvalidInput for a first time where none is planned.
     """
     schedule, pause = flow.schedule, flow.pause
-    if pause is not None and pause.next_ms and not schedule.once:
+    if schedule.on:
+        if start_at_ms:
+            message = f"the flow begins on {schedule.on.words}: say from when in the field start of its schedule"
+            raise InvalidInput([Violation("start_at", message)])
+        if schedule.end_ms and schedule.end_ms <= now_ms:
+            raise schedule_over(flow)
+        return schedule.stands_by_ms, None
+    if pause is not None and pause.next_ms > 0 and not schedule.once:
         planned = schedule.planned(pause.next_ms)
         first_ms = planned.after(max(now_ms, pause.next_ms) - 1)
         if first_ms is None:

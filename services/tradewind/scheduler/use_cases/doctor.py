@@ -33,7 +33,8 @@ _log = structlog.get_logger(__name__)
 class PartitionLook:
     """What a step found in the store, and what other services must know of: running flows and submitted runs.
 
-    Beside a flow's id stand its schedule epoch, and by how many ms its next planned time has passed.
+    Beside a flow's id stand its schedule epoch, and by how many ms its next planned time has passed, 0 for one that
+    begins on events.
     """
 
     examined: Examined

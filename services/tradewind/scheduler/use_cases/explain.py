@@ -8,6 +8,7 @@ from tradewind.api.node_task_manager.v1.node_task_pb2 import NodeTask, NodeTaskS
 from tradewind.scheduler.domain.backfill import Backfill, BackfillStatus
 from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.cycle_status import is_terminal
+from tradewind.scheduler.domain.event_schedule import EventSchedule
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -61,32 +62,58 @@ class ExplainFlow:
     async def __call__(self, flow_id: str) -> tuple[FlowRecord, list[Reason]]:
         """Return a flow and the reasons, the most decisive first. Raises NotFound."""
         flow = await self._read.flow(flow_id)
-        reasons = [*_standing(flow), *self._next(flow)]
+        firings = await self._firings.newest(flow_id, 0, _FIRINGS)
+        reasons = [*_standing(flow), *self._next(flow, firings)]
         for run in await self._open_runs.of_flow(flow_id, _OPEN):
             state = await self._read.cycle(flow_id, run.cycle, run.run)
             if not is_terminal(state.status):
                 reasons += _open(state, known=await _is_known(self._node_tasks, state))
-        reasons += _ticks(flow, await self._firings.newest(flow_id, 0, _FIRINGS))
+        reasons += _ticks(flow, firings)
         filling = await self._backfills.find(flow_id, await self._backfills.ids(flow_id))
         reasons += [_backfill(each, flow) for each in filling if each and each.status is BackfillStatus.RUNNING]
         return flow, ordered(reasons)
 
-    def _next(self, flow: FlowRecord) -> list[Reason]:
+    def _next(self, flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
         if flow.status is not FlowStatus.RUNNING:
             return []
         next_ms, schedule = flow.next_execution_ms, flow.schedule
         if not next_ms:
             words = "its schedule plans no further cycle; it completes when those that run have ended"
             return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
-        reasons = []
+        reasons: list[Reason] = []
         if schedule.start_ms > self._clock.now_ms():
             words = f"its schedule begins at {iso(schedule.start_ms)}"
             reasons.append(Reason("outside_window", words, {"start": iso(schedule.start_ms)}))
+        if schedule.on and 0 < schedule.end_ms <= self._clock.now_ms():
+            words = f"the window of its schedule ended at {iso(schedule.end_ms)}; it completes when no cycle runs"
+            return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
+        if schedule.on:
+            return [*reasons, _waits_for_event(schedule.on, firings)]
         words = f"the next cycle is planned for {iso(next_ms)}"
         if schedule.jitter_ms:
             words += f", and begins up to {schedule.jitter_ms / 1000:g} s later on purpose"
         facts: dict[str, Fact] = {"at": iso(next_ms), "jitter": schedule.jitter_ms / 1000}
         return [*reasons, Reason("next_tick", words, facts)]
+
+
+def _waits_for_event(on: EventSchedule, firings: Sequence[Firing]) -> Reason:
+    """What a cycle begins on, and what became of the last one."""
+    last = next((firing for firing in firings if firing.event_id), None)
+    words = f"waits for {on.words}"
+    if last is None:
+        words += "; none has come yet"
+    else:
+        words += f"; the last one came at {iso(last.planned_ms)}, and was {last.outcome.value}"
+    facts: dict[str, Fact] = {
+        "event": on.event_name,
+        "filter": on.filter_json,
+        "flow_ids": on.flow_ids,
+        "statuses": on.statuses,
+        "last_at": iso(last.planned_ms) if last else "",
+        "last_event_id": last.event_id if last else "",
+        "last_outcome": last.outcome.value if last else "",
+    }
+    return Reason("waits_for_event", words, facts)
 
 
 async def _is_known(node_tasks: NodeTasks, state: ChainState) -> bool:
@@ -172,11 +199,12 @@ def _backfill(backfill: Backfill, flow: FlowRecord) -> Reason:
 
 
 def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
-    """The latest planned time, if no cycle began for it."""
+    """The latest planned time, or event, if no cycle began for it."""
     for firing in firings[:1]:
         if firing.outcome in _TICKS:
             code, words = _TICKS[firing.outcome]
             planned = iso(firing.planned_ms)
+            what = f"the event of {planned}" if firing.event_id else f"the cycle planned for {planned}"
             facts: dict[str, Fact] = {
                 "planned": planned,
                 "policy": flow.overlap.value,
@@ -184,7 +212,7 @@ def _ticks(flow: FlowRecord, firings: Sequence[Firing]) -> list[Reason]:
                 "count": firing.count,
             }
             why = f": {firing.reason}" if firing.reason else ""
-            return [Reason(code, f"the cycle planned for {planned} {words}{why} (overlap {flow.overlap.value})", facts)]
+            return [Reason(code, f"{what} {words}{why} (overlap {flow.overlap.value})", facts)]
     return []
 
 

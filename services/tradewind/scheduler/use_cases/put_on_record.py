@@ -148,11 +148,16 @@ def registration_of(
 def first_planned_of(definition: FlowDefinition, now_ms: int) -> int:
     """Return what a schedule with a grid of its own plans next, 0 for one that begins with the flow.
 
-    Raises InvalidInput when it plans nothing any more.
+    For one that begins on events, what stands by in place of it. Raises InvalidInput when it plans nothing any more.
     """
-    if definition.schedule.begins_with_the_flow:
+    schedule = definition.schedule
+    if schedule.begins_with_the_flow:
         return 0
-    first_ms = definition.schedule.planned(0).after(now_ms - 1)
+    if schedule.on:
+        if schedule.end_ms and schedule.end_ms <= now_ms:
+            raise InvalidInput([Violation("schedule.end", "has passed: no event would begin a cycle any more")])
+        return schedule.stands_by_ms
+    first_ms = schedule.planned(0).after(now_ms - 1)
     if first_ms is None:
         raise InvalidInput([Violation("schedule", "plans nothing any more: all its times have passed")])
     return first_ms

@@ -42,9 +42,12 @@ class ReadSchedules:
 
 
 def planned_times(flow: FlowRecord, now_ms: int) -> Iterator[int]:
-    """Yield the planned times of a flow: those to come, or what they would be if it were started, or resumed, now."""
+    """Yield the planned times of a flow: those to come, or what they would be if it were started, or resumed, now.
+
+    One that begins on events has none.
+    """
     if flow.status is FlowStatus.RUNNING:
-        if flow.next_execution_ms:
+        if flow.next_execution_ms > 0:
             yield from times_from(flow.schedule, flow.next_execution_ms)
     elif flow.pause:
         yield from times_from(flow.schedule, flow.pause.next_ms, now_ms)

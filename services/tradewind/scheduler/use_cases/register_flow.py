@@ -10,6 +10,7 @@ from tradewind.scheduler.domain.flow_record import FlowRegistration
 from tradewind.scheduler.domain.labels import MOST_LABELS, read_labels
 from tradewind.scheduler.domain.weather import FlowDraft
 from tradewind.scheduler.ports.peers import Caches, NodeTypes
+from tradewind.scheduler.use_cases.chained_flows import ChainedFlows
 from tradewind.scheduler.use_cases.put_on_record import Author, PutOnRecord, Registered, registration_of
 from tradewind.scheduler.use_cases.sub_flow_paths import SubFlowPaths
 from tradewind.server.built_in import BUILT_IN
@@ -53,11 +54,18 @@ class RegisterFlow:
     """Judges definitions by themselves and by what live workers offer, and puts good ones on record."""
 
     def __init__(
-        self, node_types: NodeTypes, caches: Caches, paths: SubFlowPaths, put: PutOnRecord, clock: Clock
+        self,
+        node_types: NodeTypes,
+        caches: Caches,
+        paths: SubFlowPaths,
+        chains: ChainedFlows,
+        put: PutOnRecord,
+        clock: Clock,
     ) -> None:
         self._node_types = node_types
         self._caches = caches
         self._paths = paths
+        self._chains = chains
         self._put = put
         self._clock = clock
 
@@ -70,18 +78,23 @@ class RegisterFlow:
         if catalogue is None and declared:
             analysis = replace(analysis, warnings=(_NOBODY_ASKED, *analysis.warnings))
         if flow_id and analysis.definition is not None:
-            found = await self._paths(flow_id, analysis.definition)
+            below = await self._paths(flow_id, analysis.definition)
+            before = await self._chains(flow_id, analysis.definition.schedule)
             analysis = replace(
                 analysis,
-                definition=None if found.faults else analysis.definition,
-                violations=(*analysis.violations, *found.faults),
-                warnings=(*analysis.warnings, *found.warnings),
+                definition=None if below.faults or before.faults else analysis.definition,
+                violations=(*analysis.violations, *below.faults, *before.faults),
+                warnings=(*analysis.warnings, *below.warnings, *before.warnings),
             )
         return analysis
 
     async def paths_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
-        """Return why a definition may not be that of a flow, because of the flows that it runs."""
-        return (await self._paths(flow_id, definition)).faults
+        """Return why a definition may not be that of a flow, because of the flows that it runs or that begin it."""
+        return (*(await self._paths(flow_id, definition)).faults, *await self.chains_of(flow_id, definition))
+
+    async def chains_of(self, flow_id: str, definition: FlowDefinition) -> tuple[Violation, ...]:
+        """Return why a definition may not be that of a flow, because of the flows that begin it by their ends."""
+        return (await self._chains(flow_id, definition.schedule)).faults
 
     async def __call__(self, wish: RegistrationWish) -> Registered:
         """Register a flow, or a new revision of one.

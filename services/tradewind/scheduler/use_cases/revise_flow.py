@@ -52,6 +52,7 @@ class ReviseFlow:
             draft = read_weather(weather)
             if draft.definition is None:
                 raise InvalidInput(draft.faults.violations())
+            _raise_any(await self._register.chains_of(flow_id, draft.definition))
             labels = dict(draft.definition.labels if "labels" in paths else flow.labels)
             return await self._put(
                 registration_of(

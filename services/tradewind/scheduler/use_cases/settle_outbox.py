@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.ports.flows import FlowRecords, Outbox
@@ -17,7 +18,10 @@ _log = structlog.get_logger(__name__)
 
 
 class SettleOutbox:
-    """Goes by the record as it is now, not by what once was to be said: the latest change wins by itself."""
+    """Goes by the record as it is now, not by what once was to be said: the latest change wins by itself.
+
+    `ends_listened` is called when somebody listens to ends of cycles from now on.
+    """
 
     def __init__(
         self,
@@ -27,6 +31,7 @@ class SettleOutbox:
         node_tasks: NodeTasks,
         forget: Sequence[Callable[[str], None]],
         alarm: Alarm,
+        ends_listened: Callable[[], None] = lambda: None,
     ) -> None:
         self._flows = flows
         self._outbox = outbox
@@ -34,6 +39,7 @@ class SettleOutbox:
         self._node_tasks = node_tasks
         self._forget = forget
         self._alarm = alarm
+        self._ends_listened = ends_listened
 
     async def __call__(self, flow_id: str) -> bool:
         """Tell the trigger service what the record says; return whether that is settled now.
@@ -71,15 +77,17 @@ class SettleOutbox:
         return settled
 
     async def _tell_triggers(self, flow: FlowRecord) -> None:
-        if flow.status is FlowStatus.RUNNING:
-            await self._triggers.save(
-                flow.flow_id,
-                schedule=flow.schedule,
-                first_ms=flow.anchor_ms,
-                schedule_epoch=flow.schedule_epoch,
-            )
-        else:
+        if not flow.has_trigger:
             await self._triggers.remove(flow.flow_id, flow.schedule_epoch)
+            return
+        await self._triggers.save(
+            flow.flow_id,
+            schedule=flow.schedule,
+            first_ms=flow.anchor_ms,
+            schedule_epoch=flow.schedule_epoch,
+        )
+        if flow.schedule.on and flow.schedule.on.event_name == FLOW_FINISHED:
+            self._ends_listened()
 
     async def _delete(self, flow: FlowRecord) -> None:
         while not await self._node_tasks.purge(flow.flow_id, flow.user_id):

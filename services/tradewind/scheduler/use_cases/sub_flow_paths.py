@@ -42,7 +42,7 @@ class SubFlowPaths:
         warnings: list[Violation] = []
         for place, target in named.items():
             path = f"nodes[{place}].config.flow_id"
-            if (found := _path(flow_id, target, above)) is not None:
+            if (found := path_back(flow_id, target, above)) is not None:
                 way = " -> ".join(found)
                 faults.append(Violation(path, f"a flow may not run itself, neither directly nor through others: {way}"))
             elif target in unknown:
@@ -74,14 +74,14 @@ def _flows_run_by(config_json: str) -> Sequence[str]:
     return tuple(dict.fromkeys(filter(None, named)))
 
 
-def _path(flow_id: str, target: str, runs: Mapping[str, Sequence[str]]) -> list[str] | None:
-    """Return the shortest way from a flow through `target` back to it, None when there is none."""
+def path_back(flow_id: str, target: str, edges: Mapping[str, Sequence[str]]) -> list[str] | None:
+    """Return the shortest way along edges from a flow through `target` back to it, None when there is none."""
     ways = [[flow_id, target]]
     seen = {target}
     for way in ways:
         if way[-1] == flow_id:
             return way
-        for below in runs.get(way[-1], ()):
+        for below in edges.get(way[-1], ()):
             if below not in seen or below == flow_id:
                 seen.add(below)
                 ways.append([*way, below])

@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 
 import structlog
 
-from tradewind.scheduler.domain.ended_run import FLOW_FINISHED, EndedRun
+from tradewind.scheduler.domain.ended_run import EndedRun
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.ports.cycles import ChainStateRepository
 from tradewind.scheduler.ports.ends import Ends, Events
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
@@ -17,13 +18,20 @@ _log = structlog.get_logger(__name__)
 
 
 class TellEnds:
-    """While nobody listens nothing is written and nothing is read; `listened` says how that was when last asked."""
+    """While nobody listens nothing is written and nothing is read; `listened` says how that was when last asked.
+
+    Until it was, somebody may: what ends in the first moments of a scheduler is told as well.
+    """
 
     def __init__(self, ends: Ends, states: ChainStateRepository, events: Events) -> None:
         self._ends = ends
         self._states = states
         self._events = events
-        self.listened = False
+        self.listened = True
+
+    def hear_of_listener(self) -> None:
+        """Note that somebody listens from now on."""
+        self.listened = True
 
     async def look(self) -> None:
         """Ask whether anybody listens. Raises PeerUnavailable; then it is as it was."""

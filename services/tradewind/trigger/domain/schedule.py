@@ -4,9 +4,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import Self
 
+from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
 from tradewind.server.schedules.schedule import Schedule as Windowed
-from tradewind.trigger.domain.event_filter import EventFilter
 
 MOST_JITTER_MS = 24 * 3_600_000
 MOST_FIRINGS = 2**31 - 1
@@ -149,10 +149,6 @@ class Schedule:
             return planned_ms
         digest = hashlib.sha1(f"{trigger_id}:{planned_ms}".encode(), usedforsecurity=False).hexdigest()
         return planned_ms + int(int(digest[:8], 16) / 2**32 * self.jitter_ms)
-
-    def covers(self, moment_ms: int) -> bool:
-        """Say whether a moment lies within its window."""
-        return self.start_ms <= moment_ms <= self.last_ms
 
     def _windowed(self) -> Windowed:
         match self.kind:

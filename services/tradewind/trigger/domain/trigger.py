@@ -62,11 +62,11 @@ class TriggerDraft:
 class Trigger:
     """A stored trigger; times in milliseconds since the epoch.
 
-    `planned_ms` is the time that is or was to be delivered next; `revision` rises with each save that changed
-    something; `failures` counts how often in a row a claim was refused or lapsed, `fired` how often one was
-    acknowledged since it was scheduled anew. A `paused` one whose claim still runs is paused when that ends.
-    `pending` counts the firings that wait or are leased, `dropped` those that found too many before them. One firing
-    for an `event` is stored like a trigger that fires once; its payload is the event's.
+    `planned_ms` is the time that is or was to be delivered next, of one that listens to events that of the latest;
+    `revision` rises with each save that changed something; `failures` counts how often in a row a claim was refused or
+    lapsed, `fired` how often one was acknowledged since it was scheduled anew. A `paused` one whose claim still runs is
+    paused when that ends. `pending` counts the firings that wait or are leased, `dropped` those that found too many
+    before them. One firing for an `event` is stored like a trigger that fires once; its payload is the event's.
     """
 
     id: str

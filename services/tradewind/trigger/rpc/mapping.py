@@ -89,6 +89,7 @@ def _due_trigger(due: DueTrigger, queue: str) -> trigger_pb2.DueTrigger:
     told.status = trigger_pb2.TRIGGER_STATUS_CLAIMED
     event = due.trigger.event
     if due.parent:
+        told.epoch = due.trigger.epoch
         told.failures, told.last_error = due.trigger.failures, due.trigger.last_error
     return trigger_pb2.DueTrigger(
         trigger=told,

@@ -42,8 +42,6 @@ def draft(request: pb2.SaveTriggerRequest, max_payload_bytes: int) -> TriggerDra
     faults.epoch("trigger.epoch", trigger.epoch)
     schedule = schedule_mapping.read(trigger.schedule, "trigger.schedule", faults)
     check_payload("trigger.payload_json", trigger.payload_json, max_payload_bytes, faults)
-    if schedule is not None and schedule.event and not trigger.queue:
-        faults.say("trigger.queue", "must be set, for a trigger that fires for events")
     faults.refuse()
     assert schedule is not None, "its faults were told"
     return TriggerDraft(

@@ -5,8 +5,8 @@ import json
 from google.protobuf.message import Message
 
 from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
-from tradewind.trigger.domain.event_filter import EventFilter
 from tradewind.trigger.domain.schedule import MOST_JITTER_MS, Delay, Kind, Once, OnEvent, Schedule
 from tradewind.trigger.rpc.faults import Faults
 from tradewind.trigger.rpc.times import duration, timestamp

@@ -89,7 +89,8 @@ class MemoryTriggerStore:
         attempt = entry.attempt if entry else 0
         if draft.schedule.event:
             status = TriggerStatus.PAUSED if fresh.paused else TriggerStatus.WAITING
-            lane.entries[draft.id] = Entry(replace(fresh, status=status), 0, attempt)
+            latest_ms = known.planned_ms if known and known.schedule.event else 0
+            lane.entries[draft.id] = Entry(replace(fresh, status=status, planned_ms=latest_ms), 0, attempt)
         elif planned_ms is None:
             lane.entries[draft.id] = Entry(replace(fresh, status=COMPLETED), now_ms, attempt)
         else:

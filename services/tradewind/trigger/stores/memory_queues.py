@@ -109,19 +109,21 @@ class MemoryQueueStore:
         trigger, id = entry.trigger, firing_id(order.trigger_id, event.id)
         if id in lane.entries or id in lane.tombstones:
             return Outcome.DUPLICATE
-        if not by_hand and not _takes(trigger, event, now_ms):
+        if not by_hand and not _takes(trigger, event, now_ms, order.start_ms):
             return Outcome.GONE
         if trigger.pending >= policy.pending_most:
             lane.change(entry, dropped=trigger.dropped + 1)
             return Outcome.FULL
-        lane.change(entry, pending=trigger.pending + 1)
+        planned_ms = max(now_ms, trigger.planned_ms + 1) if trigger.schedule.event else now_ms
+        latest_ms = planned_ms if trigger.schedule.event else trigger.planned_ms
+        lane.change(entry, pending=trigger.pending + 1, planned_ms=latest_ms)
         jitter_ms = 0 if by_hand else trigger.schedule.jitter_ms
         firing = Trigger(
-            id, trigger.partition_key, Schedule.once(now_ms), event.payload_json, trigger.epoch, SCHEDULED, now_ms, 0,
-            "", 1, now_ms, event=event,
+            id, trigger.partition_key, Schedule.once(planned_ms), event.payload_json, trigger.epoch, SCHEDULED,
+            planned_ms, 0, "", 1, now_ms, event=event,
         )  # fmt: skip
         former_ms = lane.heads().due_ms
-        place_ms = replace(firing.schedule, jitter_ms=jitter_ms).delivery_ms(id, now_ms)
+        place_ms = replace(firing.schedule, jitter_ms=jitter_ms).delivery_ms(id, planned_ms)
         lane.entries[id] = Entry(firing, place_ms, born_ms=trigger.created_at_ms)
         self._triggers.of_queue(order.queue).wake(order.partition, former_ms)
         return Outcome.FIRED
@@ -161,13 +163,13 @@ class MemoryQueueStore:
         return self._open(partition, queue)[1].entries.values()
 
 
-def _takes(trigger: Trigger, event: Event, now_ms: int) -> bool:
+def _takes(trigger: Trigger, event: Event, now_ms: int, start_ms: int) -> bool:
     schedule = trigger.schedule
     return (
         trigger.status is WAITING
         and schedule.event is not None
         and schedule.event.name == event.name
-        and now_ms <= schedule.last_ms
+        and start_ms <= now_ms <= schedule.last_ms
         and (not schedule.max_firings or trigger.fired + trigger.pending < schedule.max_firings)
     )
 

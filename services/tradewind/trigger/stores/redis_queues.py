@@ -100,7 +100,9 @@ class RedisQueueStore:
                     "base": self._keys.trigger(partition, "").removesuffix("trigger:"),
                     "event": (event.id, event.name, event.payload_json),
                     "by_hand": by_hand,
-                    "items": [(one.queue, one.trigger_id, firing_id(one.trigger_id, event.id)) for one in chunk],
+                    "items": [
+                        (one.queue, one.trigger_id, firing_id(one.trigger_id, event.id), one.start_ms) for one in chunk
+                    ],
                 },
             )
             for partition, chunk in ((partition, [orders[at] for at in of_one]) for partition, of_one in chunks)

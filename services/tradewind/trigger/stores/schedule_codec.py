@@ -4,8 +4,8 @@ from functools import lru_cache
 
 import msgspec
 
+from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.server.schedules.grids import CronGrid, IntervalGrid, TimesGrid
-from tradewind.trigger.domain.event_filter import EventFilter
 from tradewind.trigger.domain.schedule import Delay, Kind, Once, OnEvent, Schedule
 
 NEEDS_NEXT = -1

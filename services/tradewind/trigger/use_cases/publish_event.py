@@ -45,7 +45,8 @@ class PublishEvent:
         for listener in await self._queues.listeners(name):
             kind = listener.schedule.event
             if kind is not None and kind.filter.matches(payload):
-                orders.append(FiringOrder(listener.partition, listener.queue, listener.trigger_id))
+                start_ms = listener.schedule.start_ms
+                orders.append(FiringOrder(listener.partition, listener.queue, listener.trigger_id, start_ms))
         outcomes = await self._queues.fire(orders, event) if orders else []
         for order, outcome in zip(orders, outcomes, strict=True):
             if outcome is Outcome.FIRED:

@@ -12,6 +12,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tradewind.api.node_task_manager.v1 import cache_pb2 as _cache_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2 as _node_task_pb2
+from tradewind.api.trigger.v1 import trigger_pb2 as _trigger_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -169,7 +170,7 @@ Global___FiringOutcome: _TypeAlias = FiringOutcome  # noqa: Y015
 
 @_typing.final
 class ScheduleSpec(_message.Message):
-    """When cycles are planned: exactly one of interval, cron and at is set."""
+    """When cycles are planned, or what they begin on: exactly one of interval, cron, at, event and flow_finished is set."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -183,6 +184,8 @@ class ScheduleSpec(_message.Message):
     MAX_CYCLES_FIELD_NUMBER: _builtins.int
     CATCH_UP_FIELD_NUMBER: _builtins.int
     CATCH_UP_WINDOW_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    FLOW_FINISHED_FIELD_NUMBER: _builtins.int
     interval: _builtins.str
     """As text, such as "500ms" or "5m": on a grid from `start`, or from when the flow is started."""
     cron: _builtins.str
@@ -208,6 +211,18 @@ class ScheduleSpec(_message.Message):
     def at(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Single times, at most 1000, such as "2026-11-21T09:30:00Z"."""
 
+    @_builtins.property
+    def event(self) -> _trigger_pb2.EventSchedule:
+        """For each event of a name whose payload matches. The payload's fields are the cycle's inputs, beside `event`, an object with
+        its `id` and `name`. Names that begin with "flow." are refused, and so are `jitter` and `catch_up` beside it.
+        """
+
+    @_builtins.property
+    def flow_finished(self) -> _trigger_pb2.FlowFinishedSchedule:
+        """When cycles of other flows have ended, as an event is: 1 to 100 flows must be named, none of which may begin on an end of
+        this one. Ends of cycles that run for a node of another flow do not count.
+        """
+
     def __init__(
         self,
         *,
@@ -221,10 +236,12 @@ class ScheduleSpec(_message.Message):
         max_cycles: _builtins.int = ...,
         catch_up: Global___CatchUp.ValueType = ...,
         catch_up_window: _builtins.str = ...,
+        event: _trigger_pb2.EventSchedule | None = ...,
+        flow_finished: _trigger_pb2.FlowFinishedSchedule | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "flow_finished", b"flow_finished"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "catch_up", b"catch_up", "catch_up_window", b"catch_up_window", "cron", b"cron", "end", b"end", "interval", b"interval", "jitter", b"jitter", "max_cycles", b"max_cycles", "start", b"start", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "catch_up", b"catch_up", "catch_up_window", b"catch_up_window", "cron", b"cron", "end", b"end", "event", b"event", "flow_finished", b"flow_finished", "interval", b"interval", "jitter", b"jitter", "max_cycles", b"max_cycles", "start", b"start", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -761,6 +778,7 @@ class Flow(_message.Message):
     ETAG_FIELD_NUMBER: _builtins.int
     PAUSE_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
+    BEGINS_ON_FIELD_NUMBER: _builtins.int
     flow_id: _builtins.str
     """Its id."""
     user_id: _builtins.str
@@ -777,13 +795,15 @@ class Flow(_message.Message):
     """How many cycles are open."""
     etag: _builtins.str
     """Changes with each new revision, not with status and cycles; RegisterFlow, UpdateFlow and RollBackFlow take it."""
+    begins_on: _builtins.str
+    """What its cycles begin on, for people, such as `event "price"`; empty for a flow whose cycles are planned."""
     @_builtins.property
     def structure(self) -> Global___FlowStructure:
         """Its components."""
 
     @_builtins.property
     def next_execution(self) -> _timestamp_pb2.Timestamp:
-        """Next planned time; unset when none is planned."""
+        """Next planned time; unset when none is planned, as for a flow that begins on events."""
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
@@ -823,10 +843,11 @@ class Flow(_message.Message):
         etag: _builtins.str = ...,
         pause: Global___Pause | None = ...,
         stop: _node_task_pb2.StopMark | None = ...,
+        begins_on: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "next_execution", b"next_execution", "pause", b"pause", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_json", b"config_json", "created_at", b"created_at", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "pause", b"pause", "revision", b"revision", "running_cycles", b"running_cycles", "status", b"status", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins_on", b"begins_on", "config_json", b"config_json", "created_at", b"created_at", "etag", b"etag", "flow_id", b"flow_id", "labels", b"labels", "last_cycle", b"last_cycle", "next_execution", b"next_execution", "pause", b"pause", "revision", b"revision", "running_cycles", b"running_cycles", "status", b"status", "stop", b"stop", "structure", b"structure", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -866,7 +887,7 @@ Global___Pause: _TypeAlias = Pause  # noqa: Y015
 
 @_typing.final
 class Firing(_message.Message):
-    """A planned time of a flow and what became of it, or several in a row that fared alike."""
+    """A planned time of a flow, or an event, and what became of it, or several in a row that fared alike."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -877,6 +898,7 @@ class Firing(_message.Message):
     DECIDED_AT_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     LAST_PLANNED_TIME_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
     outcome: Global___FiringOutcome.ValueType
     """What became of it."""
     cycle: _builtins.int
@@ -885,9 +907,11 @@ class Firing(_message.Message):
     """Why, unless it fired."""
     count: _builtins.int
     """How many planned times this stands for; 10 000 stands for more, too."""
+    event_id: _builtins.str
+    """The id of the event; empty for a planned time. The end of a cycle has its run_id."""
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
-        """The planned time, or the first of them."""
+        """The planned time, or the first of them; of an event, when it came: no two have the same."""
 
     @_builtins.property
     def decided_at(self) -> _timestamp_pb2.Timestamp:
@@ -907,10 +931,11 @@ class Firing(_message.Message):
         decided_at: _timestamp_pb2.Timestamp | None = ...,
         count: _builtins.int = ...,
         last_planned_time: _timestamp_pb2.Timestamp | None = ...,
+        event_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "cycle", b"cycle", "decided_at", b"decided_at", "last_planned_time", b"last_planned_time", "planned_time", b"planned_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "count", b"count", "cycle", b"cycle", "decided_at", b"decided_at", "last_planned_time", b"last_planned_time", "outcome", b"outcome", "planned_time", b"planned_time", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cycle", b"_cycle", "count", b"count", "cycle", b"cycle", "decided_at", b"decided_at", "event_id", b"event_id", "last_planned_time", b"last_planned_time", "outcome", b"outcome", "planned_time", b"planned_time", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cycle: _TypeAlias = _typing.Literal["cycle"]  # noqa: Y015
     _WhichOneofArgType__cycle: _TypeAlias = _typing.Literal["_cycle", b"_cycle"]  # noqa: Y015

@@ -190,10 +190,13 @@ class FlowPlan(_message.Message):
     STANDING_REVISION_FIELD_NUMBER: _builtins.int
     DIFF_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    BEGINS_ON_FIELD_NUMBER: _builtins.int
     standing_revision: _builtins.int
     """The revision that stands; 0 when the flow is new."""
     etag: _builtins.str
     """Of the flow that stands: RegisterFlow with it registers what was planned, unless somebody comes first."""
+    begins_on: _builtins.str
+    """As in Flow: what its cycles would begin on."""
     @_builtins.property
     def violations(self) -> _containers.RepeatedCompositeFieldContainer[_flow_pb2.Violation]:
         """Every fault; empty for a definition that would be taken."""
@@ -229,10 +232,11 @@ class FlowPlan(_message.Message):
         standing_revision: _builtins.int = ...,
         diff: _revision_pb2.FlowDiff | None = ...,
         etag: _builtins.str = ...,
+        begins_on: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["diff", b"diff"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["components", b"components", "diff", b"diff", "etag", b"etag", "limits", b"limits", "next_times", b"next_times", "placements", b"placements", "standing_revision", b"standing_revision", "violations", b"violations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins_on", b"begins_on", "components", b"components", "diff", b"diff", "etag", b"etag", "limits", b"limits", "next_times", b"next_times", "placements", b"placements", "standing_revision", b"standing_revision", "violations", b"violations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -375,7 +375,7 @@ class StartFlowRequest(_message.Message):
     """Which."""
     @_builtins.property
     def start_at(self) -> _timestamp_pb2.Timestamp:
-        """First planned time; now when unset."""
+        """First planned time; now when unset. Refused for a flow that begins on events."""
 
     def __init__(
         self,
@@ -665,8 +665,11 @@ class ListNextExecutionsResponse(_message.Message):
 
     PLANNED_TIMES_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    BEGINS_ON_FIELD_NUMBER: _builtins.int
     status: _flow_pb2.FlowStatus.ValueType
     """Where the flow stands: unless it is running, these are what it would plan if it were started now."""
+    begins_on: _builtins.str
+    """As in Flow: what its cycles begin on, in place of planned times."""
     @_builtins.property
     def planned_times(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
         """In order; fewer than asked for when the schedule ends."""
@@ -676,10 +679,11 @@ class ListNextExecutionsResponse(_message.Message):
         *,
         planned_times: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
         status: _flow_pb2.FlowStatus.ValueType = ...,
+        begins_on: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["planned_times", b"planned_times", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins_on", b"begins_on", "planned_times", b"planned_times", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

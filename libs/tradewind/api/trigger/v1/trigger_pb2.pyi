@@ -463,11 +463,11 @@ class DueTrigger(_message.Message):
     """W3C trace context of this delivery, for what it begins; empty when the service records no traces."""
     @_builtins.property
     def trigger(self) -> Global___Trigger:
-        """The trigger."""
+        """The trigger; with an event its epoch is the one under which the event came."""
 
     @_builtins.property
     def planned_time(self) -> _timestamp_pb2.Timestamp:
-        """The planned time that is due."""
+        """The planned time that is due; no two events of a trigger have the same."""
 
     @_builtins.property
     def lease_deadline(self) -> _timestamp_pb2.Timestamp:

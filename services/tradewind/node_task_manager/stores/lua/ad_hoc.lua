@@ -7,7 +7,7 @@ local NO_PARTITION = -1
 local changed, write_changed, list_run, expire_listed
 
 do
-  local TOLD_MS, AHEAD = 100, {retrying = true, waiting = true, suspended = true}
+  local TOLD_MS, AHEAD, FAULTY = 100, {retrying = true, waiting = true, suspended = true}, {retrying = true, failed = true}
   local running, touched, events = {}, {}, {}
 
   -- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
@@ -24,7 +24,7 @@ do
     if told then
       events[#events + 1] = {comp, record.id, {kind = kind, at = time, attempt = record.attempt or 0,
         worker_id = record.worker_id or nil, reason = record.reason or nil, retry_at = AHEAD[kind] and record.retry_at or nil,
-        stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, record.error}
+        stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, FAULTY[kind] and record.error}
     end
   end
 

@@ -10,7 +10,7 @@
 --   is due in a moment, not yet), digest (the beginning of that of the revision, "" for whichever stands)}.
 -- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
 -- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
--- stopping}, none when somebody else owns the partition by now.
+-- stopping, and only of what waited for an event: its inputs}, none when somebody else owns the partition by now.
 --!include stopping
 --!include firings
 --!include backfilling
@@ -71,30 +71,31 @@ end
 
 -- What becomes of a planned time while a cycle is open: it waits, or somebody gives way. Returns whether runs were marked as
 -- stopping.
-local function give_way(key, flow_id, overlap, planned, open)
+local function give_way(key, flow_id, overlap, planned, open, label, inputs)
   local running = 'cycle ' .. string.match(open, '^%d+') .. ' was running'
   local waiting = call('ZCARD', key .. ':queued')
   if overlap == 'skip' then
-    note_firing(key, planned, 'skipped', running)
+    note_firing(key, planned, 'skipped', running, nil, nil, nil, label)
   elseif overlap == 'cancel_running' then
     drop_queued(key, flow_id, waiting, 'a later planned time took its place')
-    queue_firing(key, flow_id, planned, running .. ' and was asked to stop')
+    queue_firing(key, flow_id, planned, running .. ' and was asked to stop', label, inputs)
     return #mark_stopping(flow_id, 'system', 'the next cycle is due and overlap is cancel_running', 'scheduler',
       true) > 0
   elseif waiting >= (overlap == 'queue_one' and 1 or QUEUE) then
-    note_firing(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited')
+    note_firing(key, planned, 'dropped', running .. ' and ' .. waiting .. ' waited', nil, nil, nil, label)
   else
-    queue_firing(key, flow_id, planned, running)
+    queue_firing(key, flow_id, planned, running, label, inputs)
   end
   return false
 end
 
 local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
                      schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill,
-                     parent, ahead, digest)
+                     parent, ahead, digest, event)
   local flow = call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'next_execution', 'schedule_epoch',
     'fired', 'digest')
   if not flow[1] then return answer('not_found') end
+  local label, inputs
   local current = tonumber(flow[2])
   if flow[1] == 'deleting' then return answer('deleting', current) end
   if replaces >= 0 then
@@ -108,8 +109,16 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
         return answer('duplicate', current, {cycle = tonumber(cycle), run = tonumber(run), run_id = id})
       end
     end
+    -- Only begin_on_events, which includes this, is told of events and has meet_event.
+    if event then
+      label = due .. event[1]
+      local same = revision == current and string.sub(flow[8], 1, #digest) == digest
+      if meet_event(key, flow[1], due, schedule_epoch, same, event) then
+        return answer('settled', current, {next_at = tonumber(flow[5])})
+      end
+    end
     if scheduled then
-      if not queued and schedule_epoch < tonumber(flow[6]) then return answer('stale_epoch', current) end
+      if not queued and not event and schedule_epoch < tonumber(flow[6]) then return answer('stale_epoch', current) end
       if flow[1] ~= 'running' then return answer('not_running', current) end
       local first = not queued and answered_before(key, due, tonumber(flow[5]), current)
       if first then return first end
@@ -127,15 +136,18 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       return answer('overlap', current, {cycle = tonumber(string.match(open, '^%d+'))})
     end
     if queued then
-      planned = next_queued(key, flow_id)
+      planned, label, inputs = next_queued(key, flow_id)
       if not planned then return answer('settled', current) end
+      if inputs ~= '' then memory = inputs end
     elseif scheduled then
       if missed then
         note_firing(key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2])
       end
       if planned > 0 and most > 0 and call('HINCRBY', key, 'fired', 1) >= most then next_at = 0 end
       call('HSET', key, 'next_execution', next_at)
-      local stopping = planned > 0 and open and give_way(key, flow_id, flow[4], planned, open)
+      -- Events go on coming until the trigger service hears that no more are wanted.
+      if event and next_at == 0 then call('ZADD', base .. 'outbox', time, flow_id) end
+      local stopping = planned > 0 and open and give_way(key, flow_id, flow[4], planned, open, label, memory)
       if planned == 0 or open then
         end_flow_that_is_over(key, 'running', next_at, 'completed')
         return answer('settled', current, {next_at = next_at, stopping = stopping})
@@ -190,13 +202,15 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
   call('ZADD', base .. 'open', time + check_in, flow_id .. ':' .. name)
   append_line(flow_id, cycle, 'INFO', 'scheduler', 'Starting cycle ' .. cycle)
   if cycle >= LOG_CYCLES then call('DEL', logs_key(flow_id, cycle - LOG_CYCLES)) end
-  if scheduled then note_firing(key, planned, 'fired', '', name, run_id) end
+  if scheduled then note_firing(key, planned, 'fired', '', name, run_id, nil, label) end
   call('HSET', key, 'last_cycle', cycle)
   if request ~= '' then
     call('SET', base .. 'request:' .. request, payload .. ' ' .. cycle .. ' 0 ' .. run_id, 'PX', args.request_ms)
   end
-  return answer('begun', current,
+  local begun = answer('begun', current,
     {cycle = cycle, run_id = run_id, start = start, planned = planned, next_at = next_at})
+  if inputs and inputs ~= '' then begun[#begun + 1] = inputs end
+  return begun
 end
 
 return answers_of(args.groups, begin)

@@ -1,12 +1,13 @@
 -- Starts, pauses, resumes, stops or begins to delete a flow; what the trigger service must hear goes to the outbox in the same script.
 -- KEYS: 1 owner, 2 hash of the flow.
 -- args: base, epoch (0), now, flow_id, status (running, stopped or deleting), from (statuses that it may be
---   reached from), start_at (ms, 0 for now), by, reason, source (of log lines), passed ({first, last, count} of planned times
+--   reached from), start_at (ms, 0 for now, below 0 for what stands by), by, reason, source (of log lines), passed ({first, last, count} of planned times
 --   that passed while it was paused, or false).
 -- Returns {outcome (changed, unchanged, not_found, refused), status found, runs marked as stopping ({cycle, run} each),
 --   whether more are to be marked by calling again}.
 --!include stopping
 --!include pausing
+--!include paused_words
 --!include backfilling
 local flow = KEYS[2]
 local known = redis.call('HMGET', flow, 'status', 'schedule_epoch')
@@ -22,8 +23,7 @@ end
 local function resume()
   local paused = redis.call('HMGET', flow, 'paused_by', 'note')
   if args.passed then
-    note_firing(flow, args.passed[1], 'skipped', 'paused by ' .. paused[1] .. (paused[2] ~= '' and ': ' .. paused[2] or ''),
-      nil, nil, args.passed[3], args.passed[2])
+    note_firing(flow, args.passed[1], 'skipped', paused_words(paused[1], paused[2]), nil, nil, args.passed[3], args.passed[2])
   end
   redis.call('HDEL', flow, 'paused_by', 'paused_at', 'note', 'paused_next')
 end
@@ -31,15 +31,16 @@ end
 if outcome == 'changed' and args.status == 'paused' then
   pause(flow, args.flow_id, args.by, args.reason)
 elseif outcome == 'changed' then
-  local first = 0
+  local first, epoch = 0, math.max(tonumber(known[2]) + 1, time)
   if known[1] == 'paused' then
     resume()
   elseif args.status == 'running' then
     redis.call('HDEL', flow, 'fired', 'failures')
+    redis.call('HSET', flow, 'started_epoch', epoch)
   end
-  if args.status == 'running' then first = args.start_at > 0 and args.start_at or time end
+  if args.status == 'running' then first = args.start_at ~= 0 and args.start_at or time end
   redis.call('HSET', flow, 'status', args.status, 'anchor', first, 'next_execution', first, 'updated_at', time,
-    'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
+    'schedule_epoch', epoch)
   if args.status == 'stopped' then
     redis.call('HSET', flow, 'stopped_by', args.by, 'stop_reason', args.reason, 'stopped_at', time)
   elseif known[1] == 'stopped' then

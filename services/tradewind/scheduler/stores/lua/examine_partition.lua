@@ -153,8 +153,9 @@ local function examine_flow(flow_id)
     end
     return
   end
-  if known[1] == 'running' and tonumber(known[3]) > 0 and not told then
-    running[#running + 1] = {flow_id, tonumber(known[2]), math.max(0, time - tonumber(known[3]))}
+  local next_at = tonumber(known[3])
+  if known[1] == 'running' and next_at ~= 0 and not told then
+    running[#running + 1] = {flow_id, tonumber(known[2]), next_at > 0 and math.max(0, time - next_at) or 0}
   end
   if call('EXISTS', key .. ':queued') == 1 and not call('ZSCORE', base .. 'queued', flow_id) then
     found('queue-forgotten', flow_id, 'planned times wait for a cycle, and nobody would begin theirs',

@@ -1,6 +1,7 @@
 --!include partition
 -- What became of the planned times of a flow: a line each, as domain/firing.py writes it, scored by the planned time; and
--- the queue of those that wait for a running cycle. `key` is the flow's hash.
+-- the queue of those that wait for a running cycle. `key` is the flow's hash. Where a line ends with a planned time, for an
+-- event that is followed by its mark, and so it stands in the queue, before the inputs of the cycle: both are its `label`.
 local FIRINGS, QUEUE = 1000, 100
 
 local function note_firing(key, planned, outcome, reason, name, run_id, count, last, most)
@@ -21,25 +22,26 @@ end
 
 -- Lets planned times that wait give way, all or the oldest so many.
 local function drop_queued(key, flow_id, most, reason)
-  for _, planned in ipairs(call('ZRANGE', key .. ':queued', 0, most - 1)) do
-    call('ZREM', key .. ':queued', planned)
-    note_firing(key, planned, 'dropped', reason)
+  for _, waiting in ipairs(call('ZRANGE', key .. ':queued', 0, most - 1)) do
+    call('ZREM', key .. ':queued', waiting)
+    note_firing(key, string.match(waiting, '^%d+'), 'dropped', reason, nil, nil, nil, string.match(waiting, '^%S+'))
   end
   if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
 end
 
-local function queue_firing(key, flow_id, planned, reason)
-  call('ZADD', key .. ':queued', planned, planned)
+local function queue_firing(key, flow_id, planned, reason, label, inputs)
+  call('ZADD', key .. ':queued', planned, label and label .. ' ' .. inputs or planned)
   call('ZADD', base .. 'queued', time, flow_id)
-  note_firing(key, planned, 'queued', reason)
+  note_firing(key, planned, 'queued', reason, nil, nil, nil, label)
 end
 
--- Takes out the planned time that waits longest.
+-- Takes out the planned time that waits longest; returns it, its label, and the inputs of the cycle ("" but for an event).
 local function next_queued(key, flow_id)
-  local planned = call('ZRANGE', key .. ':queued', 0, 0)[1]
-  if planned then call('ZREM', key .. ':queued', planned) end
+  local waiting = call('ZRANGE', key .. ':queued', 0, 0)[1]
+  if waiting then call('ZREM', key .. ':queued', waiting) end
   if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
-  return tonumber(planned)
+  local label, inputs = string.match(waiting or '', '^(%S+) ?(.*)$')
+  return tonumber(string.match(label or '', '^%d+')), label, inputs
 end
 
 -- Ends a flow in a status, of whose schedule `next_at` comes next (0 for nothing), when nothing of it runs or waits.

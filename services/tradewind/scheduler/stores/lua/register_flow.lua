@@ -2,7 +2,7 @@
 -- KEYS: 1 owner, 2 hash of the flow, 3 index of flows.
 -- args: base, epoch (0), now, flow_id, user_id ("" keeps it, or is "default"), config, structure, labels, digest
 --   (of all these), schedule (JSON), interval (ms, 0 for none that begins with
---   the flow), first (ms, planned next when the schedule changes; 0: an interval from now), overlap, keep, pause_after,
+--   the flow), first (ms, planned next when the schedule changes, below 0 for what stands by; 0: an interval from now), overlap, keep, pause_after,
 --   by, note, kept (revisions, the new one among them), etag ("" for whichever stands), owner_only (whether
 --   another user's flow stays as it is), request ("" for none), payload,
 --   request_ms.
@@ -48,7 +48,7 @@ end
 
 -- A running flow's trigger follows its new schedule: an interval begins anew at the next planned time, or sooner.
 local function reschedule(next_execution, epoch)
-  local anchor = args.first > 0 and args.first or time + args.interval
+  local anchor = args.first ~= 0 and args.first or time + args.interval
   if args.first == 0 and next_execution > 0 and next_execution < anchor then anchor = next_execution end
   redis.call('HSET', flow, 'anchor', anchor, 'next_execution', anchor, 'schedule_epoch', math.max(epoch + 1, time))
   redis.call('ZADD', outbox, time, args.flow_id)

@@ -1,8 +1,10 @@
 -- Tidies some flows of a partition: ended cycles beyond what a flow keeps go, and so do entries of its index of cycles whose
--- records have expired. A flow with more to do than one script does comes again.
+-- records have expired; and flows whose window for events has ended are over. A flow with more to do than one script does
+-- comes again.
 -- KEYS: 1 owner. args: base, epoch, now, after (flow id to go on behind, "" for the first), flows (how many), most (removed
 -- of each). Returns {after (flow id to go on behind, if not done), done (all flows are through, or it is overtaken), trimmed, forgotten}.
 --!include trimming
+--!include firings
 local trimmed, forgotten = 0, 0
 
 -- Expired ones stand at the lower end: the search ends at the first that is on record.
@@ -21,13 +23,23 @@ local function forget_expired(flow_id, most)
   return #gone
 end
 
+-- `next_at` is minus the end of the window of a flow that begins on events, -1 where there is none.
+local function end_window(flow_id, status, next_at)
+  if next_at >= -1 or time < -next_at or status ~= 'running' then return end
+  call('HSET', flow_key(flow_id), 'next_execution', 0)
+  call('ZADD', base .. 'outbox', time, flow_id)
+  end_flow_that_is_over(flow_key(flow_id), status, 0, 'completed')
+end
+
 local function tidy()
   if overtaken() then return '', true end
   local after = args.after
   local ids = call('ZRANGE', base .. 'flows', after == '' and '-' or '(' .. after, '+', 'BYLEX', 'LIMIT', 0, args.flows)
   for _, flow_id in ipairs(ids) do
     local gone = forget_expired(flow_id, args.most)
-    local dropped = trim(flow_id, tonumber(call('HGET', flow_key(flow_id), 'keep_cycles') or 1), args.most)
+    local known = call('HMGET', flow_key(flow_id), 'keep_cycles', 'status', 'next_execution')
+    end_window(flow_id, known[2], tonumber(known[3] or 0))
+    local dropped = trim(flow_id, tonumber(known[1] or 1), args.most)
     trimmed, forgotten = trimmed + dropped, forgotten + gone
     if gone == args.most or dropped == args.most then return after, false end
     after = flow_id

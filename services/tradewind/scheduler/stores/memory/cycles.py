@@ -39,7 +39,13 @@ from tradewind.scheduler.stores.memory.data import (
     Run,
 )
 from tradewind.scheduler.stores.memory.ends import tell_end
-from tradewind.scheduler.stores.memory.firings import count_failures, end_flow_that_is_over, give_way, note_firing
+from tradewind.scheduler.stores.memory.firings import (
+    count_failures,
+    end_flow_that_is_over,
+    give_way,
+    meet_event,
+    note_firing,
+)
 from tradewind.server.partitions import partition_of
 
 _TRIMMED = 10
@@ -67,22 +73,26 @@ class MemoryCycles:
             return BeginAnswer(BeginOutcome.NOT_FOUND)
         if flow.status is FlowStatus.DELETING:
             return BeginAnswer(BeginOutcome.DELETING, revision=flow.revision)
-        remembered, planned_ms, next_ms = request.request, request.planned_ms, request.next_ms
+        remembered, planned_ms, next_ms, event_id = request.request, request.planned_ms, request.next_ms, ""
         if request.replaces >= 0:
             remembered = self._make_room(flow, RunName(flow.flow_id, request.replaces), request.run_id)
         else:
             refusal = self._refusal(request, flow)
             if refusal is not None:
                 return refusal
+            event_id = request.event.event_id if request.event else ""
             if request.queued:
-                planned_ms = flow.queued.pop(0)
+                waiting = flow.queued.pop(0)
+                planned_ms, event_id = waiting.planned_ms, waiting.event_id
+                request = replace(request, inputs_json=waiting.inputs_json or request.inputs_json)
             elif request.scheduled:
                 next_ms = self._plan(request, flow, now)
                 if not planned_ms or (flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW):
-                    stopping = bool(planned_ms) and give_way(self._data, flow, planned_ms, now)
+                    inputs_json = request.inputs_json
+                    stopping = bool(planned_ms) and give_way(self._data, flow, planned_ms, now, event_id, inputs_json)
                     end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=next_ms, revision=flow.revision, stopping=stopping)
-        return self._create(request, remembered, flow, planned_ms, next_ms, now)
+        return self._create(request, remembered, flow, planned_ms, next_ms, now, event_id)
 
     def _plan(self, request: BeginRequest, flow: Flow, now: int) -> int:
         """Put on record what the schedule plans next, and what was missed; return what is planned next."""
@@ -93,6 +103,8 @@ class MemoryCycles:
             flow.fired += 1
             next_ms = 0 if flow.fired >= most else next_ms
         flow.next_execution_ms = next_ms
+        if request.event is not None and not next_ms:
+            self._data.outbox[flow.flow_id] = now
         return next_ms
 
     def _make_room(self, flow: Flow, name: RunName, run_id: str) -> RememberedRequest | None:
@@ -113,8 +125,11 @@ class MemoryCycles:
                 if first.payload != request.request.payload:
                     return BeginAnswer(BeginOutcome.REUSED, revision=flow.revision)
                 return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id, revision=flow.revision)
+        if request.event is not None and meet_event(request, request.event, flow, self._data.now()):
+            return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
         if request.scheduled:
-            if not request.queued and request.schedule_epoch < flow.schedule_epoch:
+            stale = request.schedule_epoch < flow.schedule_epoch
+            if stale and not request.queued and request.event is None:
                 return BeginAnswer(BeginOutcome.STALE_EPOCH, revision=flow.revision)
             if flow.status is not FlowStatus.RUNNING:
                 return BeginAnswer(BeginOutcome.NOT_RUNNING, revision=flow.revision)
@@ -150,6 +165,7 @@ class MemoryCycles:
         planned_ms: int,
         next_ms: int,
         now: int,
+        event_id: str,
     ) -> BeginAnswer:
         cycle = max(flow.last_cycle + 1, request.at_least)
         while RunName(flow.flow_id, cycle) in flow.runs:
@@ -170,7 +186,8 @@ class MemoryCycles:
         if request.parent is not None:
             flow.filling[name] = 0
         if request.scheduled:
-            note_firing(flow, now, planned_ms, FiringOutcome.FIRED, run=(name, request.run_id))
+            fired = FiringOutcome.FIRED
+            note_firing(flow, now, planned_ms, fired, run=(name, request.run_id), event_id=event_id)
         if remembered is not None:
             self._data.remember(flow.flow_id, remembered, now, name, request.run_id)
         return BeginAnswer(BeginOutcome.BEGUN, name, request.run_id, next_ms, flow.revision, state)
@@ -211,7 +228,7 @@ class MemoryCycles:
         return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id)
 
     async def tidy(self, partition: int, after: str, epoch: int) -> Tidied:
-        self._data.now()
+        now = self._data.now()
         if epoch and self._data.epochs.get(partition, 0) > epoch:
             return Tidied("", True)
         flows = [flow for flow in self._data.flows.values() if partition_of(flow.flow_id) == partition]
@@ -224,6 +241,12 @@ class MemoryCycles:
         ]
         for flow, old in excess:
             self._data.drop_run(flow, old)
+        for flow in flows:
+            ends_ms = -flow.next_execution_ms
+            if flow.flow_id > after and flow.status is FlowStatus.RUNNING and 1 < ends_ms <= now:
+                flow.next_execution_ms = 0
+                self._data.outbox[flow.flow_id] = now
+                end_flow_that_is_over(flow, now, FlowStatus.COMPLETED)
         return Tidied("", True, len(excess))
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:

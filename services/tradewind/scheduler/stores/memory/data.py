@@ -39,14 +39,23 @@ class BackfillRecord:
     expires_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Waiting:
+    """A planned time that waits for a running cycle; one for an event with its id, and the inputs of its cycle."""
+
+    planned_ms: int
+    event_id: str = ""
+    inputs_json: str = ""
+
+
 @dataclass(slots=True)
 class Flow:
     """A flow; `runs` holds its chain states, `open` the runs that have not ended and whether they are stopping.
 
     `revisions` holds definitions before the current one, `history` what is known of these and of it.
     `firings` says what became of planned times, `queued` which of them wait; `fired` counts cycles of its schedule
-    since it was started, `failures` those that failed in a row; `filling` are the open runs of backfills, by 0 those
-    that run for a node of another flow.
+    since it was started, which raised its schedule epoch to `started_epoch`; `failures` those that failed in a row;
+    `filling` are the open runs of backfills, by 0 those that run for a node of another flow.
     """
 
     flow_id: str
@@ -70,8 +79,9 @@ class Flow:
     runs: dict[RunName, "Run"] = field(default_factory=dict)
     open: dict[RunName, bool] = field(default_factory=dict)
     firings: dict[int, Firing] = field(default_factory=dict)
-    queued: list[int] = field(default_factory=list)
+    queued: list[Waiting] = field(default_factory=list)
     fired: int = 0
+    started_epoch: int = 0
     failures: int = 0
     pause: Pause | None = None
     stop: FlowStop | None = None

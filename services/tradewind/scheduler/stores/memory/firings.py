@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from tradewind.scheduler.domain.beginning import BeginRequest, EventFiring
 from tradewind.scheduler.domain.chain_state import StopRequest
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.firing import Firing, FiringOutcome
@@ -10,7 +11,7 @@ from tradewind.scheduler.domain.flow_record import Pause
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.run_name import RunName
-from tradewind.scheduler.stores.memory.data import FIRINGS, QUEUE, Data, Flow
+from tradewind.scheduler.stores.memory.data import FIRINGS, QUEUE, Data, Flow, Waiting
 from tradewind.scheduler.stores.memory.stopping import mark_stopping
 from tradewind.server.partitions import partition_of
 from tradewind.server.schedules.schedule import Span
@@ -46,11 +47,12 @@ def note_firing(
     outcome: FiringOutcome,
     reason: str = "",
     run: tuple[RunName, str] | None = None,
+    event_id: str = "",
 ) -> None:
-    """Note what became of a planned time, or of several that fared alike; of each there is one line."""
+    """Note what became of a planned time, or of several that fared alike, or of an event; of each there is one line."""
     span = Span(planned, planned, 1) if isinstance(planned, int) else planned
     name, run_id = run or (RunName(flow.flow_id, -1, 0), "")
-    line = Firing(span.first_ms, outcome, name.cycle, name.run, run_id, now, span.count, span.last_ms, reason)
+    line = Firing(span.first_ms, outcome, name.cycle, name.run, run_id, now, span.count, span.last_ms, reason, event_id)
     flow.firings[span.first_ms] = line
     for old in sorted(flow.firings)[:-FIRINGS]:
         del flow.firings[old]
@@ -58,33 +60,61 @@ def note_firing(
 
 def drop_queued(flow: Flow, now: int, reason: str) -> None:
     """Let all planned times that wait give way."""
-    for planned in flow.queued:
-        note_firing(flow, now, planned, FiringOutcome.DROPPED, reason)
+    for waiting in flow.queued:
+        note_firing(flow, now, waiting.planned_ms, FiringOutcome.DROPPED, reason, event_id=waiting.event_id)
     flow.queued = []
 
 
-def give_way(data: Data, flow: Flow, planned: int, now: int) -> bool:
+def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int) -> bool:
+    """Settle an event that begins no cycle, whatever runs; return whether it has."""
+    if request.due_ms in flow.firings:
+        return False
+    if len(flow.firings) >= FIRINGS and request.due_ms < min(flow.firings):
+        return True
+    same = request.shape.revision == flow.revision and flow.digest.startswith(request.shape.digest)
+    outcome, reason = event.outcome, event.reason if same else ""
+    if request.schedule_epoch < flow.started_epoch:
+        outcome, reason = FiringOutcome.DROPPED, "the flow was stopped meanwhile"
+    elif flow.pause is not None:
+        outcome, reason = FiringOutcome.SKIPPED, paused_words(flow.pause)
+    elif flow.status is not FlowStatus.RUNNING:
+        outcome, reason = FiringOutcome.SKIPPED, f"the flow is {flow.status.value}"
+    elif not flow.next_execution_ms:
+        outcome, reason = FiringOutcome.SKIPPED, "the schedule of the flow is over"
+    if reason:
+        note_firing(flow, now, request.due_ms, outcome, reason, event_id=event.event_id)
+    return bool(reason)
+
+
+def paused_words(pause: Pause) -> str:
+    """Return by whom a flow is paused, and why."""
+    return f"paused by {pause.by}" + (f": {pause.note}" if pause.note else "")
+
+
+def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str = "", inputs_json: str = "") -> bool:
     """Settle a planned time while a cycle is open; return whether runs were marked as stopping."""
     going_on = [name for name in flow.in_the_way if not flow.open[name]]
     running = f"cycle {(max(going_on) if going_on else min(flow.in_the_way)).cycle} was running"
+    waiting = Waiting(planned, event_id, inputs_json if event_id else "")
     most = {OverlapPolicy.QUEUE_ONE: 1, OverlapPolicy.QUEUE_ALL: QUEUE}.get(flow.overlap, 0)
     if flow.overlap is OverlapPolicy.SKIP:
-        note_firing(flow, now, planned, FiringOutcome.SKIPPED, running)
+        note_firing(flow, now, planned, FiringOutcome.SKIPPED, running, event_id=event_id)
     elif flow.overlap is OverlapPolicy.CANCEL_RUNNING:
         drop_queued(flow, now, "a later planned time took its place")
-        _queue(flow, now, planned, f"{running} and was asked to stop")
+        _queue(flow, now, waiting, f"{running} and was asked to stop")
         stop = StopRequest("system", "the next cycle is due and overlap is cancel_running", now)
         return bool(mark_stopping(data, flow, stop, LogSource.SCHEDULER, sparing=True))
     elif len(flow.queued) >= most:
-        note_firing(flow, now, planned, FiringOutcome.DROPPED, f"{running} and {len(flow.queued)} waited")
+        reason = f"{running} and {len(flow.queued)} waited"
+        note_firing(flow, now, planned, FiringOutcome.DROPPED, reason, event_id=event_id)
     else:
-        _queue(flow, now, planned, running)
+        _queue(flow, now, waiting, running)
     return False
 
 
-def _queue(flow: Flow, now: int, planned: int, reason: str) -> None:
-    flow.queued = sorted([*flow.queued, planned])
-    note_firing(flow, now, planned, FiringOutcome.QUEUED, reason)
+def _queue(flow: Flow, now: int, waiting: Waiting, reason: str) -> None:
+    flow.queued = sorted([*flow.queued, waiting])
+    note_firing(flow, now, waiting.planned_ms, FiringOutcome.QUEUED, reason, event_id=waiting.event_id)
 
 
 def pause(data: Data, flow: Flow, now: int, by: str, note: str) -> None:

@@ -19,7 +19,7 @@ from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.revision import Revision
 from tradewind.scheduler.stores.memory.backfills import cancel
 from tradewind.scheduler.stores.memory.data import TOMBSTONE_MS, Data, Flow
-from tradewind.scheduler.stores.memory.firings import drop_queued, note_firing, pause
+from tradewind.scheduler.stores.memory.firings import drop_queued, note_firing, pause, paused_words
 from tradewind.scheduler.stores.memory.stopping import mark_stopping
 
 
@@ -144,11 +144,11 @@ class MemoryFlows:
     def _start_or_end(self, flow: Flow, change: StatusChange, now: int) -> None:
         if flow.pause is not None:
             if change.passed is not None:
-                reason = f"paused by {flow.pause.by}" + (f": {flow.pause.note}" if flow.pause.note else "")
-                note_firing(flow, now, change.passed, FiringOutcome.SKIPPED, reason)
+                note_firing(flow, now, change.passed, FiringOutcome.SKIPPED, paused_words(flow.pause))
             flow.pause = None
         elif change.status is FlowStatus.RUNNING:
             flow.fired = flow.failures = 0
+            flow.started_epoch = max(flow.schedule_epoch + 1, now)
         stopped = change.status is FlowStatus.STOPPED
         flow.stop = FlowStop(change.by, change.reason, now) if stopped else None
         flow.status = change.status

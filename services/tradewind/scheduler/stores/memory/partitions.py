@@ -11,26 +11,26 @@ class MemoryPartitions:
 
     def __init__(self, data: Data, replica: str, lease_ms: int) -> None:
         self._data = data
-        self._replica = replica
+        self.replica = replica
         self._lease_ms = lease_ms
 
     async def meet(self, *, alone: bool = False) -> Meeting:
         now, replicas = self._data.now(), self._data.replicas
         if alone:
             replicas.clear()
-        lapsed = replicas.get(self._replica, 0) <= now
-        replicas[self._replica] = now + self._lease_ms
+        lapsed = replicas.get(self.replica, 0) <= now
+        replicas[self.replica] = now + self._lease_ms
         return Meeting(now, lapsed, tuple(sorted(name for name, until in replicas.items() if until > now)))
 
     async def leave(self) -> None:
-        self._data.replicas.pop(self._replica, None)
+        self._data.replicas.pop(self.replica, None)
 
     async def take(self, partition: int, met: Meeting = NOBODY_MET) -> int:
         now = self._data.now()
         holder, last = self._data.owners.get(partition), self._data.epochs.get(partition, 0)
-        if holder not in (None, self._replica) and (last > met.at_ms or holder in met.here):
+        if holder not in (None, self.replica) and (last > met.at_ms or holder in met.here):
             return 0
-        self._data.owners[partition] = self._replica
+        self._data.owners[partition] = self.replica
         self._data.epochs[partition] = max(last + 1, now)
         return self._data.epochs[partition]
 

@@ -1,12 +1,14 @@
 """Cycles and their chain states in Redis."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import msgspec
 
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, RerunRequest, begun_state
 from tradewind.scheduler.domain.chain_state import ChainState, UpdateOutcome, UpdateResult
 from tradewind.scheduler.domain.ended_run import MOST_KEPT
+from tradewind.scheduler.domain.firing import event_mark
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
@@ -35,6 +37,7 @@ class _Begun(msgspec.Struct, array_like=True):
     next_at: int
     revision: int
     stopping: bool
+    inputs: str = ""
 
 
 class _Rerun(msgspec.Struct, array_like=True):
@@ -60,6 +63,7 @@ class _TidiedFlows(msgspec.Struct, array_like=True):
 
 
 _BEGIN = script("begin_cycles", list[list[_Begun]])
+_BEGIN_ON_EVENTS = script("begin_on_events", list[list[_Begun]])
 _UPDATE = script("update_runs", list[list[_Updated]])
 _RERUN = script("begin_rerun", _Rerun)
 _TIDY = script("tidy_flows", _TidiedFlows)
@@ -85,7 +89,9 @@ class RedisCycles:
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
         flow = self._keys.flow
         items = [(request.shape.flow_id, flow(request.shape.flow_id), _begin_item(request)) for request in requests]
-        replies = await self._scripted.call_in_groups(_BEGIN, items, epochs, request_ms=REMEMBERED_MS)
+        on_events = any(request.event for request in requests)
+        begin = _BEGIN_ON_EVENTS if on_events else _BEGIN
+        replies = await self._scripted.call_in_groups(begin, items, epochs, request_ms=REMEMBERED_MS)
         return [
             _OVERTAKEN if reply is None else _answer(request, reply)
             for request, reply in zip(requests, replies, strict=True)
@@ -193,7 +199,7 @@ def _rank(run: RunName) -> int:
 
 def _begin_item(request: BeginRequest) -> tuple[object, ...]:
     shape, remembered, missed, backfill = request.shape, request.request, request.missed, request.backfill
-    return (
+    item = (
         shape.flow_id,
         request.run_id,
         shape.revision,
@@ -220,12 +226,16 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         request.ahead,
         shape.digest,
     )
+    event = request.event
+    return item if event is None else (*item, (event_mark(event.event_id), event.outcome.value, event.reason))
 
 
 def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
     run = RunName(request.shape.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
     state = None
     if reply.outcome is BeginOutcome.BEGUN and run is not None:
+        if reply.inputs:
+            request = replace(request, inputs_json=reply.inputs)
         state = begun_state(request, run, reply.start, reply.planned)
     return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state, reply.stopping)
 

@@ -17,7 +17,7 @@ class RedisPartitions:
         self._scripted = scripted
         self._client = scripted.client
         self._keys = scripted.keys
-        self._replica = replica
+        self.replica = replica
         self._lease_ms = lease_ms
 
     async def meet(self, *, alone: bool = False) -> Meeting:
@@ -27,7 +27,7 @@ class RedisPartitions:
         await self._meet(0, False)
 
     async def take(self, partition: int, met: Meeting = NOBODY_MET) -> int:
-        args = self._scripted.args(partition, replica=self._replica, here=met.here, at=met.at_ms)
+        args = self._scripted.args(partition, replica=self.replica, here=met.here, at=met.at_ms)
         return await _OWN(self._client, [self._keys.owner(partition)], args)
 
     async def release(self, held: Mapping[int, int]) -> None:
@@ -38,5 +38,5 @@ class RedisPartitions:
             await _RELEASE.many(self._client, calls)
 
     async def _meet(self, keep_ms: int, alone: bool) -> Meeting:
-        args = self._scripted.args(0, replica=self._replica, keep=keep_ms, alone=alone)
+        args = self._scripted.args(0, replica=self.replica, keep=keep_ms, alone=alone)
         return Meeting(*await _MEET(self._client, [self._keys.replicas()], args))

@@ -1,7 +1,7 @@
 -- Makes a firing of each of these triggers for one event.
 -- KEYS: 1 any key of the partition
 -- args: now_ms, base (beginning of the partition's keys), channel, policy, event = {id, name, payload}, by_hand,
---   items = {{queue, trigger id, id of the firing}}
+--   items = {{queue, trigger id, id of the firing, start of its window in ms or 0}}
 -- Returns per item 'fired', 'duplicate', 'full' or 'gone'.
 --!include record
 --!include endings
@@ -10,15 +10,16 @@
 local now_ms = now(args.now_ms)
 
 -- Whether a trigger takes an event now; one fired by hand need not listen.
-local function takes(t)
+local function takes(t, start)
   if args.by_hand then
     return true
   end
-  return t.status == 'waiting' and t.event == args.event[2] and now_ms <= (t.last or now_ms)
+  return t.status == 'waiting' and t.event == args.event[2]
+    and now_ms >= start and now_ms <= (t.last or now_ms)
     and (t.most == 0 or t.fired + t.pending < t.most)
 end
 
-local function fire(queue, id, firing)
+local function fire(queue, id, firing, start)
   args.queue = queue
   local lane = args.base .. (queue ~= '' and 'queue:' .. queue .. ':' or '')
   args.prefix = lane .. 'trigger:'
@@ -29,7 +30,7 @@ local function fire(queue, id, firing)
   if read(args.prefix .. firing, firing, now_ms) or buried_epoch(lane .. 'removed_triggers:' .. firing, now_ms) then
     return 'duplicate'
   end
-  if not takes(t) then
+  if not takes(t, start) then
     return 'gone'
   end
   if t.pending >= args.policy.pending_most then
@@ -37,10 +38,16 @@ local function fire(queue, id, firing)
     return 'full'
   end
   redis.call('HINCRBY', t.key, 'pending', 1)
-  local made = { key = args.prefix .. firing, id = firing, planned = now_ms, jitter = args.by_hand and 0 or t.jitter }
+  local planned = now_ms
+  if t.event ~= '' then
+    -- No two events of a trigger have the same planned time: it names the firing.
+    planned = math.max(now_ms, t.planned + 1)
+    redis.call('HSET', t.key, 'planned', planned)
+  end
+  local made = { key = args.prefix .. firing, id = firing, planned = planned, jitter = args.by_hand and 0 or t.jitter }
   redis.call('DEL', made.key)
-  redis.call('HSET', made.key, 'partition_key', t.partition_key, 'interval', 0, 'anchor', now_ms, 'payload',
-    args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', now_ms, 'failures', 0, 'error', '', 'revision', 1,
+  redis.call('HSET', made.key, 'partition_key', t.partition_key, 'interval', 0, 'anchor', planned, 'payload',
+    args.event[3], 'epoch', t.epoch, 'status', 'scheduled', 'planned', planned, 'failures', 0, 'error', '', 'revision', 1,
     'created', now_ms, 'expires', 0, 'token', '', 'attempt', 0, 'jitter', 0, 'event', args.event[2],
     'event_id', args.event[1], 'born', t.created)
   local due = lane .. 'triggers:due'
@@ -51,6 +58,6 @@ end
 
 local outcomes = {}
 for at, item in ipairs(args.items) do
-  outcomes[at] = fire(item[1], item[2], item[3])
+  outcomes[at] = fire(item[1], item[2], item[3], item[4])
 end
 return cmsgpack.pack(outcomes)

@@ -8,6 +8,7 @@
 --!include endings
 --!include tombstone
 
+local LOOKED_AT = 100
 local now_ms = now(args.now_ms)
 local t = read(KEYS[1], args.id, now_ms)
 local known = t and t.epoch or buried_epoch(KEYS[2], now_ms)
@@ -25,8 +26,22 @@ if same_schedule and t.epoch == args.epoch then
   return cmsgpack.pack({ trigger = reply(t) })
 end
 
+-- Whether the queue holds as many as it may, once the oldest are let go of that have passed their retention.
+local function is_full()
+  if redis.call('ZCARD', KEYS[6]) < args.policy.queue_most then
+    return false
+  end
+  local prefix = string.sub(KEYS[1], 1, -#args.id - 1)
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[6], 0, LOOKED_AT - 1)) do
+    if not read(prefix .. id, id, now_ms) then
+      redis.call('ZREM', KEYS[6], id)
+    end
+  end
+  return redis.call('ZCARD', KEYS[6]) >= args.policy.queue_most
+end
+
 if args.queue ~= '' then
-  if not t and redis.call('ZCARD', KEYS[6]) >= args.policy.queue_most then
+  if not t and is_full() then
     return cmsgpack.pack({ full = 'queue' })
   end
   if args.event ~= '' and not (t and t.event == args.event)
@@ -70,8 +85,8 @@ local former = head(KEYS[3])
 redis.call('ZREM', KEYS[3], args.id)
 if args.event ~= '' then
   redis.call('HSET', args.events .. args.event, args.queue .. '/' .. args.id, args.spec)
-  saved.status, saved.planned = saved.paused and 'paused' or 'waiting', 0
-  redis.call('HSET', KEYS[1], 'status', saved.status, 'planned', 0)
+  saved.status, saved.planned = saved.paused and 'paused' or 'waiting', t and t.event ~= '' and t.planned or 0
+  redis.call('HSET', KEYS[1], 'status', saved.status, 'planned', saved.planned)
   return cmsgpack.pack({ trigger = reply(saved) })
 end
 if not planned then

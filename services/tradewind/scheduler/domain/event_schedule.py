@@ -1,0 +1,120 @@
+"""Events that cycles of a flow begin on, as defined: those of a name, or the ends of other flows."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.fields import Fields
+from tradewind.scheduler.domain.json_text import canonical_json
+from tradewind.scheduler.domain.paths import join, listed, quoted, shown
+from tradewind.server.identifiers import check_identifier
+from tradewind.server.schedules.event_filter import EventFilter, FilterFault
+
+FLOW_FINISHED = "flow.finished"
+"""The event that is published when a cycle has ended."""
+EVENT_FIELDS = ("event", "flow_finished")
+MOST_FLOWS = 100
+ENDINGS = tuple(status.value for status in CycleStatus if status is not CycleStatus.RUNNING)
+_RESERVED = "flow."
+_SHOWN_FLOWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EventSchedule:
+    """Events called `name` whose payload matches `filter_json` ("" for all), or the ends of cycles of `flow_ids`.
+
+    Of these, those with one of `statuses`, any when there are none. Cycles that run for a node of another flow do not
+    count: what follows on their ends is the business of that flow.
+    """
+
+    name: str = ""
+    filter_json: str = ""
+    flow_ids: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+
+    @property
+    def event_name(self) -> str:
+        """The name of the events that it is about."""
+        return self.name or FLOW_FINISHED
+
+    @property
+    def event_filter(self) -> str:
+        """The filter over their payloads, as JSON text, "" for all of them."""
+        if self.name:
+            return self.filter_json
+        wanted: dict[str, Any] = {"flow_id": {"$in": list(self.flow_ids)}, "origin": {"$ne": "sub_flow"}}
+        if self.statuses:
+            wanted["status"] = {"$in": list(self.statuses)}
+        return canonical_json(wanted)
+
+    @property
+    def words(self) -> str:
+        """What it says, for people: `event "price"`, `the end of flow "prices" as completed`."""
+        if self.name:
+            return f"event {quoted(self.name)}" + (f" with {self.filter_json}" if self.filter_json else "")
+        more = len(self.flow_ids) - _SHOWN_FLOWS
+        flows = ", ".join(quoted(flow_id) for flow_id in self.flow_ids[:_SHOWN_FLOWS])
+        flows += f" or {more} more" if more > 0 else ""
+        ended = f" as {' or '.join(self.statuses)}" if self.statuses else ""
+        return f"the end of flow {flows}{ended}"
+
+    def to_weather(self) -> dict[str, Any]:
+        """Return its field of a schedule in Weather Syntax."""
+        if self.name:
+            wanted = {"filter": json.loads(self.filter_json)} if self.filter_json else {}
+            return {"event": {"name": self.name, **wanted}}
+        statuses = {"statuses": list(self.statuses)} if self.statuses else {}
+        return {"flow_finished": {"flow_ids": list(self.flow_ids), **statuses}}
+
+
+def read_event_schedule(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule | None:
+    """Read `event` or `flow_finished` of the schedule at `path`, None when neither is there or one is at fault."""
+    before = len(faults)
+    fields = Fields(value, path, faults)
+    found: EventSchedule | None = None
+    if value.get("event") is not None:
+        found = _event(fields.mapping("event"), join(path, "event"), faults)
+    elif value.get("flow_finished") is not None:
+        found = _flow_finished(fields.mapping("flow_finished"), join(path, "flow_finished"), faults)
+    return found if len(faults) == before else None
+
+
+def _event(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule:
+    fields = Fields(value, path, faults)
+    fields.refuse_unknown(("name", "filter"))
+    name = fields.identifier("name") or ""
+    if name.startswith(_RESERVED):
+        faults.add(
+            join(path, "name"), f"{quoted(name)} is the scheduler's own; say flow_finished with flow_ids instead"
+        )
+    wanted = fields.mapping("filter")
+    text = canonical_json(wanted) if wanted else ""
+    try:
+        EventFilter(text)
+    except FilterFault as fault:
+        faults.add(join(path, "filter"), str(fault))
+    return EventSchedule(name, text)
+
+
+def _flow_finished(value: dict[str, Any], path: str, faults: FaultList) -> EventSchedule:
+    fields = Fields(value, path, faults)
+    fields.refuse_unknown(("flow_ids", "statuses"))
+    flow_ids = fields.texts("flow_ids", MOST_FLOWS, 128)
+    if value.get("flow_ids") in (None, []):
+        faults.add(join(path, "flow_ids"), f"must name 1 to {MOST_FLOWS} flows: with any flow, its own end would count")
+    for place, flow_id in enumerate(flow_ids):
+        if (fault := check_identifier(join(join(path, "flow_ids"), place), flow_id)) is not None:
+            faults.add(fault.path, fault.message)
+    statuses = fields.texts("statuses", len(ENDINGS), 128)
+    for place, status in enumerate(statuses):
+        if status not in ENDINGS:
+            at = join(join(path, "statuses"), place)
+            faults.add(at, f"no cycle ends as {shown(status)}; use some of {listed(list(ENDINGS))}")
+    made = EventSchedule(flow_ids=tuple(dict.fromkeys(flow_ids)), statuses=tuple(dict.fromkeys(statuses)))
+    try:
+        EventFilter(made.event_filter)
+    except FilterFault:
+        faults.add(join(path, "flow_ids"), "are too many with names so long: at most 4 KiB of them together")
+    return made

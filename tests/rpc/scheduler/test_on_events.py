@@ -1,0 +1,230 @@
+"""Flows that begin on events, over gRPC: a scheduler and a trigger service, both running."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest_asyncio
+
+from tests.rpc.scheduler.conftest import Client, Start
+from tests.rpc.scheduler.errors import refused
+from tests.rpc.scheduler.test_doctor import run_doctor
+from tests.rpc.scheduler.test_explain import of_flow
+from tests.servers import RedisServer
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import backfill_pb2, flow_pb2, revision_pb2
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.api.trigger.v1 import trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2 as trigger_pb2_service
+from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as trigger_grpc
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import open_channel
+from tradewind.trigger.app import TriggerService
+from tradewind.trigger.settings import TriggerSettings
+
+ON_PRICE = flow_pb2.ScheduleSpec(
+    event=trigger_pb2.EventSchedule(name="price", filter_json='{"symbol": "AAPL"}'),
+)
+
+
+class Stage:
+    """A scheduler, and the trigger service that it calls."""
+
+    def __init__(self, scheduler: Client, triggers: trigger_grpc.TriggerServiceStub) -> None:
+        self.scheduler = scheduler
+        self.triggers = triggers
+
+    async def register(self, flow_id: str, schedule: flow_pb2.ScheduleSpec, **fields: Any) -> pb2.RegisterFlowResponse:
+        spec = flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(id="a", type="t")], schedule=schedule, **fields)
+        return await self.scheduler.stub.RegisterFlow(pb2.RegisterFlowRequest(flow_id=flow_id, spec=spec))
+
+    async def start(self, flow_id: str = "f") -> None:
+        """Start a flow, and wait until the trigger service listens for it."""
+        await self.scheduler.start(flow_id)
+        await until(lambda: self.listens(flow_id), f"the trigger service listens for {flow_id}")
+
+    async def listens(self, flow_id: str = "f") -> bool:
+        request = trigger_pb2_service.FindTriggerRequest(trigger_id=flow_id, partition_key=flow_id)
+        try:
+            found = await self.triggers.FindTrigger(request)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.NOT_FOUND:
+                raise
+            return False
+        return found.trigger.status == trigger_pb2.TRIGGER_STATUS_WAITING
+
+    async def publish(self, event_id: str, symbol: str = "AAPL") -> trigger_pb2_service.PublishEventResponse:
+        payload = json.dumps({"symbol": symbol})
+        request = trigger_pb2_service.PublishEventRequest(name="price", event_id=event_id, payload_json=payload)
+        return await self.triggers.PublishEvent(request)
+
+    async def firings(self, flow_id: str = "f") -> list[tuple[str, str, int | None]]:
+        """Event, outcome and cycle, the latest first."""
+        response = await self.scheduler.stub.ListFirings(pb2.ListFiringsRequest(flow_id=flow_id))
+        return [
+            (
+                line.event_id,
+                flow_pb2.FiringOutcome.Name(line.outcome).rpartition("_")[2].lower(),
+                line.cycle if line.HasField("cycle") else None,
+            )
+            for line in response.firings
+        ]
+
+    async def fired(self, expected: list[tuple[str, str, int | None]], flow_id: str = "f") -> None:
+        """Wait until the ledger says this."""
+
+        async def says() -> bool:
+            return await self.firings(flow_id) == expected
+
+        await until(says, f"the ledger of {flow_id} says {expected}")
+
+
+@pytest_asyncio.fixture
+async def stage(start: Start, embedded: RedisServer) -> AsyncIterator[Stage]:
+    server = Server([TriggerService(TriggerSettings(store_url=embedded.url("trigger")))], drain_s=1)
+    await server.start()
+    channel = open_channel(server.address)
+    # It finds out late by asking that somebody listens to ends: it is to know by itself.
+    scheduler = await start(trigger_address=server.address, scheduler_listeners_seconds=600)
+    yield Stage(scheduler, trigger_grpc.TriggerServiceStub(channel))
+    await channel.close()
+    await server.stop()
+
+
+def finished(*flow_ids: str, statuses: tuple[str, ...] = ()) -> flow_pb2.ScheduleSpec:
+    return flow_pb2.ScheduleSpec(flow_finished=trigger_pb2.FlowFinishedSchedule(flow_ids=flow_ids, statuses=statuses))
+
+
+async def test_an_event_begins_a_cycle_and_the_same_one_no_other(stage: Stage) -> None:
+    scheduler = stage.scheduler
+    await stage.register("f", ON_PRICE)
+    await stage.start()
+    flow = await scheduler.flow()
+    assert flow.begins_on == 'event "price" with {"symbol":"AAPL"}'
+    assert not flow.HasField("next_execution")
+    assert (await stage.publish("quote 7")).fired == 1
+    assert (await stage.publish("quote 8", "MSFT")).matched == 0
+    await stage.fired([("quote 7", "fired", 0)])
+    cycle = await scheduler.ended()
+    assert json.loads(cycle.inputs_json) == {"symbol": "AAPL", "event": {"id": "quote 7", "name": "price"}}
+    assert (await stage.publish("quote 7")).duplicates == 1
+    assert (await stage.publish("quote 9")).fired == 1
+    await stage.fired([("quote 9", "fired", 1), ("quote 7", "fired", 0)])
+
+
+async def test_it_is_told_what_the_flow_waits_for(stage: Stage) -> None:
+    stub = stage.scheduler.stub
+    await stage.register("f", ON_PRICE)
+    await stage.start()
+    upcoming = await stub.ListNextExecutions(pb2.ListNextExecutionsRequest(flow_id="f"))
+    assert (list(upcoming.planned_times), upcoming.begins_on) == ([], 'event "price" with {"symbol":"AAPL"}')
+    words, _ = (await of_flow(stage.scheduler))["waits_for_event"]
+    assert words == 'waits for event "price" with {"symbol":"AAPL"}; none has come yet'
+    await stage.publish("quote 7")
+    await stage.fired([("quote 7", "fired", 0)])
+    await stage.scheduler.ended()
+    words, facts = (await of_flow(stage.scheduler))["waits_for_event"]
+    assert words.endswith(f"; the last one came at {facts['last_at']}, and was fired")
+    assert (facts["event"], facts["last_event_id"], facts["last_outcome"]) == ("price", "quote 7", "fired")
+
+
+async def test_a_plan_tells_what_a_flow_would_begin_on(stage: Stage) -> None:
+    spec = flow_pb2.FlowSpec(nodes=[flow_pb2.NodeSpec(id="a", type="t")], schedule=ON_PRICE)
+    request = pb2.RegisterFlowRequest(flow_id="f", spec=spec, validate_only=True)
+    plan = (await stage.scheduler.stub.RegisterFlow(request)).plan
+    assert (list(plan.next_times), plan.begins_on) == ([], 'event "price" with {"symbol":"AAPL"}')
+
+
+async def test_the_end_of_one_flow_begins_another_once(stage: Stage) -> None:
+    scheduler = stage.scheduler
+    await scheduler.register("prices")
+    await stage.register("report", finished("prices", statuses=("completed",)))
+    await stage.start("report")
+    ended: dict[str, int] = {}
+
+    async def told() -> bool:
+        # The scheduler hears in a moment that its own trigger is saved; from then on it tells ends.
+        cycle = await scheduler.run("prices")
+        ended[cycle.run_id] = cycle.cycle
+        return bool(await stage.firings("report"))
+
+    await until(told, "an end has begun a cycle")
+    (event_id, _, _), *_ = reversed(await stage.firings("report"))
+    inputs = json.loads((await scheduler.ended("report")).inputs_json)
+    assert (inputs["flow_id"], inputs["cycle"], inputs["status"]) == ("prices", ended[event_id], "completed")
+    assert inputs["event"] == {"id": event_id, "name": "flow.finished"}
+
+
+async def test_flows_that_would_begin_each_other_are_refused_however_they_come_to(stage: Stage) -> None:
+    scheduler = stage.scheduler
+    answer = await stage.register("a", finished("b"))
+    (warning,) = [each for each in answer.warnings if each.path.startswith("schedule")]
+    assert warning.path == "schedule.flow_finished.flow_ids[0]"
+    assert warning.message == 'no flow "b" is registered; it begins nothing until there is one'
+    await stage.register("b", finished("c"))
+    for made, way in ((finished("x", "a"), "c -> b -> a -> c"), (finished("c"), "c -> c")):
+        error = await refused(stage.register("c", made), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+        words = "a flow may not begin on its own end, neither directly nor through others"
+        assert [message for _, message in error.violations] == [f"{words}: {way}"]
+    await scheduler.register("c")
+    update = revision_pb2.UpdateFlowRequest(flow_id="c", spec=flow_pb2.FlowSpec(schedule=finished("a")))
+    update.update_mask.paths.append("schedule")
+    error = await refused(scheduler.stub.UpdateFlow(update), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert "c -> b -> a -> c" in str(error.violations)
+    # What an older revision says was no loop when it was made.
+    await stage.register("b", flow_pb2.ScheduleSpec(interval="1h"))
+    await stage.register("c", finished("a"))
+    request = revision_pb2.RollBackFlowRequest(flow_id="b", revision=1)
+    error = await refused(scheduler.stub.RollBackFlow(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert "b -> a -> c -> b" in str(error.violations)
+
+
+async def test_what_takes_planned_times_is_refused(stage: Stage) -> None:
+    stub = stage.scheduler.stub
+    await stage.register("f", ON_PRICE)
+    start = pb2.StartFlowRequest(flow_id="f")
+    start.start_at.FromSeconds(3_000_000_000)
+    error = await refused(stub.StartFlow(start), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert "say from when in the field start of its schedule" in str(error.violations)
+    backfill = backfill_pb2.BackfillFlowRequest(flow_id="f")
+    backfill.start.FromSeconds(1_000_000_000)
+    backfill.end.FromSeconds(1_000_100_000)
+    error = await refused(stub.BackfillFlow(backfill), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT")
+    assert "plans no times; run cycles with RunFlows" in str(error.violations)
+
+
+async def test_a_paused_flow_has_events_on_record_and_a_stopped_one_begins_nothing(stage: Stage) -> None:
+    scheduler = stage.scheduler
+    await stage.register("f", ON_PRICE)
+    await stage.start()
+    await scheduler.stub.PauseFlow(pb2.PauseFlowRequest(flow_id="f", by="ann", note="lunch"))
+    await stage.publish("while paused")
+    await stage.fired([("while paused", "skipped", None)])
+    await scheduler.stub.ResumeFlow(pb2.ResumeFlowRequest(flow_id="f"))
+    await stage.publish("resumed")
+    await stage.fired([("resumed", "fired", 0), ("while paused", "skipped", None)])
+    await scheduler.stop()
+
+    async def nobody_listens() -> bool:
+        return not await stage.listens()
+
+    await until(nobody_listens, "the trigger service listens for it no more")
+    assert (await stage.publish("stopped")).matched == 0
+    assert len(await stage.firings()) == 2
+
+
+async def test_a_doctor_brings_a_lost_trigger_back(stage: Stage) -> None:
+    await stage.register("f", ON_PRICE)
+    await stage.start()
+    named = {"trigger_id": "f", "partition_key": "f"}
+    trigger = (await stage.triggers.FindTrigger(trigger_pb2_service.FindTriggerRequest(**named))).trigger
+    await stage.triggers.RemoveTrigger(trigger_pb2_service.RemoveTriggerRequest(epoch=trigger.epoch, **named))
+    assert (await stage.publish("lost")).matched == 0
+    assert await run_doctor(stage.scheduler, mend=True) == [("running-without-trigger", "f", True)]
+
+    async def is_back() -> bool:
+        return (await stage.publish("found")).matched == 1
+
+    await until(is_back, "the trigger is back")
+    await stage.fired([("found", "fired", 0)])

@@ -1,0 +1,113 @@
+"""Schedules of flows that begin on events: what is read, what is listened for, what a cycle is given."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tradewind.scheduler.domain.due import DueEvent
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED, EventSchedule
+from tradewind.scheduler.domain.fault_list import FaultList
+from tradewind.scheduler.domain.firing import Firing, FiringOutcome
+from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition, read_schedule, schedule_from_json
+from tradewind.server.schedules.event_filter import EventFilter
+
+END = 1_900_000_800_000
+
+
+def read(weather: dict[str, Any]) -> ScheduleDefinition:
+    faults = FaultList()
+    definition = read_schedule(weather, "schedule", faults)
+    assert not faults.violations()
+    return definition
+
+
+@pytest.mark.parametrize(
+    ("weather", "words"),
+    [
+        ({"event": {"name": "price"}}, 'event "price"'),
+        (
+            {"event": {"name": "price", "filter": {"symbol": "AAPL", "price": {"$gt": 1.5}}}, "max_cycles": 3},
+            'event "price" with {"price":{"$gt":1.5},"symbol":"AAPL"}',
+        ),
+        ({"flow_finished": {"flow_ids": ["a", "b"]}, "catch_up_window": 60}, 'the end of flow "a", "b"'),
+        (
+            {
+                "flow_finished": {"flow_ids": ["a", "b", "c", "d"], "statuses": ["failed", "timeout"]},
+                "start": "2030-03-17T18:00:00Z",
+                "end": "2031-01-01T00:00:00Z",
+            },
+            'the end of flow "a", "b", "c" or 1 more as failed or timeout',
+        ),
+    ],
+)
+def test_what_is_written_is_what_was_read(weather: dict[str, Any], words: str) -> None:
+    definition = read(weather)
+    assert definition.to_weather() == weather
+    assert schedule_from_json(definition.to_json()) == definition
+    assert definition.on is not None
+    assert definition.on.words == words
+
+
+def test_equal_filters_are_equal_however_they_are_written() -> None:
+    first = read({"event": {"name": "a", "filter": {"x": 1, "y": 2}}})
+    assert first == read({"event": {"name": "a", "filter": {"y": 2, "x": 1}}})
+    assert read({"event": {"name": "a", "filter": {}}}) == read({"event": {"name": "a"}})
+
+
+def test_it_plans_no_times_and_stands_by_until_its_end() -> None:
+    definition = read({"event": {"name": "a"}})
+    assert not definition.once
+    assert not definition.begins_with_the_flow
+    assert definition.planned(5).after(0) is None
+    assert definition.stands_by_ms == -1
+    assert ScheduleDefinition(end_ms=END, on=EventSchedule("a")).stands_by_ms == -END
+    assert ScheduleDefinition(1000).stands_by_ms == 0
+
+
+def test_an_event_is_missed_when_it_is_older_than_the_window() -> None:
+    definition = read({"event": {"name": "a"}, "catch_up_window": "1m"})
+    assert not definition.is_missed(END, END + 60_000)
+    assert definition.is_missed(END, END + 60_001)
+
+
+def ended(**fields: Any) -> dict[str, Any]:
+    return {"flow_id": "a", "status": "completed", "origin": "schedule"} | fields
+
+
+@pytest.mark.parametrize(
+    ("statuses", "payload", "matches"),
+    [
+        ((), ended(), True),
+        ((), ended(status="failed"), True),
+        (("failed",), ended(), False),
+        (("failed",), ended(status="failed"), True),
+        ((), ended(flow_id="c"), False),
+        ((), ended(origin="sub_flow"), False),
+        ((), {"flow_id": "a", "status": "completed"}, True),
+    ],
+)
+def test_ends_of_the_flows_named_count_but_not_those_of_sub_flows(
+    statuses: tuple[str, ...], payload: dict[str, Any], matches: bool
+) -> None:
+    schedule = EventSchedule(flow_ids=("a", "b"), statuses=statuses)
+    assert schedule.event_name == FLOW_FINISHED
+    assert EventFilter(schedule.event_filter).matches(payload) is matches
+
+
+@pytest.mark.parametrize(
+    ("payload", "inputs"),
+    [
+        ("", {"event": {"id": "e 1", "name": "price"}}),
+        ('{"symbol": "ü", "n": 1}', {"symbol": "ü", "n": 1, "event": {"id": "e 1", "name": "price"}}),
+        ('{"event": 7}', {"event": 7}),
+    ],
+)
+def test_the_fields_of_the_payload_are_the_inputs_of_the_cycle(payload: str, inputs: dict[str, Any]) -> None:
+    assert json.loads(DueEvent("e 1", "price", payload).inputs_json) == inputs
+
+
+@pytest.mark.parametrize("event_id", ["", "quote-7", "a b@c ü\n\x1f%"])
+def test_a_line_of_the_ledger_tells_its_event(event_id: str) -> None:
+    firing = Firing(5, FiringOutcome.QUEUED, -1, 0, "", 6, 1, 5, "cycle 1 was running @ noon", event_id)
+    assert Firing.from_line(firing.to_line()) == firing
