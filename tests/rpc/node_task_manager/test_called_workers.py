@@ -410,12 +410,33 @@ async def test_what_a_worker_says_in_one_call_takes_effect(ntm: Ntm, registry: R
     assert loss.token == tokens["c"]
 
 
+async def test_what_names_no_lease_is_lost_and_keeps_nothing_else_back(
+    ntm: Ntm, registry: Registry, make: Make
+) -> None:
+    """Whoever reaches a worker may have handed it anything."""
+    worker = await make("w1")
+    registry.workers = [worker.listed()]
+    await ntm.submit(plan(nodes="a"))
+    (a,) = await worker.has(1)
+    names = ["rubbish", "", "9~flow:0:0:a~1~n", f"0~flow:0:0:a~{1 << 70}~n"]
+    request = pb2.ReportNodeTasksRequest(
+        worker_id="w1",
+        completions=[work_pb2.NodeTaskCompletion(token=token) for token in (names[0], a.token, names[2])],
+        failures=[work_pb2.NodeTaskFailure(token=names[1])],
+        give_back_tokens=[names[1]],
+        held_tokens=names,
+        progress=[work_pb2.NodeTaskProgress(token=names[3], progress=40)],
+        logs=[work_pb2.NodeTaskLog(token=names[0], level="INFO", message="so far")],
+    )
+    answer = await ntm.stub.ReportNodeTasks(request)
+    assert sorted(loss.token for loss in answer.losses) == sorted(names)
+    await is_(ntm, "a", COMPLETED)
+
+
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
         ({"worker_id": "no worker"}, "worker_id"),
-        ({"held_tokens": ["rubbish"]}, "held_tokens[0]"),
-        ({"give_back_tokens": ["9~flow:0:0:a~1~n"]}, "give_back_tokens"),
         ({"logs": [work_pb2.NodeTaskLog()] * 1001}, "logs"),
     ],
 )
