@@ -33,7 +33,8 @@ class MemoryClaiming(MemoryConsequences):
         self._slots.spared += turn.owed
         self._reopen()
         self._queues.tidy()
-        due = [*self._delayed.values(), *(at for limit, at in self._paced.items() if self._slots.groups(limit))]
+        self._forget_paced()
+        due = [*self._delayed.values(), *self._paced.values()]
         turn.due_in = min((*(at - self._clock() for at in due), *turn.tokens), default=-1)
 
     def _claim(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:

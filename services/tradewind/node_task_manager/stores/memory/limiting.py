@@ -64,8 +64,13 @@ class MemoryLimiting(MemoryRecords):
         short = self._short(limit, rate)
         count = 0 if short > 0 else min(most, -short // rate.length_us + 1)
         self._let_in(self._slots.take_out(group, count))
+        self._forget_paced()
         if self._slots.waiting(group):
             self._look_again(limit, count * rate.length_us if count else short)
+
+    def _forget_paced(self) -> None:
+        """Nobody looks again for the rate of a key that nobody waits for."""
+        self._paced = {limit: at for limit, at in self._paced.items() if self._slots.groups(limit)}
 
     def _token_in(self, node_type: str) -> int:
         """In how many ms a type has a token again, 0 when it has one or needs none."""
