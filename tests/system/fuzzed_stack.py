@@ -14,16 +14,25 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from tests.ports import free_port
 from tests.system import fuzzing
 from tests.waiting import until
+from tradewind.api.access.v1 import access_service_pb2
+from tradewind.api.access.v1.session_pb2 import ROLE_USER
 from tradewind.api.keda.v1 import external_scaler_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2
 from tradewind.api.registry.v1 import registry_service_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2
-from tradewind.standalone import Standalone
+from tradewind.api.worker.v1 import worker_service_pb2
+from tradewind.server.bootstrap import Server
+from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.standalone.services import ACL_USERS, Login, build_services
+from tradewind.worker import Worker, node
 
 _FILES = (
+    access_service_pb2,
+    worker_service_pb2,
     scheduler_service_pb2,
     node_task_manager_service_pb2,
     trigger_service_pb2,
@@ -39,6 +48,12 @@ METHODS: dict[str, MethodDescriptor] = {
 }
 """Every RPC of the stack; those that take away what others need come last."""
 METHODS = dict(sorted(METHODS.items(), key=lambda item: item[1].name.startswith(_SWEEPING)))
+
+CALLERS = ("service", "user")
+"""Whose calls they are: those of a server, who may do everything, or of a user, who may touch little."""
+
+_SECRET = "a secret of all the servers"
+_ON_THE_WORKER = worker_service_pb2.DESCRIPTOR.services_by_name["WorkerService"].full_name
 
 FAULTS = {
     grpc.StatusCode.UNKNOWN,
@@ -94,6 +109,12 @@ class Answer:
     details: str
 
 
+@node("fuzz.called")
+async def called(value: Any = None) -> Any:
+    """Emit what it gets."""
+    return value
+
+
 class FuzzedStack:
     """Calls in the test's own loop, so the stack goes on only while one is under way."""
 
@@ -101,23 +122,36 @@ class FuzzedStack:
         self._runner = runner
         self._address = address
         self._round = 0
+        self._worker: Worker
         self._channel: grpc.aio.Channel
+        self._worker_channel: grpc.aio.Channel
+        self._tokens = {"service": _SECRET, "user": ""}
         self.known: defaultdict[str, list[Any]] = defaultdict(list)
 
     def open(self) -> None:
-        """Connect."""
+        """Connect, and start a worker that is called."""
+        self._runner.run(self._open())
 
-        async def connect() -> grpc.aio.Channel:
-            return grpc.aio.insecure_channel(self._address)
-
-        self._channel = self._runner.run(connect())
+    async def _open(self) -> None:
+        self._channel = grpc.aio.insecure_channel(self._address)
+        at = f"127.0.0.1:{free_port()}"
+        self._worker = Worker([called], address=self._address, token=_SECRET, worker_id="called", listen=at, grace=0)
+        await self._worker.__aenter__()
+        self._worker_channel = grpc.aio.insecure_channel(at)
 
     def close(self) -> None:
-        """Disconnect."""
-        self._runner.run(self._channel.close())
+        """Disconnect, and end the worker; raises WorkerError when it has left before."""
+        self._runner.run(self._close())
+
+    async def _close(self) -> None:
+        await self._worker_channel.close()
+        try:
+            await self._worker.__aexit__(None, None, None)
+        finally:
+            await self._channel.close()
 
     def prepare(self) -> None:
-        """Have a flow with a cycle that runs, a task, a batch, a trigger and a worker with leases: all of it new."""
+        """Have a flow with a cycle that runs, a task, a batch, a trigger, a user and a worker with leases: all new."""
         self._round += 1
         self.known.clear()
         flow = f"flow-{self._round}"
@@ -126,7 +160,13 @@ class FuzzedStack:
         for name, content in self._steps(flow):
             request = ParseDict(content, GetMessageClass(METHODS[name].input_type)())
             fuzzing.harvest(request, self.known)
-            self._runner.run(self._unary(METHODS[name], request, self.known))
+            self._runner.run(self._unary(METHODS[name], request, harvested=self.known))
+        user = access_service_pb2.CreateTokenRequest(user_id=f"user-{self._round}", role=ROLE_USER)
+        made: defaultdict[str, list[Any]] = defaultdict(list)
+        self._runner.run(self._unary(METHODS["AccessService.CreateToken"], user, harvested=made))
+        (self._tokens["user"],) = made["token"]
+        for name in ("user_id", "session_id"):
+            self.known[name] += made[name]
 
     def _steps(self, flow: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "RegistryService.RegisterWorker", {"worker": WORKER, "node_types": [TYPE]}
@@ -151,38 +191,54 @@ class FuzzedStack:
             made.append(ParseDict(content | named, GetMessageClass(kind)()))
         return made
 
-    def call(self, method: MethodDescriptor, messages: Sequence[Message | bytes]) -> Answer:
+    def call(self, method: MethodDescriptor, messages: Sequence[Message | bytes], caller: str) -> Answer:
         """Call a method with one request, or with a stream of them."""
         if method.client_streaming or method.server_streaming:
-            return self._runner.run(self._stream(method, messages))
-        return self._runner.run(self._unary(method, messages[0]))
+            return self._runner.run(self._stream(method, messages, caller))
+        return self._runner.run(self._unary(method, messages[0], caller))
 
-    def see_it_live(self) -> None:
-        """Wait until the stack answers what anybody may ask."""
+    def see_it_live(self, after: MethodDescriptor) -> None:
+        """Wait until the stack, and the worker when that was called, answer what anybody may ask."""
         listing = METHODS["SchedulerService.ListFlows"]
+        stopping = METHODS["WorkerService.Terminate"]
 
         async def lives() -> bool:
+            if after.containing_service.full_name == _ON_THE_WORKER:
+                return (await self._unary(stopping, b"")).code is grpc.StatusCode.OK
             return (await self._unary(listing, b"")).code is grpc.StatusCode.OK
 
         self._runner.run(until(lives, "the stack answers"))
 
+    def _channel_to(self, method: MethodDescriptor) -> grpc.aio.Channel:
+        return self._worker_channel if method.containing_service.full_name == _ON_THE_WORKER else self._channel
+
+    def _metadata(self, caller: str) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self._tokens[caller]}"),)
+
     async def _unary(
-        self, method: MethodDescriptor, request: Message | bytes, harvested: defaultdict[str, list[Any]] | None = None
+        self,
+        method: MethodDescriptor,
+        request: Message | bytes,
+        caller: str = "service",
+        *,
+        harvested: defaultdict[str, list[Any]] | None = None,
     ) -> Answer:
         waits = "wait" in method.input_type.fields_by_name
-        call = self._channel.unary_unary(path_of(method), _serialized, GetMessageClass(method.output_type).FromString)
+        answer_of = GetMessageClass(method.output_type).FromString
+        call = self._channel_to(method).unary_unary(path_of(method), _serialized, answer_of)
+        timeout = _WATCH_S if waits else _PATIENCE_S
         try:
-            answer = await call(request, timeout=_WATCH_S if waits else _PATIENCE_S)
+            answer = await call(request, timeout=timeout, metadata=self._metadata(caller))
         except grpc.aio.AioRpcError as error:
             return _judged(error.code(), error.details(), waits)
         if harvested is not None:
             fuzzing.harvest(answer, harvested)
         return Answer(grpc.StatusCode.OK, "")
 
-    async def _stream(self, method: MethodDescriptor, messages: Sequence[Message | bytes]) -> Answer:
+    async def _stream(self, method: MethodDescriptor, messages: Sequence[Message | bytes], caller: str) -> Answer:
         """Send a few messages, end that side, read a few answers, and hang up."""
         method_of = self._channel.stream_stream(path_of(method), _serialized, bytes)
-        call: grpc.aio.StreamStreamCall[Any, bytes] = method_of(timeout=_WATCH_S)
+        call: grpc.aio.StreamStreamCall[Any, bytes] = method_of(timeout=_WATCH_S, metadata=self._metadata(caller))
         try:
             for message in messages if method.client_streaming else messages[:1]:
                 await call.write(message)
@@ -215,6 +271,19 @@ def _serialized(message: Message | bytes) -> bytes:
 
 
 _WHOLES: dict[str, Sequence[dict[str, Any]]] = {
+    "ExecuteRequest": [
+        {
+            "assignments": [{"token": "0~task:t1~1~n", "node_task_id": "task:t1", "node_type": "fuzz.called"}],
+            "lease": "30s",
+            "renew_interval": "10s",
+        }
+    ],
+    "TerminateRequest": [{"terminations": [{"token": "0~task:t1~1~n", "stop": {"reason": "enough"}, "grace": "1s"}]}],
+    "AdmitCallRequest": [{"user_id": "user-1", "endpoint": "RunFlow", "limit": "2/d", "calls": 1}],
+    "ReserveCallsRequest": [{"user_id": "user-1", "endpoint": "RunFlow", "quota": 3, "calls": 1}],
+    "RefundCallsRequest": [{"user_id": "user-1", "endpoint": "RunFlow", "date": "2026-03-29", "calls": 1}],
+    "SetUserRequest": [{"user": {"user_id": "user-1", "role": "ROLE_USER", "time_zone": "Europe/Berlin"}}],
+    "CreateTokenRequest": [{"user_id": "made", "role": "ROLE_USER", "lifetime": "600s", "label": "laptop"}],
     "AnalyzeFlowRequest": [{"definition": {"spec": SPEC}}],
     "RegisterFlowRequest": [
         {"spec": SPEC},
@@ -274,16 +343,29 @@ _WHOLES: dict[str, Sequence[dict[str, Any]]] = {
 
 @contextmanager
 def fuzzed_stack(data: Path) -> Iterator[FuzzedStack]:
-    """Run a whole stack in this process, over an embedded store in `data`."""
+    """Run a whole stack behind a gate in this process, over an embedded store in `data`."""
+    store = EmbeddedStore(data, acl_users=ACL_USERS)
     with asyncio.Runner() as runner:
-        stack = Standalone(data=data, port=0)
-        runner.run(stack.start())
+        runner.run(store.start())
         try:
-            calls = FuzzedStack(runner, stack.address)
-            calls.open()
+            address = f"127.0.0.1:{free_port()}"
+            stack = build_services(
+                lambda user: Login(store.url_for(user), user, store.password_of(user)),
+                address,
+                1,
+                sole=True,
+                service_token=_SECRET,
+            )
+            server = Server(stack.services, gate=stack.gate, port=int(address.rpartition(":")[2]), drain_s=5)
+            runner.run(server.start())
             try:
-                yield calls
+                calls = FuzzedStack(runner, address)
+                calls.open()
+                try:
+                    yield calls
+                finally:
+                    calls.close()
             finally:
-                calls.close()
+                runner.run(server.stop())
         finally:
-            runner.run(stack.stop())
+            runner.run(store.stop())

@@ -1,4 +1,4 @@
-"""Every RPC of a whole stack, called with anything: it answers with a reason, and lives on."""
+"""Every RPC of a whole stack, called with anything by anybody: it answers with a reason, and lives on."""
 
 import itertools
 import os
@@ -7,40 +7,52 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+import structlog
 from google.protobuf.message import Message
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.system.fuzzed_stack import FAULTS, METHODS, FuzzedStack, fuzzed_stack
+from tests.system.fuzzed_stack import CALLERS, FAULTS, METHODS, FuzzedStack, fuzzed_stack
 from tests.system.fuzzing import requests
 
 EXAMPLES = 20
 SHOWN = 2000
+SHARE_S = 60.0 / len(METHODS)
+"""Each RPC is called for so long, and EXAMPLES times at least: a minute for all of them, whoever runs how many of them
+side by side. Which calls, and in which order, is the same each time; only how far it gets is the machine's."""
 LASTS_S = float(os.environ.get("FUZZ_SECONDS", "300"))
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a call sends; shown as far as a person reads it."""
+    """Who calls, and what the call sends; shown as far as a person reads it."""
 
+    caller: str
     messages: list[Message | bytes]
 
     def __repr__(self) -> str:
-        return str(self.messages)[:SHOWN]
+        return f"by {self.caller}: {self.messages}"[:SHOWN]
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedStack]:
-    with pytest.MonkeyPatch.context() as environment:
-        # Refusals are what it is about, so they are not worth a line each.
-        environment.setenv("TRADEWIND_LOG_LEVEL", "error")
+    # Refusals are what it is about, so they are not worth a line each.
+    config = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
+    try:
         with fuzzed_stack(tmp_path_factory.mktemp("fuzz")) as stack:
             yield stack
+    finally:
+        structlog.configure(**config)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_no_message_makes_an_rpc_fail_within(stack: FuzzedStack, name: str) -> None:
-    fuzz(stack, name, 0)
+    end = time.monotonic() + SHARE_S
+    for round in itertools.count():
+        fuzz(stack, name, round)
+        if time.monotonic() > end:
+            return
 
 
 @pytest.mark.fuzz
@@ -69,10 +81,12 @@ def fuzz(stack: FuzzedStack, name: str, number: int) -> None:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(sent=st.lists(anything, min_size=1, max_size=streamed).map(Sent))
+    @given(
+        sent=st.builds(Sent, st.sampled_from(CALLERS), st.lists(anything, min_size=1, max_size=streamed)),
+    )
     def answers(sent: Sent) -> None:
-        answer = stack.call(method, sent.messages)
+        answer = stack.call(method, sent.messages, sent.caller)
         assert answer.code not in FAULTS, f"{answer.code}: {answer.details}"
 
     answers()
-    stack.see_it_live()
+    stack.see_it_live(method)

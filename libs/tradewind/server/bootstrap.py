@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection
 from tradewind.server.access.gate import Gate
 from tradewind.server.access.opening import gate_of
 from tradewind.server.channels import MAX_METADATA_BYTES, MESSAGE_BYTES, MESSAGE_SLACK
+from tradewind.server.connection_limits import MAX_IDLE_S, connection_options, raise_open_files
 from tradewind.server.ending import end_tasks
 from tradewind.server.errors import ErrorAnswers, ErrorRule, ErrorTable
 from tradewind.server.health import Check, Health, StockStreams
@@ -36,9 +37,6 @@ _STOP_S = 5.0
 
 _GARBAGE = 7_000
 """How many more objects than before make the collector look; Python's own number is 700."""
-
-PING_INTERVAL = "grpc.http2.min_ping_interval_without_data_ms"
-"""Clients that ping more often than this while nothing is sent are cut off; the core's default is 5 minutes."""
 
 _STOCK_NAMES = ("grpc.channelz.v1.Channelz", "grpc.health.v1.Health", reflection.SERVICE_NAME)
 
@@ -98,18 +96,24 @@ class Server:
         drain_s: float = 10.0,
         max_message_bytes: int = MESSAGE_BYTES,
         max_connection_age_s: float = 0.0,
+        max_connection_idle_s: float = MAX_IDLE_S,
+        max_connections: int = 0,
         readiness_interval_s: float = 5.0,
         tracing: Tracing | None = None,
         gate: Gate | None = None,
         tls: TlsSettings | None = None,
         options: Sequence[tuple[str, int | str]] = (),
     ) -> None:
-        """Take `port` 0 to have a free one picked; `options` are gRPC's own and go last. Plain text without `tls`."""
+        """Take `port` 0 to have a free one picked; `options` are gRPC's own and go last. Plain text without `tls`.
+
+        Without `max_connections` it takes as many as its open files leave room for.
+        """
         self.host = host
         self.port = port
         self._services = tuple(services)
         self._drain_s = drain_s
-        self._options = [*_options(max_message_bytes, max_connection_age_s), *options]
+        limits = connection_options(max_connection_age_s, max_connection_idle_s, max_connections)
+        self._options = [*_options(max_message_bytes), *limits, *options]
         self._gate = gate
         self._tracing = tracing or open_tracing("tradewind", None)
         self._tls = tls or TlsSettings.model_construct()
@@ -229,6 +233,7 @@ def run(
     except SettingsError as error:
         _fail(f"wrong settings:\n{error}", 2)
     configure_logging(values.log_level, values.log_format)
+    raise_open_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_serve(build, values, name))
@@ -256,6 +261,8 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
         drain_s=values.drain_seconds,
         max_message_bytes=values.max_message_bytes,
         max_connection_age_s=values.max_connection_age_seconds,
+        max_connection_idle_s=values.max_connection_idle_seconds,
+        max_connections=values.max_connections,
         tracing=tracing,
         gate=gate,
         tls=values,
@@ -345,24 +352,15 @@ def _credentials(tls: TlsSettings) -> grpc.ServerCredentials | None:
         raise StartError(str(error)) from error
 
 
-def _options(max_message_bytes: int, max_connection_age_s: float) -> list[tuple[str, int | str]]:
+def _options(max_message_bytes: int) -> list[tuple[str, int | str]]:
     message_bytes = max_message_bytes + MESSAGE_SLACK
-    options: list[tuple[str, int | str]] = [
+    return [
         # Without this two servers on one port both start, and each gets some of the calls.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", message_bytes),
         ("grpc.max_send_message_length", message_bytes),
         ("grpc.max_metadata_size", MAX_METADATA_BYTES),
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-        (PING_INTERVAL, 20_000),
     ]
-    if max_connection_age_s:
-        # Only new calls go elsewhere: without a grace set, streams on the old connection may last.
-        options.append(("grpc.max_connection_age_ms", int(max_connection_age_s * 1000)))
-    return options
 
 
 def _address(host: str, port: int) -> str:

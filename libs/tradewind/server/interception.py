@@ -35,7 +35,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     of a method is made once and kept.
     """
 
-    def __init__(self, surroundings: Sequence[Surrounding], until_drained: Callable[[Behavior], Behavior]) -> None:
+    def __init__(
+        self, surroundings: Sequence[Surrounding], until_drained: Callable[[Behavior], Behavior] | None = None
+    ) -> None:
         """Take what ends the streams of gRPC's own services, `until_drained`, which the others do by themselves."""
         self._surroundings = tuple(surroundings)
         self._until_drained = until_drained
@@ -63,7 +65,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             # A stream's messages are decoded when the handler reads them, so their errors surface there anyway.
             decode = _lenient(decode)
         behavior = _flattened(getattr(handler, kind))
-        if handler.response_streaming and method.startswith("/grpc."):
+        if self._until_drained is not None and handler.response_streaming and method.startswith("/grpc."):
             behavior = self._until_drained(behavior)
         build = getattr(grpc, f"{kind}_rpc_method_handler")
         return build(self._surrounded(method, behavior), decode, handler.response_serializer)

@@ -116,6 +116,12 @@ class CommonSettings(TelemetrySettings, TlsSettings):
     max_connection_age_seconds: float = Field(
         0.0, ge=0, description="Age at which clients are asked to reconnect, to spread over replicas; 0 means never."
     )
+    max_connection_idle_seconds: float = Field(
+        1800.0, ge=0, le=31_622_400, description="A connection without calls is closed after so long; 0 means never."
+    )
+    max_connections: int = Field(
+        0, ge=0, le=10_000_000, description="How many are taken, others being closed; 0 for what open files allow."
+    )
     max_message_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Largest request that is taken.")
     metrics_store_user: str | None = Field(
         None, description="Store user who may INFO, for metrics of the store; the service's own when not set."

@@ -5,13 +5,11 @@ import logging
 from typing import Any
 
 import grpc
-from google.protobuf import any_pb2
-from google.rpc import code_pb2, error_details_pb2, status_pb2
+from google.rpc import code_pb2
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from grpc_status import rpc_status
 
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
@@ -20,11 +18,15 @@ from tradewind.api.worker.v1.worker_service_pb2_grpc import (
     WorkerServiceServicer,
     add_WorkerServiceServicer_to_server,
 )
+from tradewind.server.connection_limits import connection_options
+from tradewind.server.interception import CallInterceptor
+from tradewind.worker.call_answers import CallAnswers, abort
 from tradewind.worker.channel import Backoff, explain
 from tradewind.worker.errors import WorkerError, WorkerRefused
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity
 from tradewind.worker.outbox import Outbox
+from tradewind.worker.times import seconds_of
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -32,6 +34,7 @@ SERVICE = "tradewind.api.worker.v1.WorkerService"
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _REPORT_TIMEOUT = 10.0
 _RENEW_INTERVAL = 10.0
+_LEAST_INTERVAL = 0.01
 _STOP_GRACE = 1.0
 _MAX_REFUSALS = 5
 _REFUSALS = (
@@ -76,10 +79,9 @@ class CalledLink(WorkerServiceServicer):
         options = (
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
+            *connection_options(),
         )
-        server = self._server = grpc.aio.server(options=options)
+        server = self._server = grpc.aio.server(options=options, interceptors=[CallInterceptor([CallAnswers()])])
         add_WorkerServiceServicer_to_server(self, server)
         add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
@@ -141,10 +143,9 @@ class CalledLink(WorkerServiceServicer):
         self, request: worker_service_pb2.ExecuteRequest, context: _Context
     ) -> worker_service_pb2.ExecuteResponse:
         if self._draining:
-            await _abort(context, code_pb2.UNAVAILABLE, "DRAINING", "this worker is leaving")
-        interval = request.renew_interval.ToTimedelta().total_seconds()
-        if interval > 0:
-            self._interval = interval
+            await abort(context, code_pb2.UNAVAILABLE, "DRAINING", "this worker is leaving")
+        if request.HasField("renew_interval"):
+            self._interval = max(_LEAST_INTERVAL, seconds_of(request.renew_interval))
         held, accepted = self._executor.held, []
         for assignment in request.assignments:
             token = assignment.token
@@ -155,7 +156,7 @@ class CalledLink(WorkerServiceServicer):
             accepted.append(token)
         if request.assignments and not accepted:
             message = f"this worker runs {len(held)} of {self._identity.capacity} node tasks"
-            await _abort(context, code_pb2.RESOURCE_EXHAUSTED, "QUEUE_FULL", message)
+            await abort(context, code_pb2.RESOURCE_EXHAUSTED, "QUEUE_FULL", message)
         if self._renewal is None and held:
             self._renew_later()
         return worker_service_pb2.ExecuteResponse(accepted_tokens=accepted)
@@ -217,13 +218,6 @@ class CalledLink(WorkerServiceServicer):
         if not self._lost_is_told:
             self._lost_is_told = True
             logger.warning("a report did not get through, nodes go on and it is said again: %s", explain(error))
-
-
-async def _abort(context: _Context, code: int, reason: str, message: str) -> None:
-    detail = any_pb2.Any()
-    detail.Pack(error_details_pb2.ErrorInfo(reason=reason, domain="tradewind"))
-    status = rpc_status.to_status(status_pb2.Status(code=code, message=message, details=[detail]))
-    await context.abort(status.code, message, status.trailing_metadata)
 
 
 def reachable_at(listen: str, port: int, api_url: str | None) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from tradewind.worker.attempt import Attempt
+from tradewind.worker.times import MOST_S
 
 
 class Deadlines:
@@ -34,7 +35,9 @@ class Deadlines:
     def _set(self, deadline: float) -> None:
         self.close()
         self._next = deadline
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.time()), self._look)
+        # It looks once a day at least: no timer can be set for whatever a message may hold.
+        delay = min(MOST_S, max(0.0, deadline - time.time()))
+        self._timer = asyncio.get_running_loop().call_later(delay, self._look)
 
     def _look(self) -> None:
         self._next = math.inf

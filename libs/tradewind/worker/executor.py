@@ -22,6 +22,7 @@ from tradewind.worker.running import NodeRunner
 from tradewind.worker.secrets import SecretResolver
 from tradewind.worker.stopping import NodeStopExecution, Stop, StopKind
 from tradewind.worker.threads import ThreadPool
+from tradewind.worker.times import seconds_of
 from tradewind.worker.tracing import NodeTracer
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Executor:
         if self._tracer is not None and assignment.traceparent:
             run = functools.partial(self._tracer.within_span, attempt, bare)
         if assignment.HasField("start_in"):
-            run = functools.partial(self._begin_in, assignment.start_in.ToTimedelta().total_seconds(), attempt, run)
+            run = functools.partial(self._begin_in, seconds_of(assignment.start_in), attempt, run)
         attempt.task = asyncio.get_running_loop().create_task(run())
 
     async def _begin_in(self, delay_s: float, attempt: Attempt, run: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -134,7 +135,7 @@ class Executor:
         """Ask a node to stop; after its grace it is reported as terminated whatever its code does."""
         attempt = self._held.get(termination.token)
         if attempt is not None:
-            grace = termination.grace.ToTimedelta().total_seconds() or self._grace
+            grace = seconds_of(termination.grace) or self._grace
             mark = termination.stop
             self._request(attempt, Stop(StopKind.TERMINATED, mark.reason or "stopped", mark.by or "system"), grace)
 

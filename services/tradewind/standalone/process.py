@@ -10,6 +10,7 @@ from pathlib import Path
 
 import uvloop
 
+from tradewind.server.connection_limits import raise_open_files
 from tradewind.server.logs import configure_logging
 from tradewind.standalone.stack import Standalone, StandaloneError
 
@@ -37,6 +38,7 @@ def run(
             auth=auth,
         )
         configure_logging(stack.settings.log_level, stack.settings.log_format)
+        raise_open_files()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(stack))
     except StandaloneError as error:

@@ -25,4 +25,10 @@ class StandaloneSettings(TelemetrySettings, TlsSettings):
     drain_seconds: float = Field(
         5.0, ge=0, le=3600, description="How long calls in flight may go on after a signal before they are cut off."
     )
+    max_connection_idle_seconds: float = Field(
+        1800.0, ge=0, le=31_622_400, description="A connection without calls is closed after so long; 0 means never."
+    )
+    max_connections: int = Field(
+        0, ge=0, le=10_000_000, description="How many are taken, others being closed; 0 for what open files allow."
+    )
     max_message_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Largest request that is taken.")

@@ -163,6 +163,8 @@ class Standalone:
                 port=port,
                 drain_s=settings.drain_seconds,
                 max_message_bytes=settings.max_message_bytes,
+                max_connection_idle_s=settings.max_connection_idle_seconds,
+                max_connections=settings.max_connections,
                 tracing=self._tracing,
                 tls=settings,
             )

@@ -6,8 +6,9 @@ import pytest
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from tradewind.server import bootstrap
+from tradewind.server.connection_limits import connection_options
 
-OPTIONS = [name for name, _ in bootstrap._options(1024, 60.0)]
+OPTIONS = [name for name, _ in (*bootstrap._options(1024), *connection_options(60.0))]
 
 
 @pytest.mark.parametrize("name", OPTIONS)

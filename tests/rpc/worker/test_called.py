@@ -17,6 +17,7 @@ from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2 import Rep
 from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
 from tradewind.worker import Context, Worker, WorkerError, node
+from tradewind.worker.channel import reason_of
 
 Status = grpc.StatusCode
 
@@ -112,6 +113,43 @@ async def test_it_takes_no_more_than_it_has_room_for(engine: Engine) -> None:
             "this worker runs 2 of 2 node tasks",
         )
         assert await execute(stub, "hold", "t1") == ["t1"]
+
+
+@pytest.mark.parametrize(
+    ("method", "request_bytes", "code"),
+    [
+        ("Execute", b"\xff\xff", Status.INVALID_ARGUMENT),
+        ("Terminate", b"\x0a\x05x", Status.INVALID_ARGUMENT),
+        ("Nothing", b"", Status.UNIMPLEMENTED),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_with_a_reason(
+    engine: Engine, method: str, request_bytes: bytes, code: grpc.StatusCode
+) -> None:
+    async with called(engine) as (_, stub):
+        async with grpc.aio.insecure_channel(engine.registered[-1].worker.api_url) as channel:
+            call: Any = channel.unary_unary(f"/tradewind.api.worker.v1.WorkerService/{method}")
+            error = await refused(call(request_bytes))
+        assert (error.code(), reason_of(error)) == (
+            code,
+            "INVALID_INPUT" if code is Status.INVALID_ARGUMENT else "METHOD_UNKNOWN",
+        )
+        assert await execute(stub, "double", "t1", config_json='{"value": 4}') == ["t1"]
+
+
+async def test_times_beyond_all_bounds_are_cut(engine: Engine) -> None:
+    """A lease to renew without a pause, a start that no timer could be set for, a grace of centuries."""
+    most, least = Duration(seconds=1 << 60), Duration(seconds=-(1 << 60))
+    async with called(engine) as (worker, stub):
+        later = assignment("double", "t1", start_in=most)
+        later.deadline.FromSeconds(253_402_300_799)
+        for interval in (Duration(nanos=1), most, least):
+            await stub.Execute(pb2.ExecuteRequest(assignments=[later], renew_interval=interval))
+        assert worker.running == 1
+        await stub.Execute(pb2.ExecuteRequest(assignments=[assignment("hold", "t2")]))
+        stops = [work_pb2.NodeTaskTermination(token=token, grace=most) for token in ("t1", "t2")]
+        await stub.Terminate(pb2.TerminateRequest(terminations=stops))
+        await until(lambda: sum(len(each.failures) for each in engine.reports) == 2, "both have ended")
 
 
 async def test_what_is_not_heard_is_said_again(engine: Engine) -> None:

@@ -16,7 +16,7 @@ from tradewind.trigger.domain.schedule import Schedule
 from tradewind.trigger.domain.trigger import Trigger, TriggerDraft, TriggerStatus
 from tradewind.trigger.ports import ClaimOrder, Claims, NewReceiver, Survey
 from tradewind.trigger.stores.memory import MemoryTriggerStore
-from tradewind.trigger.use_cases.deliver_due import Delivery, Parcel
+from tradewind.trigger.use_cases.deliver_due import MOST_LOST, Delivery, Parcel
 from tradewind.trigger.use_cases.held_claims import token_of
 from tradewind.trigger.use_cases.receivers import Receivers
 
@@ -338,3 +338,14 @@ async def test_a_store_that_is_away_ends_the_delivery_and_is_no_trouble_at_its_c
         await scene.end()
 
     assert [line["event"] for line in logs] == ["claims_not_given_back"]
+
+
+async def test_a_receiver_that_reads_nothing_is_listened_to_no_more_until_it_reads(scene: Scene) -> None:
+    scene.delivery.lose(["nothing"] * MOST_LOST)
+    await scene.delivery.heard()
+    scene.delivery.lose(["nothing"])
+    listening = asyncio.create_task(scene.delivery.heard())
+    await asyncio.sleep(0)
+    assert not listening.done()
+    assert len((await scene.next()).lost) == MOST_LOST + 1
+    await listening

@@ -26,6 +26,9 @@ from tradewind.server.streams import OpenStreams
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
+_MOST_CHANGED = 10_000
+"""Of so many users at most a stream of changes remembers that they are to be told."""
+
 
 class AccessHandlers(pb2_grpc.AccessServiceServicer):
     """The gRPC face of the access service, behind a gate; faults become statuses further out."""
@@ -147,19 +150,24 @@ class AccessHandlers(pb2_grpc.AccessServiceServicer):
     async def WatchChanges(
         self, request: pb2.WatchChangesRequest, context: Context
     ) -> AsyncIterator[pb2.WatchChangesResponse]:
-        waiting: list[str | None] = []
+        waiting: dict[str | None, None] = {}
         some = asyncio.Event()
 
         def changed(user_id: str | None) -> None:
-            waiting.append(user_id)
+            # Whoever is slow to read hears of everybody at last, rather than of ever more.
+            if len(waiting) >= _MOST_CHANGED:
+                waiting.clear()
+                user_id = None
+            waiting[user_id] = None
             some.set()
 
         with self._streams.opened(), self._listeners.hearing(changed):
             while True:
                 await some.wait()
                 some.clear()
-                users, waiting[:] = dict.fromkeys(waiting), []
-                yield pb2.WatchChangesResponse(user_ids=[each for each in users if each], all=None in users)
+                users, everybody = [each for each in waiting if each], None in waiting
+                waiting.clear()
+                yield pb2.WatchChangesResponse(user_ids=users, all=everybody)
 
     async def RunDoctor(
         self, request: doctor_pb2.RunDoctorRequest, context: Context

@@ -17,6 +17,7 @@ from tradewind.node_task_manager.rpc.dead_letter_handlers import DeadLetterHandl
 from tradewind.node_task_manager.rpc.event_stream import EventStream
 from tradewind.node_task_manager.rpc.notification_handlers import NotificationHandlers
 from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
+from tradewind.node_task_manager.rpc.strange_tokens import set_aside
 from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
@@ -43,7 +44,7 @@ from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
-from tradewind.server.faults import FailedPrecondition
+from tradewind.server.faults import FailedPrecondition, InvalidInput
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
 from tradewind.server.streams import OpenStreams
@@ -303,6 +304,17 @@ class NodeTaskManagerHandlers(
         self, request: pb2.ReportNodeTasksRequest, context: Context
     ) -> pb2.ReportNodeTasksResponse:
         checks.report(request)
+        try:
+            return await self._reported(request)
+        except InvalidInput:
+            # Whoever reaches a worker may have handed it anything: that must not keep back what else it has to say.
+            if not (strange := set_aside(request, self._shards)):
+                raise
+        answer = await self._reported(request)
+        answer.losses.extend(strange)
+        return answer
+
+    async def _reported(self, request: pb2.ReportNodeTasksRequest) -> pb2.ReportNodeTasksResponse:
         outcomes = [work_mapping.completion(at, each) for at, each in enumerate(request.completions)]
         outcomes += [work_mapping.failure(at, each) for at, each in enumerate(request.failures)]
         given_back = work_mapping.held("give_back_tokens", request.give_back_tokens)

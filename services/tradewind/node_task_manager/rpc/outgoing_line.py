@@ -33,6 +33,11 @@ class OutgoingLine:
     def full(self) -> bool:
         return self._waiting > MAX_WAITING_BYTES
 
+    @property
+    def overfull(self) -> bool:
+        """Whether far more waits than it is given while it is full: answers to what the worker says."""
+        return self._waiting > 2 * MAX_WAITING_BYTES
+
     async def writable(self) -> None:
         await self._writable.wait()
 
@@ -93,11 +98,12 @@ class OutgoingLine:
             self._wake.clear()
             await self._wake.wait()
         was_full = self.full
+        message = self._messages.popleft()
         self._waiting -= self._sizes.popleft()
         if was_full and not self.full:
             self._writable.set()
             self._relieved()
-        return self._messages.popleft()
+        return message
 
     def _room_for(self, size: int) -> work_pb2.WorkResponse:
         """Return the message that `size` more bytes belong into, so that none grows beyond 2 MiB."""

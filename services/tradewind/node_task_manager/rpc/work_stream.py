@@ -63,6 +63,9 @@ class WorkStream:
         worker = await self._greet(hello)
         while (message := await context.read()) is not grpc.aio.EOF:
             await self._hear(worker, message)
+            if self._line.overfull:
+                # A worker that reads nothing is not heard either: whatever it says may have an answer.
+                await self._line.writable()
 
     async def _greet(self, message: work_pb2.WorkRequest) -> ConnectedWorker:
         hello = message.hello

@@ -11,6 +11,7 @@ MAX_OUTCOMES = 25
 """What one script takes. With more, all that runs at one time goes round as one batch: workers wait while it is in the
 store, and the store while workers have it."""
 MAX_BYTES = 2 * 1024 * 1024
+_HELD_BYTES = 100
 MAX_WAITING = 5000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 
@@ -53,7 +54,7 @@ class Report:
         self.postponed = postponed
         self.renew = renew
         self.held = held
-        self.size = sum(map(_size, outcomes))
+        self.size = sum(map(_size, outcomes)) + _HELD_BYTES * (len(given_back) + len(held or ()))
         self.tries = 0
         self.failed_at = 0
 

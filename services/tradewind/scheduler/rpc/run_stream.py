@@ -13,6 +13,7 @@ from tradewind.server.streams import both
 
 MOST_OPEN = 10_000
 _ANSWER_BYTES = 1024 * 1024
+_MOST_WAITING_BYTES = 16 * 1024 * 1024
 _METHOD = "/tradewind.api.scheduler.v1.SchedulerService/StreamRuns"
 
 RunOne = Callable[[pb2.RunFlowRequest, str], Awaitable[pb2.RunFlowResponse]]
@@ -25,7 +26,8 @@ class RunStream:
         self._run = run
         self._errors = ErrorAnswers(errors)
         self._open: set[asyncio.Task[None]] = set()
-        self._answers: deque[pb2.StreamedRunAnswer] = deque()
+        self._answers: deque[tuple[pb2.StreamedRunAnswer, int]] = deque()
+        self._waiting_bytes = 0
         self._answered = asyncio.Event()
         self._room = asyncio.Event()
         self._last_came = False
@@ -44,7 +46,8 @@ class RunStream:
                 task = asyncio.get_running_loop().create_task(self._answer(run))
                 self._open.add(task)
                 task.add_done_callback(self._close)
-            while len(self._open) >= MOST_OPEN:
+            # Answers that the client does not read count as well: it begins nothing more meanwhile.
+            while len(self._open) + len(self._answers) >= MOST_OPEN or self._waiting_bytes > _MOST_WAITING_BYTES:
                 self._room.clear()
                 await self._room.wait()
         self._last_came = True
@@ -61,9 +64,11 @@ class RunStream:
             response = pb2.StreamRunsResponse()
             size = 0
             while self._answers and (size < _ANSWER_BYTES):
-                answer = self._answers.popleft()
-                size += answer.ByteSize()
+                answer, weight = self._answers.popleft()
+                size += weight
                 response.answers.append(answer)
+            self._waiting_bytes -= size
+            self._room.set()
             await context.write(response)
 
     async def _answer(self, run: pb2.StreamedRun) -> None:
@@ -72,7 +77,9 @@ class RunStream:
             answer.response.CopyFrom(await self._run(run.request, run.traceparent))
         except Exception as error:
             answer.error_status = self._errors.status_of(error, _METHOD).SerializeToString()
-        self._answers.append(answer)
+        weight = answer.ByteSize()
+        self._waiting_bytes += weight
+        self._answers.append((answer, weight))
 
     def _close(self, task: asyncio.Task[None]) -> None:
         self._open.discard(task)

@@ -11,9 +11,9 @@ from tradewind.scheduler.ports.flows import FlowRecords
 from tradewind.scheduler.use_cases.change_hub import ChangeHub
 from tradewind.scheduler.use_cases.faults import flow_not_found
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
+from tradewind.scheduler.use_cases.watch_backlog import Backlog
 from tradewind.server.faults import Unavailable
 
-_MOST_WAITING = 5_000
 _REMEMBERED = 10_000
 
 
@@ -87,7 +87,7 @@ class _Watch:
         self.something = asyncio.Event()
         self._cycle = cycle
         self._versions: dict[RunName, int] = {}
-        self._waiting: list[ChainState] = []
+        self._backlog = Backlog()
         self._early: list[tuple[str, ChainState | None]] | None = []
 
     def begin(self, states: Sequence[ChainState]) -> None:
@@ -115,15 +115,14 @@ class _Watch:
         self._versions[run] = state.version
         if len(self._versions) > _REMEMBERED:
             del self._versions[next(iter(self._versions))]
-        self._waiting.append(state)
-        if len(self._waiting) > _MOST_WAITING:
-            self._waiting = list({state.name: state for state in self._waiting}.values())[-_MOST_WAITING:]
+        self._backlog.add(state)
         if self._cycle is not None and is_terminal(state.status):
             self.left.discard(flow_id)
         self.something.set()
 
     def take(self) -> list[ChainState]:
-        """Return what is to be told now."""
-        self.something.clear()
-        news, self._waiting = self._waiting, []
+        """Return what is to be told now, as much as one message holds."""
+        news = self._backlog.take()
+        if not self._backlog:
+            self.something.clear()
         return news

@@ -67,6 +67,7 @@ class DueStream:
             delivery.unsubscribe(message.unsubscribe)
             delivery.lose(answers.lost)
             await delivery.answer(answers.acks, answers.nacks, answers.extensions)
+            await delivery.heard()
             message = await _message(context)
 
     async def _write(self, delivery: Delivery, context: Context, queue: str) -> None:

@@ -37,6 +37,9 @@ _LEAST_REST_S = 0.0005
 _CLAIMED_AT_ONCE = 256
 """So many are claimed before they are sent on their way: of a thousand, the first need not wait for the last."""
 
+MOST_LOST = 10_000
+"""A receiver that is still to be told of so many tokens that hold nothing is not listened to."""
+
 _JUMP_US = 5_000
 """When the store's clock has jumped by so much, every partition is asked for its time anew."""
 
@@ -87,6 +90,8 @@ class Delivery:
         self._watched: dict[int, WatchedPartition] = {}
         self._lost: list[str] = []
         self._ended: list[int] = []
+        self._heard = asyncio.Event()
+        self._heard.set()
         self._stirred = asyncio.Event()
         self._look_at_us = clock_us() + self._fallback_us
         self._looks = 0
@@ -143,7 +148,13 @@ class Delivery:
     def lose(self, tokens: Iterable[str]) -> None:
         """Tell the receiver that these hold nothing."""
         self._lost += tokens
+        if len(self._lost) > MOST_LOST:
+            self._heard.clear()
         self._stirred.set()
+
+    async def heard(self) -> None:
+        """Return once the receiver has been told of most tokens that hold nothing; one that does not read waits."""
+        await self._heard.wait()
 
     async def next(self) -> Parcel:
         """Return what there is to tell as soon as there is something."""
@@ -156,6 +167,7 @@ class Delivery:
                     due = self._traces(due)
                 parcel = Parcel(due, tuple(self._lost), tuple(self._ended))
                 self._lost, self._ended = [], []
+                self._heard.set()
                 return parcel
             await self._rest()
 

@@ -442,7 +442,7 @@ class NodeTaskManagerServiceServicer:
 
     def ReportNodeTasks(self, request, context):
         """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
-        the renewal. Saying it again is fine. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        the renewal. Saying it again is fine. What names no lease at all is listed as lost. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -99,7 +99,7 @@ class NodeTaskManagerServiceStub:
     """For workers without streams: reports failures, as CompleteNodeTasks."""
     ReportNodeTasks: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.ReportNodeTasksRequest, _node_task_manager_service_pb2.ReportNodeTasksResponse]
     """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
-    the renewal. Saying it again is fine. Errors: INVALID_ARGUMENT INVALID_INPUT.
+    the renewal. Saying it again is fine. What names no lease at all is listed as lost. Errors: INVALID_ARGUMENT INVALID_INPUT.
     """
     SubmitTask: _aio.UnaryUnaryMultiCallable[_batch_pb2.SubmitTaskRequest, _batch_pb2.SubmitTaskResponse]
     """Runs one node by itself, outside any flow. Errors: INVALID_ARGUMENT INVALID_INPUT, NOT_FOUND NODE_TYPE_NOT_FOUND with
@@ -394,7 +394,7 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_node_task_manager_service_pb2.ReportNodeTasksRequest, _abc.Awaitable[_node_task_manager_service_pb2.ReportNodeTasksResponse]],
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.ReportNodeTasksResponse]:
         """For workers without streams: all that one has to say, and what it needs to hear, in one call; outcomes take effect before
-        the renewal. Saying it again is fine. Errors: INVALID_ARGUMENT INVALID_INPUT.
+        the renewal. Saying it again is fine. What names no lease at all is listed as lost. Errors: INVALID_ARGUMENT INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,51 @@
+"""What becomes of connections: how many, how long in silence, and how the dead ones are found."""
+
+import resource
+from contextlib import suppress
+
+MAX_IDLE_S = 1800.0
+"""A connection without a call is closed after so long; whoever is behind it connects again at the next call."""
+
+_SPARE_FILES = 256
+"""Of the open files that a process may have, so many are for its store, its peers, its logs."""
+_SILENT_MS = 30_000
+_PING_EVERY_MS = 30_000
+_PONG_WITHIN_MS = 10_000
+
+
+def raise_open_files() -> None:
+    """Let this process have as many open files as its system allows, each connection being one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # macOS says "no limit" and then allows no such number.
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def most_connections() -> int:
+    """Return how many connections leave the store and the peers their open files, 0 for any number."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, soft - _SPARE_FILES) if soft != resource.RLIM_INFINITY else 0
+
+
+def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int = 0) -> list[tuple[str, int | str]]:
+    """Return gRPC's options of a server; 0 is no limit of age or idleness, and of connections that of open files.
+
+    A connection that says nothing for 30 s, or answers no ping within 10 s, is closed. Clients may ping every 20 s.
+    """
+    limits = {
+        # Only new calls go elsewhere: without a grace set, streams on the old connection may last.
+        "grpc.max_connection_age_ms": int(age_s * 1000),
+        "grpc.max_connection_idle_ms": int(idle_s * 1000),
+        "grpc.max_allowed_incoming_connections": most or most_connections(),
+    }
+    return [
+        ("grpc.server_handshake_timeout_ms", _SILENT_MS),
+        ("grpc.keepalive_time_ms", _PING_EVERY_MS),
+        ("grpc.keepalive_timeout_ms", _PONG_WITHIN_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # Clients that ping more often than this while nothing is sent are cut off; the core's default is 5 minutes.
+        ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+        *((name, limit) for name, limit in limits.items() if limit),
+    ]

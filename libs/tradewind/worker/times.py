@@ -1,0 +1,10 @@
+"""Spans of time in messages, as seconds that a timer can be set to."""
+
+from google.protobuf.duration_pb2 import Duration
+
+MOST_S = 86_400.0
+
+
+def seconds_of(span: Duration) -> float:
+    """Return how long a span is: 0 for one that is negative, and at most a day."""
+    return min(MOST_S, max(0.0, span.seconds + span.nanos / 1e9))

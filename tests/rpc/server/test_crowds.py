@@ -1,0 +1,177 @@
+"""Crowds of idle connections, what is no HTTP/2, metadata beyond the limit: refused alone, while others are served."""
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from benchmarks.soak.crowd import IdleConnection, frame, open_crowd
+from tests.rpc.server.echo_service import EchoClient, EchoService
+from tests.waiting import until
+from tradewind.server.bootstrap import Server
+from tradewind.server.channels import MAX_METADATA_BYTES, open_channel
+from tradewind.server.connection_limits import most_connections
+
+CROWD = 300
+_FILES_EACH = 2
+"""Both ends of a connection are in this process here; `make soak` has 10 000 of them between two."""
+
+Start = Callable[..., Awaitable[Server]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts servers."""
+    running: list[Server] = []
+
+    async def begin(**options: Any) -> Server:
+        server = Server([EchoService()], drain_s=1, **options)
+        running.append(server)
+        await server.start()
+        return server
+
+    yield begin
+    for server in running:
+        await server.stop(drain_s=0)
+
+
+async def served(server: Server) -> list[str]:
+    """Call the server over a connection of its own."""
+    async with open_channel(server.address) as channel:
+        return await EchoClient(channel).call("UnaryUnary", "x", timeout=60)
+
+
+async def test_others_are_served_beside_a_crowd_of_idle_connections(start: Start) -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(CROWD, (soft - 200) // _FILES_EACH)
+    server = await start()
+    crowd = await open_crowd("127.0.0.1", server.port, count)
+    try:
+        assert await served(server) == ["x"]
+        assert [each.farewell for each in crowd if each.closed.done()] == []
+    finally:
+        for each in crowd:
+            each.close()
+    assert await served(server) == ["x"]
+
+
+async def test_what_has_no_call_for_long_is_told_to_go_and_may_come_back(start: Start) -> None:
+    server = await start(max_connection_idle_s=0.2)
+    async with open_channel(server.address) as channel:
+        client = EchoClient(channel)
+        assert await client.call("UnaryUnary", "x", timeout=60) == ["x"]
+        (idle,) = await open_crowd("127.0.0.1", server.port, 1)
+        await until(lambda: idle.farewell, "the server says farewell")
+        assert idle.farewell == b"connection idle"
+        assert await client.call("UnaryUnary", "x", timeout=60) == ["x"]
+        idle.close()
+
+
+async def test_more_than_may_be_are_closed_and_those_before_go_on(start: Start) -> None:
+    server = await start(max_connections=5)
+    async with open_channel(server.address) as channel:
+        client = EchoClient(channel)
+        assert await client.call("UnaryUnary", "x", timeout=60) == ["x"]
+        crowd = await open_crowd("127.0.0.1", server.port, 10)
+        await until(lambda: sum(each.closed.done() for each in crowd) == 6, "those beyond five are closed")
+        assert await client.call("UnaryUnary", "x", timeout=60) == ["x"]
+        for each in crowd:
+            each.close()
+
+        async def others_may() -> bool:
+            (late,) = await open_crowd("127.0.0.1", server.port, 1)
+            taken = not late.closed.done()
+            late.close()
+            return taken
+
+        await until(others_may, "there is room again")
+
+
+def test_connections_leave_open_files_for_the_store() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = most_connections()
+    assert most == 0 if soft == resource.RLIM_INFINITY else 0 < most < soft
+
+
+async def closed_after(server: Server, *parts: bytes) -> bytes:
+    """Send bytes, and return what the server has said when it has closed the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        for part in parts:
+            writer.write(part)
+        said = b""
+        async with asyncio.timeout(60):
+            while more := await _some(reader):
+                said += more
+        return said
+    finally:
+        writer.close()
+
+
+async def _some(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(65536)
+    except ConnectionResetError:
+        return b""
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS, HEADERS, CONTINUATION = 4, 1, 9
+HEADERS_WITHOUT_END = frame(HEADERS, 0, b"\x00" * 10)[:5] + (1).to_bytes(4) + b"\x00" * 10
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"\x00" * 1000],
+        [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+        [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x7f" * 600],
+        [PREFACE, b"\xff" * 100_000],
+        [PREFACE, frame(SETTINGS, 0, b"odd")],
+        [PREFACE, frame(SETTINGS), HEADERS_WITHOUT_END, frame(SETTINGS)],
+    ],
+    ids=["zeros", "HTTP/1.1", "TLS", "a frame too large", "odd settings", "headers that are broken off"],
+)
+async def test_what_is_no_http2_is_closed_and_others_are_served(start: Start, parts: list[bytes]) -> None:
+    server = await start()
+    async with open_channel(server.address) as channel:
+        client = EchoClient(channel)
+        assert await client.call("UnaryUnary", "x", timeout=60) == ["x"]
+        await closed_after(server, *parts)
+        assert await client.call("UnaryUnary", "x", timeout=60) == ["x"]
+    assert await served(server) == ["x"]
+
+
+@pytest.mark.parametrize("kind", ["UnaryUnary", "StreamStream"])
+async def test_metadata_beyond_the_limit_is_refused_and_the_connection_goes_on(start: Start, kind: str) -> None:
+    server = await start()
+    async with open_channel(server.address) as channel:
+        client = EchoClient(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await client.call(kind, "x", timeout=60, metadata=(("x-much", "y" * (2 * MAX_METADATA_BYTES)),))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "metadata" in (refused.value.details() or "")
+        assert await client.call(kind, "x", timeout=60, metadata=(("x-some", "y" * (MAX_METADATA_BYTES // 2)),)) == [
+            "x"
+        ]
+    assert await served(server) == ["x"]
+
+
+async def test_an_idle_connection_answers_pings() -> None:
+    """What stands for clients here is one that a server has no reason to close."""
+    connection = IdleConnection()
+    sent: list[bytes] = []
+
+    class Transport(asyncio.Transport):
+        def write(self, data: Any) -> None:
+            sent.append(bytes(data))
+
+    connection.connection_made(Transport())
+    settings, ping = frame(SETTINGS), frame(6, 0, b"12345678")
+    for byte in settings + ping:
+        connection.data_received(bytes((byte,)))
+    assert sent[1:] == [frame(SETTINGS, 1), frame(6, 1, b"12345678")]
+    assert connection.greeted.done()

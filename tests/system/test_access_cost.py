@@ -1,0 +1,205 @@
+"""What asking who calls costs, counted: calls that the access service serves, and commands of the stores."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rpc.node_task_manager.conftest import RawWorker, plan
+from tests.waiting import until
+from tradewind.access.app import Access
+from tradewind.access.rpc.handlers import AccessHandlers
+from tradewind.access.settings import AccessSettings
+from tradewind.api.access.v1 import access_service_pb2 as access_pb2
+from tradewind.api.access.v1.access_service_pb2_grpc import AccessServiceStub
+from tradewind.api.access.v1.session_pb2 import ROLE_OPERATOR
+from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2, queue_pb2, work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
+from tradewind.grpc_engine.bearer import with_token
+from tradewind.node_task_manager.app import NodeTaskManager
+from tradewind.node_task_manager.settings import NodeTaskManagerSettings
+from tradewind.server.access.gate import Gate
+from tradewind.server.access.opening import gate_of
+from tradewind.server.bootstrap import Server, Service
+from tradewind.server.channels import open_channel
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.embedded import EmbeddedStore
+from tradewind.server.settings import CommonSettings
+from tradewind.standalone.services import ACL_USERS
+
+SECRET = "a secret of all the servers"
+NODES = 200
+CALLS = 50
+UNASKED = ("ping", "info", "client|", "subscribe", "ssubscribe", "hello", "auth")
+"""What is sent to a store whether or not anybody calls."""
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each method of the access service was called."""
+    count: Counter[str] = Counter()
+    for method in access_pb2.DESCRIPTOR.services_by_name["AccessService"].methods:
+        monkeypatch.setattr(AccessHandlers, method.name, _counted(count, method.name))
+    return count
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Of whom any gate has heard that something changed; None for anybody."""
+    users: list[str | None] = []
+    changed = Gate._changed
+
+    def hear(self: Gate, user_id: str | None) -> None:
+        changed(self, user_id)
+        users.append(user_id)
+
+    monkeypatch.setattr(Gate, "_changed", hear)
+    return users
+
+
+def _counted(count: Counter[str], name: str) -> Any:
+    original = getattr(AccessHandlers, name)
+
+    def call(self: AccessHandlers, request: Any, context: Any) -> Any:
+        count[name] += 1
+        return original(self, request, context)
+
+    return call
+
+
+@dataclass
+class Place:
+    """A server over a store of its own."""
+
+    address: str
+    store: EmbeddedStore
+
+    async def commands(self) -> Counter[str]:
+        """Return how often each command was run so far, those in scripts as well."""
+        admin = connect(self.store.url_for(), max_connections=1)
+        try:
+            stats = await admin.info("commandstats")
+        finally:
+            await admin.end()
+        commands = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
+        return Counter({name: calls for name, calls in commands.items() if not name.startswith(UNASKED)})
+
+
+@asynccontextmanager
+async def serving(home: Path, kind: Any, settings: Any, **options: Any) -> AsyncIterator[Place]:
+    """Run one service over a fresh store."""
+    store = EmbeddedStore(home, acl_users=ACL_USERS)
+    await store.start()
+    try:
+        user = settings.__name__.removesuffix("Settings")
+        user = {"Access": "access", "NodeTaskManager": "node_task_manager"}[user]
+        values: CommonSettings = settings(store_url=store.url_for(user), service_token=SECRET, port=0, **options)
+        service: Service = kind(values)
+        server = Server([service], drain_s=2, gate=gate_of(values, [service]))
+        await server.start()
+        try:
+            yield Place(server.address, store)
+        finally:
+            await server.stop()
+    finally:
+        await store.stop()
+
+
+@asynccontextmanager
+async def managed(
+    home: Path, access: Place | None, heard: list[str | None], cache_s: float = 60
+) -> AsyncIterator[tuple[Place, Any]]:
+    """Run a node task manager that asks `access`, if there is one; yields it with a stub of an operator.
+
+    By then it has heard of every change, so that it has no reason to ask again.
+    """
+    options = {"access_address": access.address if access else None, "access_cache_seconds": cache_s}
+    quiet = {"node_task_manager_clean_seconds": 600, "node_task_manager_look_seconds": 600, "registry_address": ""}
+    token = await _token(access) if access is not None else None
+    before = len(heard)
+    async with (
+        serving(home, NodeTaskManager, NodeTaskManagerSettings, **options, **quiet) as place,
+        open_channel(place.address, traced=False) as channel,
+    ):
+        if access is not None:
+            await until(lambda: len(heard) > before, "changes are heard")
+        yield place, NodeTaskManagerServiceStub(with_token(channel, token))
+
+
+async def _token(access: Place) -> str:
+    request = access_pb2.CreateTokenRequest(user_id="olga", role=ROLE_OPERATOR)
+    async with open_channel(access.address, traced=False) as channel:
+        return (await AccessServiceStub(with_token(channel, SECRET)).CreateToken(request)).token
+
+
+async def run_nodes(place: Place, stub: Any, servant: Any, run: int) -> int:
+    """Run as many nodes one after the other over an open stream; returns how many scripts that took."""
+    worker = RawWorker(stub, "w1")
+    await worker.open(incarnation=f"i{run}")
+    edges = [(f"n{at}", "out", f"n{at + 1}", "in") for at in range(NODES - 1)]
+    chain = plan(*edges, digest="chain")
+    before, last = await place.commands(), 0
+    part = component_pb2.ComponentSubmission(component_id="0", plan_digest="chain")
+    message = component_pb2.RunSubmission(
+        flow_id="flow", run_id=f"r{run}", user_id="default", cycle=run, components=[part]
+    )
+    await servant.SubmitComponents(pb2.SubmitComponentsRequest(runs=[message], plans=[chain]))
+    for at in range(NODES):
+        given = await worker.assigned(at + 1)
+        done = work_pb2.NodeTaskCompletion(
+            token=given[at].token, outputs=[node_task_pb2.Output(handle="out", value_json="1")]
+        )
+        last = await worker.say(completions=[done])
+    await worker.acknowledged(last)
+    spent = await place.commands() - before
+    await worker.close()
+    return spent["evalsha"] + spent["eval"]
+
+
+async def test_nodes_on_an_open_stream_cost_access_nothing(
+    tmp_path: Path, served: Counter[str], heard: list[str | None]
+) -> None:
+    """Neither a call, nor a command of its store, nor one more of the store of the nodes."""
+    async with managed(tmp_path / "off", None, heard) as (place, stub):
+        without = await run_nodes(place, stub, stub, 0)
+    async with (
+        serving(tmp_path / "access", Access, AccessSettings) as access,
+        managed(tmp_path / "on", access, heard) as (place, stub),
+        open_channel(place.address, traced=False) as channel,
+    ):
+        servant = NodeTaskManagerServiceStub(with_token(channel, SECRET))
+        await stub.GetQueueStats(queue_pb2.GetQueueStatsRequest())
+        assert served["Authorize"] == 1
+        served.clear()
+        asked = await access.commands()
+        spent = []
+        for run in range(5):
+            spent.append(await run_nodes(place, stub, servant, run))
+            if spent[-1] < without + NODES // 2:
+                break
+        assert await access.commands() - asked == Counter()
+    assert served == Counter()
+    # A busy machine may let more time pass, in which each server looks after itself; a command a node would be 200.
+    assert min(spent) < without + NODES // 2
+
+
+@pytest.mark.parametrize(("cache_s", "most"), [(60, 1), (0, CALLS)])
+async def test_a_unary_call_costs_one_look_up_at_most(
+    tmp_path: Path, served: Counter[str], heard: list[str | None], cache_s: float, most: int
+) -> None:
+    async with (
+        serving(tmp_path / "access", Access, AccessSettings) as access,
+        managed(tmp_path / "on", access, heard, cache_s) as (_, stub),
+    ):
+        served.clear()
+        asked = await access.commands()
+        for _ in range(CALLS):
+            await stub.GetQueueStats(queue_pb2.GetQueueStatsRequest())
+        spent = await access.commands() - asked
+    assert served == Counter(Authorize=most)
+    assert spent["evalsha"] == most

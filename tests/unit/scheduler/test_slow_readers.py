@@ -1,0 +1,125 @@
+"""Clients that do not read what they asked for cost the scheduler a bounded amount, and nobody else anything."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import grpc
+
+from tests.unit.scheduler.test_update_state import FACTS
+from tests.waiting import until
+from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
+from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.rpc import run_stream
+from tradewind.scheduler.rpc.run_stream import RunStream
+from tradewind.scheduler.use_cases.watch_backlog import MESSAGE_BYTES, MOST_BYTES, MOST_STATES, Backlog, weight_of
+from tradewind.server.errors import ErrorTable
+
+
+def state(cycle: int, version: int = 1, inputs: int = 0) -> ChainState:
+    return ChainState(RunName("f", cycle), replace(FACTS, inputs_json="x" * inputs), version)
+
+
+def taken(backlog: Backlog) -> list[list[ChainState]]:
+    messages = []
+    while message := backlog.take():
+        messages.append(message)
+    return messages
+
+
+def test_what_fits_is_told_whole_and_in_order() -> None:
+    backlog = Backlog()
+    states = [state(at // 2, at) for at in range(100)]
+    for each in states:
+        backlog.add(each)
+    assert taken(backlog) == [states]
+    assert len(backlog) == 0
+
+
+def test_of_too_many_states_the_newest_of_each_run_stays() -> None:
+    backlog = Backlog()
+    for version in range(MOST_STATES + 1):
+        backlog.add(state(version % 3, version))
+    told = [each for message in taken(backlog) for each in message]
+    assert sorted((each.name.cycle, each.version) for each in told) == [(0, 4998), (1, 4999), (2, 5000)]
+
+
+def test_of_too_many_runs_the_latest_stay_however_large_they_are() -> None:
+    backlog = Backlog()
+    most = 0
+    for cycle in range(100):
+        backlog.add(state(cycle, inputs=1_000_000))
+        most = max(most, len(backlog))
+    assert most == MOST_BYTES // weight_of(state(0, inputs=1_000_000)) == len(backlog)
+    assert [[each.name.cycle for each in message] for message in taken(backlog)] == [
+        [at] for at in range(100 - most, 100)
+    ]
+
+
+def test_no_message_holds_more_than_a_channel_takes() -> None:
+    backlog = Backlog()
+    for cycle in range(200):
+        backlog.add(state(cycle, inputs=20_000))
+    messages = taken(backlog)
+    assert [each.name.cycle for message in messages for each in message] == list(range(200))
+    assert max(sum(map(weight_of, message)) for message in messages) <= MESSAGE_BYTES
+
+
+class SilentCall:
+    """The context of a stream whose client sends as much as is taken, and reads nothing."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    async def read(self) -> Any:
+        if self.taken == 1000:
+            return grpc.aio.EOF
+        self.taken += 1
+        # What has begun has its turn before more comes.
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return pb2.StreamRunsRequest(runs=[pb2.StreamedRun(number=self.taken * 10 + at) for at in range(10)])
+
+    async def write(self, _message: Any) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_runs_of_a_client_that_reads_no_answer_are_not_begun_without_end(monkeypatch: Any) -> None:
+    monkeypatch.setattr(run_stream, "MOST_OPEN", 50)
+    begun: list[pb2.RunFlowRequest] = []
+
+    async def run(request: pb2.RunFlowRequest, _traceparent: str) -> pb2.RunFlowResponse:
+        begun.append(request)
+        return pb2.RunFlowResponse()
+
+    call: Any = SilentCall()
+    stream = RunStream(run, ErrorTable())
+    serving = asyncio.create_task(stream.serve(call))
+    await until(lambda: len(begun) >= 50, "as many were begun as may be")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    # Some answers are on their way out already, in the one message that nobody reads.
+    assert call.taken < 20
+    assert len(begun) == 10 * call.taken
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_large_answers_that_nobody_reads_count_by_their_size(monkeypatch: Any) -> None:
+    monkeypatch.setattr(run_stream, "_MOST_WAITING_BYTES", 100_000)
+
+    async def run(request: pb2.RunFlowRequest, _traceparent: str) -> pb2.RunFlowResponse:
+        response = pb2.RunFlowResponse()
+        response.cycle.inputs_json = "x" * 10_000
+        return response
+
+    call: Any = SilentCall()
+    stream = RunStream(run, ErrorTable())
+    serving = asyncio.create_task(stream.serve(call))
+    await until(lambda: stream._waiting_bytes > 100_000, "it takes no more")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert call.taken < 100
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
