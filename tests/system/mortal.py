@@ -72,6 +72,8 @@ class MortalStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
+        if not callable(method):
+            return method
 
         async def call(*args: Any, **options: Any) -> Any:
             await self._life.lasts()

@@ -15,7 +15,7 @@ import pytest
 
 from tests.house.project import ROOT
 from tests.system.simulated import FAILS_AT, SILENT_AT, feed, history_of, model, order
-from tradewind.client import NotFound
+from tradewind.client import CycleStatus, NotFound
 from tradewind.flow import Flow
 from tradewind.testing import VirtualStack, simulate
 from tradewind.worker import Context, node
@@ -109,6 +109,22 @@ def test_time_stands_still_but_for_those_who_wait() -> None:
         assert [worker.worker_id async for worker in stack.client.list_workers()] == ["worker-1"]
 
     simulate(main, [pause], start=datetime(2030, 5, 1, tzinfo=UTC))
+
+
+def test_the_end_of_a_cycle_is_told_at_once_to_whoever_listens() -> None:
+    async def main(stack: VirtualStack) -> None:
+        await stack.client.register_flow("one", _single("feed"))
+        await stack.client.save_trigger("after", queue="chain", on_finished="one")
+        handle = await stack.client.run_flow("one")
+        async with stack.client.receive_due("chain") as due_triggers:
+            async for due in due_triggers:
+                assert (due.event["flow_id"], due.event["cycle"], due.event["status"]) == ("one", 0, "completed")
+                assert (await handle.wait()).status is CycleStatus.COMPLETED
+                await due.ack()
+                break
+        assert stack.now - datetime(2026, 1, 1, tzinfo=UTC) < timedelta(seconds=1)
+
+    simulate(main, [feed])
 
 
 def test_errors_are_those_of_a_server() -> None:

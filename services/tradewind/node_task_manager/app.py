@@ -106,7 +106,7 @@ class NodeTaskManager:
         )
         self._tracing = open_tracing(NAME, settings.otlp_endpoint, settings.trace_sampling)
         traces = TraceNodes.by(self._tracing)
-        self._feed = EventFeed(shards, self._took)
+        self._feed = EventFeed(shards, self._took, settings.node_task_manager_look_seconds)
         self._dispatchers = {
             at: Dispatcher(shard, pool, plans, self._announce, self._elsewhere, caches, traces)
             for at, shard in shards.items()

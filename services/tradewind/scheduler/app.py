@@ -219,7 +219,7 @@ class Scheduler:
             follow_up,
             sub_flows,
         )
-        jobs_alarm = Alarm()
+        jobs_alarm, look_s = Alarm(), settings.scheduler_look_seconds
         self._handlers = SchedulerHandlers(
             register=register,
             plan=PlanFlow(register, stores.flows, node_types, node_tasks, clock),
@@ -250,16 +250,17 @@ class Scheduler:
                 CarryOutJobs(stores.jobs, stores.flows, stores.cycles, rerun, stop_cycle, clock),
                 self._own,
                 jobs_alarm,
+                look_s,
             ),
             OwnershipLoop(self._own, lease_s, sole=settings.scheduler_sole),
             event_loop(node_tasks, fold, outputs, self._own, self._background, sub_flows),
-            ReturnEndsLoop(return_ends, self._own, returns_alarm),
+            ReturnEndsLoop(return_ends, self._own, returns_alarm, look_s),
             due_loop(triggers, BeginDue(begin), self._hand_over, self._own, self._background),
-            OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock),
-            QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm),
+            OpenRunsLoop(stores.open_runs, look_after, self._own, alarm, clock, look_s),
+            QueuedLoop(waiting, self._hand_over, self._own, self._background, queued_alarm, look_s),
             TellEndsLoop(tell_ends, self._own, ends_alarm, settings.scheduler_listeners_seconds),
             TidyLoop(stores.cycles, self._own, settings.scheduler_tidy_seconds),
-            OutboxLoop(stores.outbox, settle, self._own, outbox_alarm),
+            OutboxLoop(stores.outbox, settle, self._own, outbox_alarm, 3 * look_s),
         )
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -34,7 +34,7 @@ class SchedulerSettings(CommonSettings):
     scheduler_listeners_seconds: float = Field(
         3.0,
         ge=0.05,
-        le=600,
+        le=86_400,
         description="How often the trigger service is asked whether anybody listens to the event flow.finished.",
     )
     scheduler_tidy_seconds: float = Field(
@@ -42,6 +42,12 @@ class SchedulerSettings(CommonSettings):
         ge=0.1,
         le=86_400,
         description="How often the indexes of flows are looked through for cycles that are kept no more.",
+    )
+    scheduler_look_seconds: float = Field(
+        5.0,
+        ge=0.1,
+        le=86_400,
+        description="How often is looked for what is due and of which nobody told, as when a wake-up was lost.",
     )
     scheduler_compare_seconds: float = Field(
         30.0, ge=0.1, le=3600, description="How often an open cycle is compared with the node task manager."

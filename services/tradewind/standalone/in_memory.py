@@ -11,6 +11,7 @@ from tradewind.registry.app import Registry, lifetimes_of
 from tradewind.registry.settings import RegistrySettings
 from tradewind.registry.stores.memory import MemoryRegistry
 from tradewind.scheduler.app import Scheduler
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.ports.changes import RunChange
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.memory import MemoryStores as SchedulerStores
@@ -48,10 +49,13 @@ class CycleNews:
 
 
 class InMemory:
-    """All services; each reaches its peers by `open_channel`. `settings` are those of any service, by name."""
+    """All services; each reaches its peers by `open_channel`. `settings` are those of any service, by name.
 
-    def __init__(self, open_channel: OpenChannel, **settings: Any) -> None:
-        clock = SystemClock()
+    `clock` tells stores the time in epoch ms.
+    """
+
+    def __init__(self, open_channel: OpenChannel, clock: Callable[[], int] | None = None, **settings: Any) -> None:
+        clock = clock or SystemClock()
         registry = RegistrySettings(**_of(RegistrySettings, settings))
         trigger = TriggerSettings(**_of(TriggerSettings, settings))
         node_task_manager = NodeTaskManagerSettings(**_of(NodeTaskManagerSettings, settings))
@@ -62,7 +66,7 @@ class InMemory:
         self._flows = SchedulerStores(
             clock,
             lease_ms=round(scheduler.scheduler_lease_seconds * 1000),
-            tells_ends=lambda: self._scheduler.tells_ends,
+            tells_ends=lambda: bool(self.triggers.listening(FLOW_FINISHED)),
         )
         self._scheduler = Scheduler(scheduler, stores=self._flows, open_channel=open_channel)
         self.services: Sequence[Service] = [

@@ -97,7 +97,13 @@ class TriggerService:
             find=FindTriggers(store_of, queues),
             change=ChangeTriggers(queues, store_of, self._receivers),
             publish=PublishEvent(queues, self._receivers),
-            deliveries=OpenDeliveries(store_of, self._receivers, policy.lease_ms, TraceFirings(self._tracing)),
+            deliveries=OpenDeliveries(
+                store_of,
+                self._receivers,
+                policy.lease_ms,
+                TraceFirings(self._tracing),
+                settings.trigger_look_seconds,
+            ),
             doctor=self._doctor,
             max_payload_bytes=settings.trigger_max_payload_bytes,
         )

@@ -36,6 +36,9 @@ class TriggerSettings(CommonSettings):
     trigger_sweep_seconds: float = Field(
         300.0, ge=0.05, le=86_400, description="How often indexes are looked through for what has no trigger."
     )
+    trigger_look_seconds: float = Field(
+        5.0, ge=0.1, le=86_400, description="How often is looked for what is due and of which nobody told."
+    )
     trigger_overdue_seconds: float = Field(
         300.0, ge=1, le=86_400, description="How late something may be before an alarm says that nobody receives it."
     )

@@ -19,6 +19,8 @@ from tradewind.api.registry.v1 import worker_pb2
 Status = grpc.StatusCode
 Make = Callable[..., Awaitable[Called]]
 PENDING, RUNNING = node_task_pb2.NODE_TASK_STATUS_PENDING, node_task_pb2.NODE_TASK_STATUS_RUNNING
+LASTING = {"node_task_manager_lease_seconds": 600, "node_task_manager_called_seconds": 0.2}
+"""Leases that no test sees lapse, and changes of the list that are heard of soon."""
 COMPLETED, TERMINATED = node_task_pb2.NODE_TASK_STATUS_COMPLETED, node_task_pb2.NODE_TASK_STATUS_TERMINATED
 
 
@@ -188,7 +190,7 @@ async def test_a_worker_that_dies_loses_its_lease_and_its_late_result_is_refused
     start: Start, registry: Registry, make: Make
 ) -> None:
     """Long before its lease lapses."""
-    ntm = await start(registry_address=registry.address, node_task_manager_lease_seconds=600)
+    ntm = await start(registry_address=registry.address, **LASTING)
     dead = await make("dead")
     registry.workers = [dead.listed()]
     await ntm.submit(plan(nodes="a"))
@@ -231,7 +233,7 @@ async def test_one_that_renews_keeps_what_it_runs_for_many_leases(start: Start, 
 
 
 async def test_a_lost_worker_that_is_listed_still_is_left_alone(start: Start, registry: Registry, make: Make) -> None:
-    ntm = await start(registry_address=registry.address, node_task_manager_lease_seconds=600)
+    ntm = await start(registry_address=registry.address, **LASTING)
     dead, other = await make("dead", capacity=100), await make("other", capacity=1)
     registry.workers = [dead.listed()]
     await ntm.submit(plan(nodes="a"))
@@ -248,7 +250,7 @@ async def test_a_lost_worker_that_is_listed_still_is_left_alone(start: Start, re
 
 
 async def test_a_connection_that_comes_back_loses_nothing(start: Start, registry: Registry, make: Make) -> None:
-    ntm = await start(registry_address=registry.address, node_task_manager_stream_grace_seconds=60)
+    ntm = await start(registry_address=registry.address, **LASTING, node_task_manager_stream_grace_seconds=60)
     worker, other = await make("w1"), await make("w2")
     proxy = Proxy(worker.port)
     await proxy.start()
@@ -273,7 +275,7 @@ async def test_a_connection_that_breaks_while_it_is_handed_something_counts_as_a
     start: Start, registry: Registry, make: Make
 ) -> None:
     """It may have been taken: whatever breaks workers must not go on to the next without being counted."""
-    ntm = await start(registry_address=registry.address, node_task_manager_lease_seconds=600)
+    ntm = await start(registry_address=registry.address, **LASTING)
     broken, other = await make("broken"), await make("other")
     proxy = Proxy(broken.port)
     await proxy.start()

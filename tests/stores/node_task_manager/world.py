@@ -773,5 +773,5 @@ def _record(task: Any) -> Any:
     """A node task but for what differs: nonces, and the counts of signals that a single edge needs not."""
     if task is None:
         return None
-    seen = {name: getattr(task, name) for name in task.__slots__ if name not in {"nonce", "waiting", "live"}}
+    seen = {name: value for name, value in vars(task).items() if name not in {"nonce", "waiting", "live"}}
     return seen | {"updated_at": task.updated_at, "held": bool(task.nonce)}

@@ -25,12 +25,6 @@ class Log(FaultyStore):
             self._store._events.setdefault(partition, []).append(event)
 
 
-@pytest.fixture(autouse=True)
-def _no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is not told does not look."""
-    monkeypatch.setattr(events, "_FALLBACK_S", 600.0)
-
-
 @pytest.fixture
 def log() -> Log:
     return Log(ManualClock())
@@ -38,7 +32,12 @@ def log() -> Log:
 
 @pytest.fixture
 def feed(log: Log) -> EventFeed:
-    return EventFeed({0: Shard(0, log, log, log, log, log, log)}, lambda _partition, _epoch: None)
+    """Who is not told does not look."""
+    return feed_of(log, look_s=600)
+
+
+def feed_of(log: Log, look_s: float) -> EventFeed:
+    return EventFeed({0: Shard(0, log, log, log, log, log, log)}, lambda _partition, _epoch: None, look_s)
 
 
 async def ids(feed: EventFeed, subscriber: Subscriber) -> list[str]:
@@ -134,11 +133,8 @@ async def test_more_events_than_one_read_brings_follow_at_once(feed: EventFeed, 
     assert [len(await ids(feed, subscriber)) for _ in range(3)] == [500, 500, 200]
 
 
-async def test_it_looks_by_itself_in_case_nobody_told(
-    feed: EventFeed, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "_FALLBACK_S", 0.01)
-    subscriber = Subscriber()
+async def test_it_looks_by_itself_in_case_nobody_told(log: Log) -> None:
+    feed, subscriber = feed_of(log, look_s=0.01), Subscriber()
     await feed.subscribe(subscriber, PARTITION, 1)
     reading = asyncio.create_task(ids(feed, subscriber))
     await until(lambda: log.count("read"), "there is nothing yet")

@@ -30,7 +30,11 @@ _SETTINGS = {
     "registry_heartbeat_seconds": 12 * 3600,
     "registry_time_to_live_seconds": 2 * 86_400,
     "registry_retention_seconds": 7 * 86_400,
-    # Nothing is lost in one process, so that nets below need not be looked at often.
+    # Nothing is lost in one process, so that nets below need not be looked at often, or at all.
+    "doctor_seconds": 0,
+    "scheduler_look_seconds": 86_400,
+    "scheduler_listeners_seconds": 86_400,
+    "trigger_look_seconds": 86_400,
     "registry_sweep_seconds": 86_400,
     "trigger_sweep_seconds": 86_400,
     "scheduler_tidy_seconds": 86_400,
@@ -106,12 +110,12 @@ def simulate(
 
 @asynccontextmanager
 async def _stack(loop: VirtualLoop, nodes: list[Node[..., Any]], workers: int) -> AsyncIterator[VirtualStack]:
-    server, history = LocalServer(), History(lambda: loop.epoch_ns // 1_000_000)
+    server, history = LocalServer(), History(loop.now_ms)
 
     def channel(address: str = "", *, traced: bool = True) -> Any:
         return LocalChannel(server, loop.engine, history.tap)
 
-    engine = InMemory(channel, **_SETTINGS)
+    engine = InMemory(channel, loop.now_ms, **_SETTINGS)
     server.bind(engine.services)
     await engine.follow_cycles(history.hear)
     loop.next_deadline_ns = engine.next_deadline_ns

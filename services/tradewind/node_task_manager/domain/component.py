@@ -14,7 +14,7 @@ class ComponentStatus(StrEnum):
     FINISHED = "finished"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Component:
     """A component on record; `completed` to `skipped` count its terminal nodes.
 

@@ -104,7 +104,7 @@ class PastAttempt:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeTask:
     """A node task as it is on record; times in epoch ms, 0 for not yet.
 

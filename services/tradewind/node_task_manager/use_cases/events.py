@@ -11,7 +11,6 @@ from tradewind.node_task_manager.use_cases.shard import Shard
 
 _log = structlog.get_logger(__name__)
 _BATCH = 500
-_FALLBACK_S = 5.0
 _RETRY_S = 0.2
 
 ShardEvent = tuple[int, Event]
@@ -47,13 +46,14 @@ class Subscriber:
 class EventFeed:
     """Reads new events for a subscriber whenever it has sent those before, so that a slow one delays nobody else.
 
-    Subscribers are told of news, and look every 5 s in case nobody told. `took(partition, epoch)` is told who has a
-    partition now, for subscribers at other replicas.
+    Subscribers are told of news, and look every `look_s` in case nobody told. `took(partition, epoch)` is told who has
+    a partition now, for subscribers at other replicas.
     """
 
-    def __init__(self, shards: Mapping[int, Shard], took: Callable[[int, int], None]) -> None:
+    def __init__(self, shards: Mapping[int, Shard], took: Callable[[int, int], None], look_s: float = 5.0) -> None:
         self._shards = shards
         self._took = took
+        self._look_s = look_s
         self._owners: dict[int, Subscriber] = {}
 
     def serves(self, partition: int) -> bool:
@@ -132,7 +132,7 @@ class EventFeed:
                 continue
             subscriber.wake.clear()
             try:
-                await asyncio.wait_for(subscriber.wake.wait(), _FALLBACK_S)
+                await asyncio.wait_for(subscriber.wake.wait(), self._look_s)
             except TimeoutError:
                 subscriber.news |= subscriber.positions.keys()
 

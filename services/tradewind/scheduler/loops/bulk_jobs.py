@@ -9,7 +9,6 @@ from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.bulk_jobs import CarryOutJobs
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 
-_LOOK_S = 5.0
 _REST_S = 0.02
 """So long others have their turn after each step."""
 
@@ -17,13 +16,16 @@ _log = structlog.get_logger(__name__)
 
 
 class BulkJobsLoop:
-    """One step of each open job in turn; those that other replicas took are found within 5 s."""
+    """One step of each open job in turn; those that other replicas took are found by looking every `look_s`."""
 
-    def __init__(self, jobs: BulkJobs, carry_out: CarryOutJobs, own: OwnPartitions, alarm: Alarm) -> None:
+    def __init__(
+        self, jobs: BulkJobs, carry_out: CarryOutJobs, own: OwnPartitions, alarm: Alarm, look_s: float
+    ) -> None:
         self._jobs = jobs
         self._carry_out = carry_out
         self._own = own
         self._alarm = alarm
+        self._look_s = look_s
 
     async def run(self) -> None:
         """Go on for ever."""
@@ -37,7 +39,7 @@ class BulkJobsLoop:
             if more:
                 await asyncio.sleep(_REST_S)
             else:
-                await self._alarm.sleep(_LOOK_S)
+                await self._alarm.sleep(self._look_s)
 
     async def _step(self, job_id: str) -> bool:
         try:

@@ -25,7 +25,6 @@ _FOLD_BACKOFF_S = (0.05, 2.0)
 _HEARD_TRIES = 8
 _MOST_UNHEARD = 100
 """So many batches may wait to be heard before no more are taken."""
-_LOOK_S = 5.0
 _RUNS_AT_ONCE = 500
 _RETRY_S = 1.0
 
@@ -122,22 +121,29 @@ async def heard(sub_flows: SubFlows, events: list[SubFlowEvent]) -> None:
 
 
 class OpenRunsLoop:
-    """Sleeps until the earliest check of any open run; otherwise looks every 5 s in case a wake-up was lost."""
+    """Sleeps until the earliest check of any open run; otherwise looks every `look_s` in case a wake-up was lost."""
 
     def __init__(
-        self, open_runs: OpenRuns, look_after: LookAfterRuns, own: OwnPartitions, alarm: Alarm, clock: Clock
+        self,
+        open_runs: OpenRuns,
+        look_after: LookAfterRuns,
+        own: OwnPartitions,
+        alarm: Alarm,
+        clock: Clock,
+        look_s: float,
     ) -> None:
         self._open_runs = open_runs
         self._look_after = look_after
         self._own = own
         self._alarm = alarm
         self._clock = clock
+        self._look_s = look_s
         own.on_change(lambda: alarm.ring_in(0))
 
     async def run(self) -> None:
         """Go on for ever."""
         while True:
-            wait_s = _LOOK_S
+            wait_s = self._look_s
             try:
                 wait_s = min(wait_s, await self._work())
             except PeerUnavailable as error:
@@ -156,6 +162,6 @@ class OpenRunsLoop:
             await self._look_after(due[first : first + _RUNS_AT_ONCE], self._own.epochs)
         upcoming = [check.next_ms for check in checks.values() if check.next_ms is not None]
         if not upcoming:
-            return _RETRY_S if due else _LOOK_S
+            return _RETRY_S if due else self._look_s
         wait_s = max(0.0, (min(upcoming) - self._clock.now_ms()) / 1000)
         return min(wait_s, _RETRY_S) if due else wait_s

@@ -21,8 +21,6 @@ from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
 from tradewind.scheduler.use_cases.settle_outbox import RETRY_MS, SettleOutbox
 
 _STORE_RETRY_MS = 1_000
-_QUEUED_LOOK_S = 5.0
-_OUTBOX_LOOK_S = 15.0
 _OUTBOX_AT_ONCE = 50
 
 _log = structlog.get_logger(__name__)
@@ -76,7 +74,7 @@ class BeginsWaiting(Protocol):
 
 
 class QueuedLoop:
-    """Begins what waited when an end rings the alarm, and looks every 5 s in case nobody did."""
+    """Begins what waited when an end rings the alarm, and looks every `look_s` in case nobody did."""
 
     def __init__(
         self,
@@ -85,18 +83,20 @@ class QueuedLoop:
         own: OwnPartitions,
         background: Background,
         alarm: Alarm,
+        look_s: float,
     ) -> None:
         self._begins = begins
         self._hand_over = hand_over
         self._own = own
         self._background = background
         self._alarm = alarm
+        self._look_s = look_s
         own.on_change(lambda: alarm.ring_in(0))
 
     async def run(self) -> None:
         """Go on for ever."""
         while True:
-            wait_s = _QUEUED_LOOK_S
+            wait_s = self._look_s
             try:
                 for begin in self._begins:
                     runs = await begin(list(self._own.epochs), self._own.epochs)
@@ -109,19 +109,21 @@ class QueuedLoop:
 
 
 class OutboxLoop:
-    """Repeats what was not confirmed. The call that changed a flow does it at once: here is the net below."""
+    """Repeats what was not confirmed. The call that changed a flow does it at once: here is the net below, which looks
+    every `look_s`."""
 
-    def __init__(self, outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm) -> None:
+    def __init__(self, outbox: Outbox, settle: SettleOutbox, own: OwnPartitions, alarm: Alarm, look_s: float) -> None:
         self._outbox = outbox
         self._settle = settle
         self._own = own
         self._alarm = alarm
+        self._look_s = look_s
         own.on_change(lambda: alarm.ring_in(0))
 
     async def run(self) -> None:
         """Go on for ever."""
         while True:
-            wait_s = _OUTBOX_LOOK_S
+            wait_s = self._look_s
             try:
                 if await self._work():
                     wait_s = RETRY_MS / 1000

@@ -267,12 +267,17 @@ class MemoryTriggerStore:
 
     def listening(self, name: str) -> list[tuple[int, str, Trigger]]:
         """Return partition, queue and trigger of all that are to hear of events of a name, paused ones, too."""
+
+        def listens(entry: Entry) -> bool:
+            event = entry.trigger.schedule.event
+            return event is not None and event.name == name and entry.trigger.status is not COMPLETED
+
         return [
             (partition, queue, entry.trigger)
-            for (partition, queue) in sorted(self.lanes)
+            for (partition, queue), lane in sorted(self.lanes.items())
+            if any(map(listens, lane.entries.values()))
             for entry in self.of_queue(queue).lane_at(partition)[1].entries.values()
-            if entry.trigger.schedule.event and entry.trigger.schedule.event.name == name
-            if entry.trigger.status is not COMPLETED
+            if listens(entry)
         ]
 
     def queue_up(self, lane: Lane, entry: Entry, place_ms: int | None) -> None:

@@ -22,13 +22,13 @@ class OpenDeliveries:
         receivers: QueueReceivers,
         lease_ms: int,
         traces: TraceFirings | None = None,
-        fallback_s: float = 5.0,
+        look_s: float = 5.0,
     ) -> None:
         self._traces = traces
         self._store_of = store_of
         self._receivers = receivers
         self.lease_ms = lease_ms
-        self._fallback_s = fallback_s
+        self._look_s = look_s
 
     def open(self, credits: int, queue: str = "", lead_ms: int = 0) -> Delivery:
         """Return a delivery of a queue, or of the flows, that holds at most `credits` unacknowledged triggers.
@@ -37,4 +37,4 @@ class OpenDeliveries:
         """
         store = self._store_of(queue)
         receivers = self._receivers.of(queue)
-        return Delivery(store, store, receivers, credits, self.lease_ms, self._fallback_s, lead_ms, traces=self._traces)
+        return Delivery(store, store, receivers, credits, self.lease_ms, self._look_s, lead_ms, traces=self._traces)

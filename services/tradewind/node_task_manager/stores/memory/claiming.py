@@ -1,7 +1,6 @@
 """Giving ready node tasks to vacancies in memory: users in turn, each one's by priority and age."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS
@@ -10,6 +9,7 @@ from tradewind.node_task_manager.domain.task_event import TaskEventKind
 from tradewind.node_task_manager.domain.work import Assignment, Vacancy
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
 from tradewind.node_task_manager.stores.memory.queues import HEADS
+from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.slots import Most
 from tradewind.node_task_manager.stores.memory.turn import Turn
 

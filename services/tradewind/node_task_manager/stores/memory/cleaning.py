@@ -31,11 +31,7 @@ class MemoryCleaning(MemoryClaiming):
         before = self._cleaned.copy()
         for _, name in sorted((at, name) for name, at in self._ends.items() if at <= now):
             self._settle_run(name, now)
-        self._unlisted |= {
-            name
-            for (name, _), component in self._components.items()
-            if component.finished_at and component.finished_at + self._limits.retention_ms <= now
-        }
+        self._unlisted_ms = now - self._limits.retention_ms
         removed = self._cleaned - before
         return Cleaned(leads=True, runs=removed["runs"], node_tasks=removed["node_tasks"])
 
@@ -73,14 +69,14 @@ class MemoryCleaning(MemoryClaiming):
 
     def _drop(self, run: RunName) -> None:
         name = str(run)
-        gone = [task_id for task_id in self._tasks if run_of(task_id) == name]
+        gone = [task_id for task_id, of in zip(self._tasks, map(run_of, self._tasks), strict=True) if of == name]
         for task_id in gone:
             self._dead.pop(task_id, None)
             del self._tasks[task_id], self._private[task_id]
         self._forget_events([task_id for task_id in self._watched if run_of(task_id) == name])
-        del self._runs[name]
         self._forget_signals(lambda other: other == run)
-        self._components = {key: each for key, each in self._components.items() if key[0] != name}
+        for component_id, _ in self._runs.pop(name).submission.components:
+            del self._components[name, component_id]
         self._stops = {key: mark for key, mark in self._stops.items() if key[0] != name}
         if not any(other.cycle == run.cycle for other in self._kept.get(run.flow_id, ())):
             self._logs.pop((run.flow_id, run.cycle), None)

@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
@@ -26,6 +25,7 @@ from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting
 from tradewind.node_task_manager.stores.memory.notices import MemoryNotices
 from tradewind.node_task_manager.stores.memory.records import Private
+from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.retries import wait_ms, why_final
 from tradewind.node_task_manager.stores.memory.turn import Turn
 

@@ -1,7 +1,6 @@
 """Limits in memory: who may run, who is held back, and what is done about a full key."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.limits import Limits
@@ -9,6 +8,7 @@ from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatu
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.stores.memory.queues import MemoryQueues
 from tradewind.node_task_manager.stores.memory.records import MemoryRecords, task_name
+from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.slots import Group, MemorySlots, Most
 from tradewind.server.rates import KeyRate
 

@@ -62,7 +62,8 @@ class MemoryRecords:
         self._delayed: dict[str, int] = {}
         self._dead: dict[str, int] = {}
         self._logs: dict[tuple[str, int], list[StoredLine]] = {}
-        self._unlisted: set[str] = set()
+        self._unlisted_ms = 0
+        """What had ended by then is in no list."""
         self._signals: dict[str, list[Resumption]] = {}
         """What came before node tasks waited."""
         self._asked: dict[str, dict[str, str]] = {}
@@ -111,7 +112,7 @@ class MemoryRecords:
             for (name, _), component in self._components.items()
             if component.user_id == user_id
             and component.run.ad_hoc.startswith(f"{kind}:")
-            and name not in self._unlisted
+            and not 0 < component.finished_at <= self._unlisted_ms
         )
         return [each for each in reversed(listed) if after is None or each < after][:limit]
 

@@ -1,7 +1,6 @@
 """Changing the node tasks of one shard in memory."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tradewind.node_task_manager.domain.component import (
     Component,
@@ -19,6 +18,7 @@ from tradewind.node_task_manager.ports.node_tasks import Purge, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress, Queue, StoredLine
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
+from tradewind.node_task_manager.stores.memory.replacing import replace
 from tradewind.node_task_manager.stores.memory.reruns import MemoryReruns
 from tradewind.node_task_manager.stores.memory.sessions import MemorySessions
 from tradewind.node_task_manager.stores.memory.sub_flows import MemorySubFlows

@@ -1,17 +1,22 @@
 """Open runs and the outbox in memory."""
 
 from collections.abc import Collection, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.flows import DueCheck
 from tradewind.scheduler.stores.memory.data import Data
-from tradewind.server.partitions import partition_of
+from tradewind.server.partitions import PARTITIONS, partition_of
 
 Member = TypeVar("Member", RunName, str)
 
 
+_NONE: DueCheck[Any] = DueCheck((), None)
+
+
 def _check(members: Mapping[Member, int], now: int, limit: int) -> DueCheck[Member]:
+    if not members:
+        return _NONE
     ordered = sorted(members, key=lambda member: (members[member], str(member)))
     due = tuple(member for member in ordered[:limit] if members[member] <= now)
     later = ordered[len(due) :]
@@ -25,11 +30,11 @@ class MemoryOpenRuns:
         self._data = data
 
     async def check(self, partitions: Collection[int], limit: int) -> dict[int, DueCheck[RunName]]:
-        now, found = self._data.now(), {}
-        for partition in partitions:
-            mine = {run: at for run, at in self._data.open.items() if partition_of(run.flow_id) == partition}
-            found[partition] = _check(mine, now, limit)
-        return found
+        now = self._data.now()
+        of: dict[int, dict[RunName, int]] = {partition: {} for partition in range(PARTITIONS)}
+        for run, at in self._data.open.items():
+            of[partition_of(run.flow_id)][run] = at
+        return {partition: _check(of[partition], now, limit) for partition in partitions}
 
     async def postpone(self, runs: Mapping[RunName, int]) -> None:
         now = self._data.now()

@@ -54,8 +54,8 @@ def note_firing(
     name, run_id = run or (RunName(flow.flow_id, -1, 0), "")
     line = Firing(span.first_ms, outcome, name.cycle, name.run, run_id, now, span.count, span.last_ms, reason, event_id)
     flow.firings[span.first_ms] = line
-    for old in sorted(flow.firings)[:-FIRINGS]:
-        del flow.firings[old]
+    if len(flow.firings) > FIRINGS:
+        del flow.firings[min(flow.firings)]
 
 
 def drop_queued(flow: Flow, now: int, reason: str) -> None:
