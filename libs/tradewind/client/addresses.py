@@ -9,7 +9,7 @@ DEFAULT_ADDRESS = "localhost:7700"
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """`host:port`, or a gRPC target such as `unix:/path`, of each server that a client calls."""
+    """`host:port`, or a gRPC target such as `unix:/path`, of each server that a client calls; `access` "" for none."""
 
     scheduler: str
     registry: str

@@ -60,6 +60,8 @@ class Connection:
     def may_ask_access(self) -> bool:
         """Whether there may be an access service: calls carry a token, or somebody has said where it is."""
         where = self.addresses
+        if not where.access:
+            return False
         return self._token is not None or where.access == where.scheduler or where.access != DEFAULT_ADDRESS
 
     @property

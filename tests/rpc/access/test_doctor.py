@@ -96,9 +96,17 @@ async def test_whoever_comes_after_a_user_without_a_record_has_not_their_tokens(
 
 
 async def test_a_role_that_there_is_not_is_told_only(calls: Calls, embedded: RedisServer) -> None:
-    await ann_calls(calls)
+    """And is nobody's: its tokens are good for nothing, and all others are listed."""
+    digest, _ = await ann_calls(calls)
+    others = [name for name in (f"user-{number}" for number in range(90)) if partition_of(name) == AT]
+    for name in others:
+        await calls.set_role(name, ROLE_USER)
     await embedded.connect().hset(KEYS.user("ann"), mapping={"role": "king"})
     assert await found(calls, mend=True) == [("role-unknown", "ann", False)]
+    assert (await calls.root.Authorize(pb2.AuthorizeRequest(digest=digest))).refusal == "TOKEN_INVALID"
+    first = await calls.root.ListUsers(pb2.ListUsersRequest(page_size=1))
+    rest = await calls.root.ListUsers(pb2.ListUsersRequest(page_token=first.next_page_token))
+    assert sorted(each.user_id for each in (*first.users, *rest.users)) == sorted(others)
     await calls.set_role("ann", ROLE_USER)
     assert await found(calls) == []
     await embedded.close_clients()

@@ -221,7 +221,11 @@ async def test_a_doctor_brings_a_lost_trigger_back(stage: Stage) -> None:
     trigger = (await stage.triggers.FindTrigger(trigger_pb2_service.FindTriggerRequest(**named))).trigger
     await stage.triggers.RemoveTrigger(trigger_pb2_service.RemoveTriggerRequest(epoch=trigger.epoch, **named))
     assert (await stage.publish("lost")).matched == 0
-    assert await run_doctor(stage.scheduler, mend=True) == [("running-without-trigger", "f", True)]
+
+    async def mended() -> bool:
+        return await run_doctor(stage.scheduler, mend=True) == [("running-without-trigger", "f", True)]
+
+    await until(mended, "the doctor has found and mended it")
 
     async def is_back() -> bool:
         return (await stage.publish("found")).matched == 1

@@ -129,3 +129,43 @@ async def test_subscribing_waits_for_a_store_that_is_away(redis_server: RedisSer
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await early.stop()
+
+
+async def test_whoever_gives_up_while_subscribing_breaks_nothing_for_others(
+    redis_server: RedisServer, subscriber: Subscriber
+) -> None:
+    """As a client does whose time is over just then."""
+    there = Heard()
+    await subscriber.subscribe(CHANNEL, there, there.on_gap)
+    for turns in range(12):
+        giving_up = asyncio.create_task(subscriber.subscribe(f"trading_flow:{{s0}}:{turns}", Heard()))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        giving_up.cancel()
+        await asyncio.gather(giving_up, return_exceptions=True)
+    late = Heard()
+    await subscriber.subscribe("trading_flow:{s0}:3", late)
+    publisher = redis_server.connect("node_task_manager")
+    await publisher.publish("trading_flow:{s0}:3", "1")
+    await publisher.publish(CHANNEL, "2")
+    await until(lambda: late.messages and there.messages, "both are heard")
+    assert there.gaps == 0
+
+
+async def test_the_first_to_subscribe_may_come_long_after_the_connection(
+    redis_server: RedisServer, subscriber: Subscriber
+) -> None:
+    """redis-py would look whether the connection is well, and read the answer where the subscriber reads."""
+    await until(lambda: subscriber._pubsub is not None and subscriber._pubsub.connection, "it is connected")
+    assert subscriber._pubsub is not None
+    connection = subscriber._pubsub.connection
+    # As if it had been silent for longer than that takes.
+    connection.next_health_check = -1
+    await asyncio.sleep(0)
+    heard = Heard()
+    await asyncio.wait_for(subscriber.subscribe(CHANNEL, heard, heard.on_gap), 60)
+    await redis_server.connect("node_task_manager").publish(CHANNEL, "ready")
+    await until(lambda: heard.messages, "it is heard")
+    assert subscriber._pubsub is not None
+    assert subscriber._pubsub.connection is connection
+    assert heard.gaps == 0

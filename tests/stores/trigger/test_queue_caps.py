@@ -3,16 +3,17 @@
 import pytest
 
 from tests.servers import RedisServer
-from tests.stores.trigger.bench import PARTITION, memory_store, queue_store, redis_store
+from tests.stores.trigger.bench import PARTITION, Bench, memory_store, queue_store, redis_store
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.errors import QueueFull
 from tradewind.trigger.domain.event import Event, Outcome
 from tradewind.trigger.domain.policy import Policy
-from tradewind.trigger.domain.schedule import OnEvent, Schedule
+from tradewind.trigger.domain.schedule import Delay, OnEvent, Schedule
 from tradewind.trigger.domain.trigger import TriggerDraft
 from tradewind.trigger.ports import FiringOrder
 
+DAY = 24 * 3_600_000
 POLICY = Policy(queue_most=2, listeners_most=1, pending_most=1)
 LISTENS = Schedule(OnEvent("tick", EventFilter("")))
 
@@ -41,3 +42,45 @@ async def test_a_full_queue_takes_no_further_trigger_but_changes_those_it_has(
     await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))
     if server is not None:
         await server.close_clients()
+
+
+async def test_a_full_queue_has_room_again_when_what_has_ended_has_passed_its_retention(
+    server: RedisServer | None, clock: ManualClock
+) -> None:
+    if server is not None:
+        await server.flush()
+    store = memory_store(clock, POLICY) if server is None else redis_store(server, clock, POLICY)
+    queue = store.of_queue("q")
+    for id in ("a", "b"):
+        # It ends before it begins, and so is completed at once.
+        ended = Schedule(Delay(1000), end_ms=clock.now_ms())
+        await queue.save(PARTITION, TriggerDraft(id, "q", ended))
+    with pytest.raises(QueueFull, match="q"):
+        await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))
+    clock.advance(7 * DAY)
+    assert (await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))).id == "c"
+    if server is not None:
+        await server.close_clients()
+
+
+async def test_events_that_come_at_once_have_planned_times_a_moment_apart(bench: Bench) -> None:
+    await bench.store.save(PARTITION, TriggerDraft("f", "f", LISTENS))
+    order = [FiringOrder(PARTITION, "", "f")]
+    for at in range(3):
+        assert await bench.queues.fire(order, Event(f"e{at}", "tick")) == [Outcome.FIRED]
+    # What is said anew of when it listens does not begin them again.
+    await bench.store.save(PARTITION, TriggerDraft("f", "f", LISTENS, epoch=2))
+    assert await bench.queues.fire(order, Event("e3", "tick")) == [Outcome.FIRED]
+    page = await bench.store.page_scheduled(PARTITION, None, None, 10)
+    assert [each.planned_ms - bench.now for each in page.triggers] == [0, 1, 2, 3]
+    assert [each.event.id for each in page.triggers if each.event] == ["e0", "e1", "e2", "e3"]
+    assert [each.epoch for each in page.triggers] == [0, 0, 0, 2]
+
+
+async def test_an_event_counts_from_the_start_of_the_window_on(bench: Bench) -> None:
+    await bench.store.save(PARTITION, TriggerDraft("f", "f", LISTENS))
+    order = [FiringOrder(PARTITION, "", "f", bench.now + 1000)]
+    assert await bench.queues.fire(order, Event("e0", "tick")) == [Outcome.GONE]
+    assert await bench.queues.fire(order, Event("e0", "tick"), by_hand=True) == [Outcome.FIRED]
+    bench.clock.advance(1000)
+    assert await bench.queues.fire(order, Event("e1", "tick")) == [Outcome.FIRED]

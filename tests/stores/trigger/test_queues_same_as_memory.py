@@ -119,10 +119,14 @@ class QueueTwins(RuleBasedStateMachine):
         planned_ms = self.clock.now_ms() + 700 if late else None
         self.both(lambda _, queues: queues.resume(0, queue, id, seen_ms, planned_ms))
 
-    @rule(name=st.sampled_from(["tick", "tick", "tock", "none"]), id=st.sampled_from(EVENTS))
-    def publish(self, name: str, id: str) -> None:
+    @rule(
+        name=st.sampled_from(["tick", "tick", "tock", "none"]),
+        id=st.sampled_from(EVENTS),
+        start_ms=st.sampled_from([0, 0, START + 700, START + HOUR]),
+    )
+    def publish(self, name: str, id: str, start_ms: int) -> None:
         listeners = self.both(lambda _, queues: _sorted(queues.listeners(name)))
-        orders = [FiringOrder(one.partition, one.queue, one.trigger_id) for one in listeners]
+        orders = [FiringOrder(one.partition, one.queue, one.trigger_id, start_ms) for one in listeners]
         self.both(lambda _, queues: queues.fire(orders, Event(id, name, '{"n": 2}')))
 
     @rule(queue=queues, id=ids, event=st.sampled_from(EVENTS), by_hand=st.booleans())

@@ -1,11 +1,25 @@
 """The store's master dies, and the replica that takes its place lacks a while of work."""
 
+import asyncio
 from pathlib import Path
 
 from tests.system.replicas.cluster import Cluster
 from tests.system.replicas.failover import FailoverStore
 from tests.system.replicas.test_chaos import nothing_is_held
-from tests.system.replicas.test_replicas_die import FLOWS, begin, every_cycle_once, more_done, running
+from tests.system.replicas.test_replicas_die import FLOWS, PATIENCE_S, begin, every_cycle_once, more_done, running
+from tests.waiting import until
+from tradewind.client import Client
+
+
+async def all_on_record(cluster: Cluster, client: Client) -> bool:
+    """Whether of each flow so many cycles are on record as nodes have begun of, in vain or not."""
+    await asyncio.sleep(0.2)
+    begun = [key.split(":")[:2] for key in cluster.noted("begun")]
+    for name in FLOWS:
+        newest = [cycle.cycle async for cycle in client.list_cycles(name)][:1]
+        if newest < [max((int(cycle) for flow, cycle in begun if flow == name), default=-1)]:
+            return False
+    return True
 
 
 async def test_what_a_lossy_failover_lost_is_made_up_for(tmp_path: Path) -> None:
@@ -19,22 +33,24 @@ async def test_what_a_lossy_failover_lost_is_made_up_for(tmp_path: Path) -> None
     async with running(cluster), cluster.client() as client:
         await begin(client)
         await more_done(cluster)
-        before = {
-            f"{name}:{cycle.cycle}:0:{node}"
-            for name in FLOWS
-            async for cycle in client.list_cycles(name)
-            if cycle.status == "completed"
-            for node in ("first", "second")
-        }
+        before: set[str] = set()
+
+        async def some_have_ended() -> bool:
+            await asyncio.sleep(0.05)
+            for name in FLOWS:
+                ended = [each.cycle async for each in client.list_cycles(name) if each.status == "completed"]
+                before.update(f"{name}:{cycle}:0:{node}" for cycle in ended for node in ("first", "second"))
+            return bool(before)
+
+        await until(some_have_ended, "cycles have ended", timeout=PATIENCE_S)
         await store.cut_off_replica()
         await more_done(cluster)
         await store.kill_master()
-        await more_done(cluster)
+        await until(lambda: all_on_record(cluster, client), "what was lost has begun again", timeout=PATIENCE_S)
         assert await store.last_write_is_lost()
         ran = await every_cycle_once(client)
         done = cluster.noted("done")
         assert set(done) == ran
-        assert before
         assert {key for key in before if done[key] != 1} == set()
         await nothing_is_held(cluster)
         assert (await client.run_doctor()).findings == ()

@@ -60,6 +60,22 @@ def test_there_and_back() -> None:
     assert spec_of(weather_of(spec)) == spec
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"cron": "30 9 * * 1-5", "zone": "UTC", "catch_up": "none", "max_cycles": 3},
+        {"at": ["2030-01-01T00:00:00Z"], "jitter": "5s"},
+        {"event": {"name": "price"}, "start": "2030-01-01T00:00:00Z"},
+        {"event": {"name": "price", "filter": {"symbol": "ÄÖ", "order.price": {"$gt": 1.5}}}},
+        {"flow_finished": {"flow_ids": ["a", "b"], "statuses": ["failed"]}},
+        {"flow_finished": {"flow_ids": ["a"]}},
+    ],
+)
+def test_schedules_there_and_back(schedule: dict[str, Any]) -> None:
+    weather = {"schedule": schedule, "nodes": [], "edges": []}
+    assert weather_of(spec_of(weather)) == weather
+
+
 def test_what_is_not_said_stays_unsaid() -> None:
     assert spec_of({}) == flow_pb2.FlowSpec()
     assert weather_of(flow_pb2.FlowSpec()) == {"nodes": [], "edges": []}
@@ -79,6 +95,12 @@ def test_durations_become_text(interval: Any, text: str) -> None:
         ({"schedules": "daily"}, "schedules: is no known field; one of interval, schedule, nodes"),
         ({"schedule": "daily"}, "schedule: must be an object, is text"),
         ({"schedule": {"at": 5}}, "schedule.at: must be a list of texts"),
+        ({"schedule": {"event": "price"}}, "schedule.event: must be an object, is text"),
+        ({"schedule": {"event": {"names": "a"}}}, "schedule.event.names: is no known field; one of name, filter"),
+        (
+            {"schedule": {"flow_finished": {"flow_ids": "a"}}},
+            "schedule.flow_finished.flow_ids: must be a list of texts",
+        ),
         ({"interval": True}, "interval: must be a number of seconds or text, is true"),
         ({"keep_cycles": "7"}, "keep_cycles: must be a whole number, is text"),
         ({"keep_cycles": 2**31}, "keep_cycles: 2147483648 is too large"),

@@ -49,6 +49,7 @@ class Subscriber:
         self._was_connected = False
         self._failures = 0
         self._running: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Connect and keep connected; returns at once."""
@@ -56,6 +57,7 @@ class Subscriber:
 
     async def stop(self) -> None:
         """Close the connection; nothing is called back any more."""
+        await end_tasks([*self._telling])
         if self._running is not None:
             await end_tasks([self._running])
             self._running = None
@@ -74,17 +76,26 @@ class Subscriber:
         confirmed = self._confirmed.get(channel)
         if confirmed is None:
             confirmed = self._confirmed[channel] = asyncio.get_running_loop().create_future()
-            async with self._sending:
-                if self._pubsub is not None:
-                    # When it fails the connection is broken: the loop connects anew and subscribes to everything.
-                    with suppress(RedisError, OSError):
-                        await self._send(self._pubsub, [channel])
+            # redis-py closes a connection on which sending is cut off, and all share this one.
+            telling = asyncio.get_running_loop().create_task(self._tell_store(channel))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
         try:
             await asyncio.shield(confirmed)
         except BaseException:
             self._remove(channel, entry)
             raise
         return lambda: self._remove(channel, entry)
+
+    async def _tell_store(self, channel: str) -> None:
+        async with self._sending:
+            connection = self._pubsub.connection if self._pubsub is not None else None
+            if connection is not None and connection.is_connected:
+                # When it fails the connection is broken: the loop connects anew and subscribes to everything. What
+                # redis-py does by itself, to connect anew, it must not do while the loop reads.
+                with suppress(RedisError, OSError, RuntimeError):
+                    command = "PSUBSCRIBE" if _is_pattern(channel) else "SUBSCRIBE"
+                    await connection.send_command(command, channel, check_health=False)
 
     def _remove(self, channel: str, entry: tuple[Callback, Gap | None]) -> None:
         # The store is not told: a channel nobody wants any more is rare, and costs one dictionary look-up a message.

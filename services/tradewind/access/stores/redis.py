@@ -15,6 +15,8 @@ from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Reply, Script
 from tradewind.server.redis.subscriber import Subscriber
 
+ROLES = tuple(role for role in Role if role is not Role.SERVICE)
+"""The roles of users on record; who stands there with another one is nobody until an admin says who."""
 _Row = tuple[str, str, str, int, int, str, int, int]
 
 _OPEN = Script(__name__, "open_session", tuple[str, _Row])
@@ -102,7 +104,9 @@ class RedisSessions:
         partition = partition_in(digest)
         key = self._access.keys.session(partition, digest)
         refusal, user_id, role = await self._access.run(_AUTHORIZE, partition, [key], digest=digest)
-        return Refusal(refusal) if refusal else Authorized(user_id, Role(role), session_id_of(digest))
+        if refusal or role not in ROLES:
+            return Refusal(refusal or Refusal.UNKNOWN)
+        return Authorized(user_id, Role(role), session_id_of(digest))
 
     async def close(self, user_id: str, session_id: str) -> bool:
         return await self._close(user_id, session_id, "") > 0
@@ -134,13 +138,13 @@ class RedisUsers:
 
     async def find(self, user_id: str) -> User | None:
         role, updated_at, zone = await self._access.read(self._access.keys.user(user_id))
-        if not role:
+        if not role or role.decode() not in ROLES:
             return None
         return User(user_id, Role(role.decode()), int(updated_at or 0), zone.decode() if zone else "UTC")
 
     async def list(self, partition: int, after: str, limit: int) -> Sequence[User]:
         keys = [self._access.keys.users(partition)]
-        rows = await self._access.run(_LIST_USERS, partition, keys, after=after, limit=limit)
+        rows = await self._access.run(_LIST_USERS, partition, keys, after=after, limit=limit, roles=ROLES)
         return [User(user_id, Role(role), updated_at, zone or "UTC") for user_id, role, updated_at, zone in rows]
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
-from tradewind.access.stores.redis import RedisAccess
+from tradewind.access.stores.redis import ROLES, RedisAccess
 from tradewind.server.access.methods import counted_names
-from tradewind.server.access.roles import Role
 from tradewind.server.clock import Clock
 from tradewind.server.doctor import Examined, Examiner, Finding
 from tradewind.server.partitions import PARTITIONS
@@ -14,7 +13,6 @@ from tradewind.server.redis.script import Script
 
 _EXAMINE = Script(__name__, "examine", tuple[int, list[tuple[str, str, str, bool]], str])
 
-_ROLES = [role for role in Role if role is not Role.SERVICE]
 _DAYS = range(-7, 2)
 """Days from today on for which calls may be counted: those of a week, and tomorrow, which it is already in the east."""
 
@@ -37,7 +35,7 @@ class RedisAccessExaminer:
             [self._access.keys.users(partition)],
             after=after,
             count=records,
-            roles=_ROLES,
+            roles=ROLES,
             endpoints=self._endpoints,
             dates=[(today + timedelta(days=day)).isoformat() for day in _DAYS],
             longest_ms=LONGEST_MS,

@@ -180,11 +180,13 @@ def _judged(event: DueEvent, wish: Wish, schedule: ScheduleDefinition) -> EventF
 def _run_id(wish: Wish, shape: CycleShape, fire_ms: int | None) -> str:
     """Return the id of a run that is to begin.
 
-    For a planned time, or an attempt of a node, it is always the same: where the store forgot that it had begun one,
-    and the node task manager did not, the one that begins in its place is that run, and nothing of it runs twice.
+    For a planned time, an event, or an attempt of a node, it is always the same: where the store forgot that it had
+    begun one, and the node task manager did not, the one that begins in its place is that run, and nothing of it runs
+    twice.
     """
     if wish.parent is not None:
         return run_id_of(wish.flow_id, shape.digest, wish.parent.request_id)
     if wish.schedule_epoch and fire_ms:
-        return run_id_of(wish.flow_id, shape.digest, f"{shape.revision} {wish.schedule_epoch} {fire_ms}")
+        event_id = wish.event.event_id if wish.event is not None else ""
+        return run_id_of(wish.flow_id, shape.digest, f"{shape.revision} {wish.schedule_epoch} {fire_ms}", event_id)
     return new_run_id()

@@ -1,9 +1,14 @@
--- Reads users of a partition by id. KEYS: the index of users. args: base, after, limit.
--- Returns {user_id, role, updated_at, time_zone or ""} of each.
-local ids = redis.call('ZRANGEBYLEX', KEYS[1], args.after == '' and '-' or '(' .. args.after, '+', 'LIMIT', 0, args.limit)
-local rows = {}
-for _, id in ipairs(ids) do
-  local row = redis.call('HMGET', args.base .. 'user:' .. id, 'role', 'updated_at', 'time_zone')
-  if row[1] then rows[#rows + 1] = {id, row[1], tonumber(row[2]), row[3] or ''} end
+-- Reads users of a partition by id, those on record with a role that there is. KEYS: the index of users. args: base, after, limit,
+-- roles. Returns {user_id, role, updated_at, time_zone or ""} of each; fewer than the limit only at the end.
+local known, rows, after = {}, {}, args.after
+for _, role in ipairs(args.roles) do known[role] = true end
+while #rows < args.limit do
+  local ids = redis.call('ZRANGEBYLEX', KEYS[1], after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, args.limit - #rows)
+  if #ids == 0 then break end
+  for _, id in ipairs(ids) do
+    local row = redis.call('HMGET', args.base .. 'user:' .. id, 'role', 'updated_at', 'time_zone')
+    if row[1] and known[row[1]] then rows[#rows + 1] = {id, row[1], tonumber(row[2]), row[3] or ''} end
+  end
+  after = ids[#ids]
 end
 return cmsgpack.pack(rows)
