@@ -158,7 +158,7 @@ async def test_the_first_to_subscribe_may_come_long_after_the_connection(
     """redis-py would look whether the connection is well, and read the answer where the subscriber reads."""
     await until(lambda: subscriber._pubsub is not None and subscriber._pubsub.connection, "it is connected")
     assert subscriber._pubsub is not None
-    connection = subscriber._pubsub.connection
+    connection: Any = subscriber._pubsub.connection
     # As if it had been silent for longer than that takes.
     connection.next_health_check = -1
     await asyncio.sleep(0)
