@@ -15,7 +15,7 @@ IMAGE := protos/released.binpb
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo test chaos soak fuzz lint lint-style lint-types lint-imports lint-protos format protos release-image \
-	bench bench-claims bench-schedules constraints clean
+	bench bench-claims bench-schedules bench-timers constraints clean
 
 help:  ## Say what can be made
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,9 @@ bench-claims: $(RUNTIME)  ## Measure what a claim costs with 1 000 and with 500 
 
 bench-schedules: $(RUNTIME)  ## Measure what a tick costs with 100 and with 100 000 registered schedules
 	@$(BIN)/python -m benchmarks.schedules $(ARGS)
+
+bench-timers: $(RUNTIME) $(PEERS)  ## Measure how late flows begin that are due at one instant and every second, beside peers
+	@$(BIN)/python -m benchmarks.timers $(ARGS)
 
 bench: $(RUNTIME) $(PEERS)  ## Measure a running stack beside its peers and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks $(ARGS)
