@@ -1,10 +1,12 @@
 """One gRPC server over one or many services: its start, its orderly end, and the process around it."""
 
 import asyncio
+import faulthandler
 import gc
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -34,6 +36,9 @@ from tradewind.tls import TlsError, TlsFiles, server_credentials
 
 _STOP_S = 5.0
 """How long one service may take to start its way out (`stop`), after the calls have ended."""
+
+_END_S = 15.0
+"""How long a process may take beyond its drain: the gate, its service, the last spans."""
 
 _GARBAGE = 7_000
 """How many more objects than before make the collector look; Python's own number is 700."""
@@ -246,7 +251,7 @@ async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: Co
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, ended)
+        loop.add_signal_handler(number, _on_signal, ended, values.drain_seconds)
     try:
         built = build(values)
         services = built if isinstance(built, Sequence) else [built]
@@ -305,11 +310,21 @@ def _watch_store(values: CommonSettings) -> list[asyncio.Task[None]]:
     return [asyncio.get_running_loop().create_task(watch.run())]
 
 
-def _on_signal(ended: asyncio.Event) -> None:
+def _on_signal(ended: asyncio.Event, drain_s: float) -> None:
     if ended.is_set():
         # Asked twice: whoever asks does not want to wait for calls in flight.
         os._exit(130)
     ended.set()
+    last = threading.Timer(drain_s + _END_S, _give_up, [asyncio.get_running_loop(), drain_s + _END_S])
+    last.daemon = True
+    last.start()
+
+
+def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
+    """End the process though something in it goes on, a call that heeds no cancellation or a thread; say what."""
+    _log.error("did_not_end", after_s=after_s, left=[repr(task) for task in asyncio.all_tasks(loop)])
+    faulthandler.dump_traceback()
+    os._exit(0)
 
 
 async def _bounded(ending: Any, timeout_s: float, what: str) -> None:

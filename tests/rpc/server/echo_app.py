@@ -6,6 +6,7 @@ import sys
 from pydantic import Field
 
 from tests.rpc.server.echo_service import EchoService
+from tradewind.server import bootstrap
 from tradewind.server.bootstrap import run
 from tradewind.server.settings import CommonSettings
 
@@ -14,7 +15,7 @@ class EchoSettings(CommonSettings):
     """Settings of the echo process."""
 
     port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    fault: str | None = Field(None, description="How the service misbehaves: start, hang, build or stubborn.")
+    fault: str | None = Field(None, description="How the service misbehaves: start, hang, build, deaf or stubborn.")
 
 
 class FaultyService(EchoService):
@@ -32,6 +33,21 @@ class HangingService(EchoService):
         await asyncio.Event().wait()
 
 
+class DeafService(EchoService):
+    """Leaves something behind that heeds no cancellation."""
+
+    async def start(self) -> None:
+        bootstrap._END_S = 0.5
+        self._deaf = asyncio.get_running_loop().create_task(self._go_on())
+
+    async def _go_on(self) -> None:
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                continue
+
+
 def build(settings: EchoSettings) -> EchoService:
     """Return the service that the settings ask for."""
     if settings.fault == "build":
@@ -40,6 +56,8 @@ def build(settings: EchoSettings) -> EchoService:
         return FaultyService()
     if settings.fault == "hang":
         return HangingService()
+    if settings.fault == "deaf":
+        return DeafService()
     return EchoService(stubborn=settings.fault == "stubborn")
 
 

@@ -78,6 +78,16 @@ async def test_a_stream_that_will_not_end_delays_the_exit_by_the_drain_at_most(s
     assert process.returncode == 0
 
 
+async def test_what_heeds_no_cancellation_is_named_and_ends_with_the_process(spawn: Spawn) -> None:
+    process = await spawn(fault="deaf", drain_seconds="0.1")
+    await serving_address(process)
+    process.terminate()
+    _, log = await asyncio.wait_for(process.communicate(), timeout=30)
+    assert process.returncode == 0
+    assert "did_not_end" in log.decode()
+    assert "DeafService._go_on" in log.decode()
+
+
 async def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:
     process = await spawn(fault="stubborn", drain_seconds="60")
     async with open_channel(await serving_address(process)) as channel:
