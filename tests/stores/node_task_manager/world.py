@@ -461,8 +461,6 @@ class World:
         # What is due wakes in both; the submissions below, which only Redis gets, have nothing left to wake.
         await self.both("claim", ((),))
         flow = self.rng.choice(FLOWS)
-        # What is due is so in both before only one of them is asked below.
-        await self.both("claim", ([],))
         of_memory = await self.memory.purge(flow)
         terminations: list[Termination] = []
         removed, done = 0, False
