@@ -16,6 +16,7 @@ from tradewind.node_task_manager.domain.work import Termination
 from tradewind.node_task_manager.ports.workers import Answer, Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.server.channels import open_channel
+from tradewind.server.statuses import STATUS_KEY
 from tradewind.tls import SYSTEM, TlsFiles
 
 CONNECT_S = 2.0
@@ -110,7 +111,7 @@ def _target(api_url: str) -> tuple[str, str]:
 
 def _retry_after_s(error: grpc.aio.AioRpcError) -> float:
     for key, value in error.trailing_metadata() or ():
-        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+        if key == STATUS_KEY and isinstance(value, bytes):
             info = RetryInfo()
             for detail in Status.FromString(value).details:
                 if detail.Unpack(info):
