@@ -14,6 +14,7 @@ from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc impor
 from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc, worker_pb2
 from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1 import worker_service_pb2_grpc as pb2_grpc
+from tradewind.server.statuses import STATUS_KEY
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Refusal = Callable[[Context], Awaitable[None]]
@@ -167,11 +168,11 @@ class Proxy:
         writer.close()
 
 
-def aborting(code: grpc.StatusCode) -> Refusal:
-    """Refuse with a status."""
+def aborting(code: grpc.StatusCode, details: bytes | None = None) -> Refusal:
+    """Refuse with a status, and with what is to be its details."""
 
     async def refuse(context: Context) -> None:
-        await context.abort(code, "as the test wants")
+        await context.abort(code, "as the test wants", () if details is None else ((STATUS_KEY, details),))
 
     return refuse
 

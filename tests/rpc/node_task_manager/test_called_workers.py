@@ -8,6 +8,9 @@ from typing import Any
 import grpc
 import pytest
 import pytest_asyncio
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import RetryInfo
 
 from tests.rpc.node_task_manager.called import Called, Proxy, Registry, aborting, hanging
 from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
@@ -15,6 +18,7 @@ from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import batch_pb2, cache_pb2, node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.registry.v1 import worker_pb2
+from tradewind.server.statuses import status_with
 
 Status = grpc.StatusCode
 Make = Callable[..., Awaitable[Called]]
@@ -110,6 +114,11 @@ def losses(task: node_task_pb2.NodeTask) -> int:
     return sum(each.code == "WORKER_LOST" for each in task.history)
 
 
+def refusal(detail: Message) -> bytes:
+    """Return a status of a worker with one detail."""
+    return status_with(Status.INTERNAL, "INTERNAL", "as the test wants", details=[detail]).SerializeToString()
+
+
 async def refusing(kind: str, make: Make) -> Called:
     """Make a worker that does not take anything, in one of the ways there are."""
     worker = await make("bad", room=0 if kind == "no room" else 1000)
@@ -170,6 +179,19 @@ async def test_what_nobody_takes_goes_back_to_its_queue_and_is_tried_again(
     (taken,) = await workers[1].has(1)
     await workers[1].complete(ntm.stub, taken.token)
     assert losses(await is_(ntm, "a", COMPLETED)) == 0
+
+
+@pytest.mark.parametrize("details", [b"\xff", refusal(RetryInfo(retry_delay=Duration(seconds=1 << 60)))])
+async def test_a_refusal_whose_details_make_no_sense_is_one_all_the_same(
+    start: Start, registry: Registry, make: Make, details: bytes
+) -> None:
+    ntm = await start(registry_address=registry.address, **LASTING)
+    worker = await make("w1")
+    worker.refuse = aborting(Status.INTERNAL, details)
+    registry.workers = [worker.listed()]
+    await ntm.submit(plan(nodes="a"))
+    await until(lambda: worker.calls, "it is handed over")
+    await is_(ntm, "a", PENDING)
 
 
 async def test_one_that_refuses_again_and_again_is_left_alone_ever_longer(
