@@ -17,6 +17,7 @@ from tests.rpc.node_task_manager.called_workers.workers import (
     Registry,
     Status,
     aborting,
+    give_a,
     hanging,
     is_,
     losses,
@@ -162,9 +163,7 @@ async def test_one_that_refuses_again_and_again_is_left_alone_ever_longer(
 
 async def test_a_stop_is_told_and_ends(ntm: Ntm, registry: Registry, make: Make) -> None:
     worker = await make("w1")
-    registry.workers = [worker.listed()]
-    await ntm.submit(plan(nodes="a"))
-    (taken,) = await worker.has(1)
+    taken = await give_a(ntm, registry, worker)
     await ntm.stub.TerminateNodeTask(
         pb2.TerminateNodeTaskRequest(node_task_id="flow:0:0:a", user_id="default", reason="enough", by="ann")
     )
@@ -181,9 +180,7 @@ async def test_a_stop_that_no_worker_hears_ends_after_the_grace(start: Start, re
         registry_address=registry.address, node_task_manager_stop_grace_seconds=0.5, node_task_manager_lease_seconds=2
     )
     worker = await make("w1")
-    registry.workers = [worker.listed()]
-    await ntm.submit(plan(nodes="a"))
-    await worker.has(1)
+    await give_a(ntm, registry, worker)
     await worker.stop()
     await ntm.stub.TerminateNodeTask(pb2.TerminateNodeTaskRequest(node_task_id="flow:0:0:a", user_id="default"))
     await is_(ntm, "a", TERMINATED)

@@ -13,6 +13,7 @@ from tests.rpc.node_task_manager.called_workers.workers import (
     Proxy,
     Registry,
     Status,
+    give_a,
     hanging,
     is_,
     losses,
@@ -28,9 +29,7 @@ async def test_a_worker_that_dies_loses_its_lease_and_its_late_result_is_refused
     """Long before its lease lapses."""
     ntm = await start(registry_address=registry.address, **LASTING)
     dead = await make("dead")
-    registry.workers = [dead.listed()]
-    await ntm.submit(plan(nodes="a"))
-    (first,) = await dead.has(1)
+    first = await give_a(ntm, registry, dead)
     await dead.stop()
     other = await make("other")
     registry.workers = [other.listed()]
@@ -48,9 +47,7 @@ async def test_a_worker_that_dies_loses_its_lease_and_its_late_result_is_refused
 async def test_one_that_renews_keeps_what_it_runs_for_many_leases(start: Start, registry: Registry, make: Make) -> None:
     ntm = await start(registry_address=registry.address, node_task_manager_lease_seconds=2)
     worker, other = await make("w1"), await make("w2")
-    registry.workers = [worker.listed()]
-    await ntm.submit(plan(nodes="a"))
-    (taken,) = await worker.has(1)
+    taken = await give_a(ntm, registry, worker)
     registry.workers = [worker.listed(), other.listed()]
     deadlines: list[float] = []
 
@@ -71,9 +68,7 @@ async def test_one_that_renews_keeps_what_it_runs_for_many_leases(start: Start, 
 async def test_a_lost_worker_that_is_listed_still_is_left_alone(start: Start, registry: Registry, make: Make) -> None:
     ntm = await start(registry_address=registry.address, **LASTING)
     dead, other = await make("dead", capacity=100), await make("other", capacity=1)
-    registry.workers = [dead.listed()]
-    await ntm.submit(plan(nodes="a"))
-    await dead.has(1)
+    await give_a(ntm, registry, dead)
     await registry.list(dead.listed(), other.listed())
     await dead.stop()
     (again,) = await other.has(1)
@@ -135,9 +130,7 @@ async def test_a_new_process_of_a_worker_has_lost_what_the_one_before_held(
     ntm: Ntm, registry: Registry, make: Make
 ) -> None:
     worker = await make("w1")
-    registry.workers = [worker.listed()]
-    await ntm.submit(plan(nodes="a"))
-    await worker.has(1)
+    await give_a(ntm, registry, worker)
     registry.workers = [worker.listed(incarnation="i2")]
     again = (await worker.has(2))[1]
     assert (again.node_task_id, again.attempt) == ("flow:0:0:a", 2)

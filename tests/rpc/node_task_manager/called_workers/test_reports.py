@@ -5,7 +5,16 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.rpc.node_task_manager.called_workers.workers import COMPLETED, PENDING, RUNNING, Make, Registry, Status, is_
+from tests.rpc.node_task_manager.called_workers.workers import (
+    COMPLETED,
+    PENDING,
+    RUNNING,
+    Make,
+    Registry,
+    Status,
+    give_a,
+    is_,
+)
 from tests.rpc.node_task_manager.conftest import Ntm, plan
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.api.node_task_manager.v1 import work_pb2
@@ -44,9 +53,7 @@ async def test_what_names_no_lease_is_lost_and_keeps_nothing_else_back(
 ) -> None:
     """Whoever reaches a worker may have handed it anything."""
     worker = await make("w1")
-    registry.workers = [worker.listed()]
-    await ntm.submit(plan(nodes="a"))
-    (a,) = await worker.has(1)
+    a = await give_a(ntm, registry, worker)
     names = ["rubbish", "", "9~flow:0:0:a~1~n", f"0~flow:0:0:a~{1 << 70}~n"]
     request = pb2.ReportNodeTasksRequest(
         worker_id="w1",

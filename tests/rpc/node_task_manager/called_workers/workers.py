@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from tests.rpc.node_task_manager.conftest import Ntm
+from tests.rpc.node_task_manager.conftest import Ntm, plan
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
 from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
@@ -209,3 +209,11 @@ async def is_(
 def losses(task: node_task_pb2.NodeTask) -> int:
     """Count the attempts whose worker was lost."""
     return sum(each.code == "WORKER_LOST" for each in task.history)
+
+
+async def give_a(ntm: Ntm, registry: Registry, worker: Called) -> work_pb2.NodeTaskAssignment:
+    """List one worker and nobody else, and submit a flow of one node; returns that node as the worker has taken it."""
+    registry.workers = [worker.listed()]
+    await ntm.submit(plan(nodes="a"))
+    (taken,) = await worker.has(1)
+    return taken
