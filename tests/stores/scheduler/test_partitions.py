@@ -116,3 +116,12 @@ async def test_who_looked_too_early_takes_nothing_from_a_newcomer(gone_for_ms: i
     await second.meet()
     assert await second.take(3)
     assert not await first.take(3, met)
+
+
+async def test_what_is_released_twice_is_free_once() -> None:
+    data = Data(ManualClock())
+    first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
+    held = {3: await first.take(3)}
+    for _ in range(2):
+        await first.release(held)
+    assert await second.take(3)
