@@ -1,17 +1,16 @@
 """The same random operations drive memory and Redis, which must answer alike all the time."""
 
-import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from tests.servers import RedisServer
+from tests.stores.machines import TwinStores
 from tests.stores.scheduler.bench import (
     CHECK_IN,
     MINUTE,
@@ -55,7 +54,6 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.domain.schedule_definition import CatchUp, ScheduleDefinition
 from tradewind.scheduler.stores.redis import RedisStores
-from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import PARTITIONS, partition_of
 from tradewind.server.schedules.schedule import Span
 
@@ -106,40 +104,22 @@ notes = st.builds(
 )
 
 
-class Twins(RuleBasedStateMachine):
+class Twins(TwinStores[Stores]):
     """Memory and one Redis under one clock."""
 
+    redis: RedisStores
+
     def __init__(self, server: RedisServer) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.server = server
-        self.clock = ManualClock()
+        super().__init__(server)
         self.memory = memory_stores(self.clock, LEASE_MS, KEPT_REVISIONS, lambda: self.listens)
         self.numbers = itertools.count()
         self.seen: dict[RunName, ChainState] = {}
         self.epochs: dict[int, int] = {}
         self.listens = False
-        self.run(server.flush())
         self.redis = self.run(self.connected())
 
     async def connected(self) -> RedisStores:
         return redis_stores(self.server, self.clock, LEASE_MS, KEPT_REVISIONS, lambda: self.listens)
-
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        async def waiting() -> Any:
-            return await awaitable
-
-        return self.runner.run(waiting())
-
-    def teardown(self) -> None:
-        self.run(self.server.close_clients())
-        self.runner.close()
-
-    def both(self, call: Callable[[Stores], Awaitable[Any]]) -> Any:
-        expected = self.run(call(self.memory))
-        found = self.run(call(self.redis))
-        assert found == expected
-        return found
 
     def flow(self, flow_id: str) -> FlowRecord | None:
         (found,) = self.run(self.memory.flows.find([flow_id]))
