@@ -4,19 +4,9 @@
 -- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (that run, and whose
 --   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
 --!include backfilling
+--!include findings
 local RUNS, NEWEST, OPEN, FILLING = 1024, 20, 50, 250
-local findings, records, running, submitted, again = {}, 0, {}, {}, nil
-if args.again then
-  again = {}
-  for _, name in ipairs(args.again) do again[name] = true end
-end
-
-local function found(check, subject, problem, mend)
-  if again and not again[check .. ' ' .. subject] then return end
-  local mended = again ~= nil and args.mend and mend ~= nil
-  if mended then mend() end
-  findings[#findings + 1] = {check, subject, problem, mended}
-end
+local records, running, submitted = 0, {}, {}
 
 local function forget_open(flow_id, name)
   return function()
