@@ -318,6 +318,8 @@ def _on_signal(ended: asyncio.Event, drain_s: float) -> None:
     last = threading.Timer(drain_s + _END_S, _give_up, [asyncio.get_running_loop(), drain_s + _END_S])
     last.daemon = True
     last.start()
+    # An interpreter that hangs on its way out runs no thread of Python's any more.
+    faulthandler.dump_traceback_later(drain_s + _END_S + _STOP_S, exit=True)
 
 
 def _give_up(loop: asyncio.AbstractEventLoop, after_s: float) -> None:
