@@ -1,16 +1,15 @@
 """The same random operations drive memory and Redis, which must answer alike all the time."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from tests.servers import RedisServer, no_leaked_keys
 from tests.stores.access.bench import HOUR, LASTING_KEYS, MINUTE, PREFIX, Bench, digest, memory_bench, redis_bench
+from tests.stores.machines import TwinStores
 from tradewind.access.domain.day import day_of
 from tradewind.access.domain.session import REMEMBERED_MS, Draft, SessionKind
 from tradewind.access.stores.keys import Keys
@@ -18,7 +17,6 @@ from tradewind.access.stores.redis import RedisAccess
 from tradewind.access.stores.redis_doctor import RedisAccessExaminer
 from tradewind.server.access.roles import Role
 from tradewind.server.access.tokens import session_id_of
-from tradewind.server.clock import ManualClock
 from tradewind.server.partitions import partition_of
 from tradewind.server.rates import Rate
 
@@ -32,31 +30,21 @@ spans = st.sampled_from([1, MINUTE, 30 * MINUTE, HOUR - 1, HOUR, REMEMBERED_MS, 
 drafts = st.tuples(st.sampled_from(list(SessionKind)), st.sampled_from([HOUR, 2 * HOUR]), st.sampled_from([0, MINUTE]))
 
 
-class Twins(RuleBasedStateMachine):
+class Twins(TwinStores[Bench]):
     """Memory and one Redis under one clock."""
 
-    server: RedisServer
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.clock = ManualClock()
+    def __init__(self, server: RedisServer) -> None:
+        super().__init__(server)
         self.used: set[str] = set()
         self.days: set[str] = set()
-        self.run(self.server.flush())
-        self.memory, self.redis = memory_bench(self.clock), redis_bench(self.server, self.clock)
-
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        async def waiting() -> Any:
-            return await awaitable
-
-        return self.runner.run(waiting())
+        self.memory, self.redis = memory_bench(self.clock), redis_bench(server, self.clock)
 
     def teardown(self) -> None:
         self.run(self.healthy())
-        self.run(self.server.close_clients())
-        self.run(no_leaked_keys(self.server, LASTING_KEYS))
-        self.runner.close()
+        super().teardown()
+
+    async def at_the_end(self) -> None:
+        await no_leaked_keys(self.server, LASTING_KEYS)
 
     async def healthy(self) -> None:
         """A doctor finds nothing, whatever happened."""
@@ -66,9 +54,6 @@ class Twins(RuleBasedStateMachine):
             look = await examine(at, 100, None, False)
             assert look.findings == ()
             at = look.at
-
-    def both(self, call: Callable[[Bench], Awaitable[Any]]) -> None:
-        assert self.run(call(self.redis)) == self.run(call(self.memory))
 
     def fresh(self, user_id: str) -> str:
         """Return a digest that was never used: tokens are random, so none comes twice."""
@@ -152,11 +137,8 @@ async def _all_of(user_id: str, bench: Bench) -> Any:
 
 
 def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
-    class TwinsHere(Twins):
-        server = running_redis
-
     run_state_machine_as_test(
-        TwinsHere,
+        lambda: Twins(running_redis),  # type: ignore[arg-type]
         settings=settings(
             max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),

@@ -1,19 +1,16 @@
 """The same random operations drive memory and Redis, which must answer alike all the time."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from tests.servers import RedisServer, no_leaked_keys
+from tests.stores.machines import TwinStores
 from tests.stores.registry.bench import LASTING_KEYS, LIFETIMES, Bench, a_type, a_worker, memory_bench, redis_bench
 from tradewind.registry.domain.limits import Limits
 from tradewind.registry.domain.worker import Worker
-from tradewind.server.clock import ManualClock
 
 LIMITS = Limits(workers=2, node_types=4, replaced_incarnations=2, records_per_script=3)
 
@@ -46,31 +43,15 @@ spans = st.sampled_from(
 )
 
 
-class Twins(RuleBasedStateMachine):
+class Twins(TwinStores[Bench]):
     """Memory and one Redis under one clock."""
 
-    server: RedisServer
+    def __init__(self, server: RedisServer) -> None:
+        super().__init__(server)
+        self.memory, self.redis = memory_bench(self.clock, LIMITS), redis_bench(server, self.clock, LIMITS)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.clock = ManualClock()
-        self.run(self.server.flush())
-        self.memory, self.redis = memory_bench(self.clock, LIMITS), redis_bench(self.server, self.clock, LIMITS)
-
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        async def waiting() -> Any:
-            return await awaitable
-
-        return self.runner.run(waiting())
-
-    def teardown(self) -> None:
-        self.run(self.server.close_clients())
-        self.run(no_leaked_keys(self.server, LASTING_KEYS))
-        self.runner.close()
-
-    def both(self, call: Callable[[Bench], Awaitable[Any]]) -> None:
-        assert self.run(call(self.redis)) == self.run(call(self.memory))
+    async def at_the_end(self) -> None:
+        await no_leaked_keys(self.server, LASTING_KEYS)
 
     @rule(worker=workers, description=st.sampled_from(["", "ü"]))
     def register(self, worker: Worker, description: str) -> None:
@@ -121,11 +102,8 @@ class Twins(RuleBasedStateMachine):
 
 
 def test_memory_and_redis_answer_alike(running_redis: RedisServer) -> None:
-    class TwinsHere(Twins):
-        server = running_redis
-
     run_state_machine_as_test(
-        TwinsHere,
+        lambda: Twins(running_redis),  # type: ignore[arg-type]
         settings=settings(
             max_examples=80, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
         ),

@@ -1,16 +1,13 @@
 """Owning partitions: memory and Redis answer alike, and nobody takes from those who are here."""
 
-import asyncio
-from collections.abc import Awaitable
-from typing import Any
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from tests.servers import RedisServer
+from tests.stores.machines import StoreMachine
 from tradewind.scheduler.ports.owning import NOBODY_MET, Meeting, Partitions
 from tradewind.scheduler.stores.keys import ACL, Keys
 from tradewind.scheduler.stores.memory.data import Data
@@ -26,34 +23,20 @@ replicas = st.sampled_from(NAMES)
 partitions = st.sampled_from([0, 5])
 
 
-class Twins(RuleBasedStateMachine):
+class Twins(StoreMachine):
     """Three replicas over memory, and the same three over one Redis."""
 
     def __init__(self, server: RedisServer) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.server = server
-        self.clock = ManualClock()
+        super().__init__(server)
         self.met = dict.fromkeys(NAMES, NOBODY_MET)
         self.held: dict[str, dict[int, int]] = {name: {} for name in NAMES}
         data = Data(self.clock)
         self.memory: dict[str, Partitions] = {name: MemoryPartitions(data, name, LEASE_MS) for name in NAMES}
-        self.run(server.flush())
         self.redis: dict[str, Partitions] = self.run(self.connected())
 
     async def connected(self) -> dict[str, Partitions]:
         scripted = Scripted(self.server.connect(ACL.name), Keys(), self.clock)
         return {name: RedisPartitions(scripted, name, LEASE_MS) for name in NAMES}
-
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        async def waiting() -> Any:
-            return await awaitable
-
-        return self.runner.run(waiting())
-
-    def teardown(self) -> None:
-        self.run(self.server.close_clients())
-        self.runner.close()
 
     @rule(name=replicas, alone=st.sampled_from([False, False, False, True]))
     def meet(self, name: str, alone: bool) -> None:
@@ -116,3 +99,12 @@ async def test_who_looked_too_early_takes_nothing_from_a_newcomer(gone_for_ms: i
     await second.meet()
     assert await second.take(3)
     assert not await first.take(3, met)
+
+
+async def test_what_is_released_twice_is_free_once() -> None:
+    data = Data(ManualClock())
+    first, second = (MemoryPartitions(data, name, LEASE_MS) for name in NAMES[:2])
+    held = {3: await first.take(3)}
+    for _ in range(2):
+        await first.release(held)
+    assert await second.take(3)

@@ -1,6 +1,9 @@
 """What bounds queues, over every store."""
 
+from collections.abc import AsyncIterator
+
 import pytest
+import pytest_asyncio
 
 from tests.servers import RedisServer
 from tests.stores.trigger.bench import PARTITION, Bench, memory_store, queue_store, redis_store
@@ -18,14 +21,19 @@ POLICY = Policy(queue_most=2, listeners_most=1, pending_most=1)
 LISTENS = Schedule(OnEvent("tick", EventFilter("")))
 
 
-async def test_a_full_queue_takes_no_further_trigger_but_changes_those_it_has(
-    server: RedisServer | None, clock: ManualClock
-) -> None:
+@pytest_asyncio.fixture
+async def small(server: RedisServer | None, clock: ManualClock) -> AsyncIterator[Bench]:
+    """An empty store whose queues hold little."""
     if server is not None:
         await server.flush()
     store = memory_store(clock, POLICY) if server is None else redis_store(server, clock, POLICY)
-    queues = queue_store(server, store, POLICY)
-    queue = store.of_queue("q")
+    yield Bench(store, clock, queue_store(server, store, POLICY))
+    if server is not None:
+        await server.close_clients()
+
+
+async def test_a_full_queue_takes_no_further_trigger_but_changes_those_it_has(small: Bench) -> None:
+    queue = small.store.of_queue("q")
     for id in ("a", "b"):
         await queue.save(PARTITION, TriggerDraft(id, "q", Schedule.once(0)))
 
@@ -35,22 +43,17 @@ async def test_a_full_queue_takes_no_further_trigger_but_changes_those_it_has(
     with pytest.raises(QueueFull, match="listen"):
         await queue.save(PARTITION, TriggerDraft("b", "q", LISTENS))
     order = [FiringOrder(PARTITION, "q", "a")]
-    assert await queues.fire(order, Event("e1", "tick")) == [Outcome.FIRED]
-    assert await queues.fire(order, Event("e2", "tick")) == [Outcome.FULL]
-    assert await queues.fire(order, Event("e1", "tick")) == [Outcome.DUPLICATE]
+    assert await small.queues.fire(order, Event("e1", "tick")) == [Outcome.FIRED]
+    assert await small.queues.fire(order, Event("e2", "tick")) == [Outcome.FULL]
+    assert await small.queues.fire(order, Event("e1", "tick")) == [Outcome.DUPLICATE]
     await queue.remove(PARTITION, "b", 0)
     await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))
-    if server is not None:
-        await server.close_clients()
 
 
 async def test_a_full_queue_has_room_again_when_what_has_ended_has_passed_its_retention(
-    server: RedisServer | None, clock: ManualClock
+    small: Bench, clock: ManualClock
 ) -> None:
-    if server is not None:
-        await server.flush()
-    store = memory_store(clock, POLICY) if server is None else redis_store(server, clock, POLICY)
-    queue = store.of_queue("q")
+    queue = small.store.of_queue("q")
     for id in ("a", "b"):
         # It ends before it begins, and so is completed at once.
         ended = Schedule(Delay(1000), end_ms=clock.now_ms())
@@ -59,8 +62,6 @@ async def test_a_full_queue_has_room_again_when_what_has_ended_has_passed_its_re
         await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))
     clock.advance(7 * DAY)
     assert (await queue.save(PARTITION, TriggerDraft("c", "q", Schedule.once(0)))).id == "c"
-    if server is not None:
-        await server.close_clients()
 
 
 async def test_events_that_come_at_once_have_planned_times_a_moment_apart(bench: Bench) -> None:

@@ -1,6 +1,5 @@
 """Random operations on the triggers of queues: memory and Redis must answer alike all the time."""
 
-import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -8,9 +7,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from tests.servers import RedisServer
+from tests.stores.machines import StoreMachine
 from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, queue_store, redis_store, token
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.event_filter import EventFilter
@@ -56,29 +56,15 @@ picks = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)
 Stores = tuple[BothPorts, QueueStore]
 
 
-class QueueTwins(RuleBasedStateMachine):
+class QueueTwins(StoreMachine):
     """Memory and one Redis under one clock, each with two queues in one partition."""
 
     def __init__(self, server: RedisServer) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.server = server
-        self.clock = ManualClock()
+        super().__init__(server)
         self.nonces = itertools.count()
         self.tokens: list[tuple[str, str]] = []
-        self.run(server.flush())
         memory, redis = memory_store(self.clock, POLICY), redis_store(server, self.clock, POLICY)
         self.stores = [(each, queue_store(server, each, POLICY)) for each in (memory, redis)]
-
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        async def waiting() -> Any:
-            return await awaitable
-
-        return self.runner.run(waiting())
-
-    def teardown(self) -> None:
-        self.run(self.server.close_clients())
-        self.runner.close()
 
     def both(self, call: Callable[[BothPorts, QueueStore], Awaitable[Any]]) -> Any:
         expected, found = (self.outcome(call, *stores) for stores in self.stores)

@@ -1,6 +1,5 @@
 """The same random operations drive memory and Redis, which must answer alike all the time."""
 
-import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -17,6 +15,7 @@ from hypothesis.stateful import (
 )
 
 from tests.servers import RedisServer
+from tests.stores.machines import TwinStores
 from tests.stores.trigger.bench import DAY, HOUR, BothPorts, memory_store, redis_store, token
 from tradewind.server.clock import ManualClock
 from tradewind.server.schedules.grids import LAST_MS, CronGrid, IntervalGrid, TimesGrid
@@ -58,39 +57,20 @@ delays = st.sampled_from([0, 1, 499, 1000, 30_000])
 picks = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)
 
 
-class Twins(RuleBasedStateMachine):
+class Twins(TwinStores[BothPorts]):
     """Memory and one Redis under one clock."""
 
     def __init__(self, server: RedisServer) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.server = server
-        self.clock = ManualClock()
+        super().__init__(server)
         self.memory = memory_store(self.clock, POLICY)
         self.nonces = itertools.count()
         self.tokens: list[str] = []
         self.receivers = {partition: Subscription(partition, 0, "s1") for partition in (0, 1)}
-        self.run(server.flush())
         self.redis = redis_store(server, self.clock, POLICY)
-
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        async def waiting() -> Any:
-            return await awaitable
-
-        return self.runner.run(waiting())
-
-    def teardown(self) -> None:
-        self.run(self.server.close_clients())
-        self.runner.close()
-
-    def both(self, call: Callable[[BothPorts], Awaitable[Any]]) -> Any:
-        expected, found = self.outcome(call, self.memory), self.outcome(call, self.redis)
-        assert found == expected
-        return found
 
     def outcome(self, call: Callable[[BothPorts], Awaitable[Any]], store: BothPorts) -> Any:
         try:
-            return self.run(call(store))
+            return super().outcome(call, store)
         except StaleEpoch as refusal:
             return str(refusal)
 

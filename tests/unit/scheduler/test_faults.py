@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler.fault_cases import CASES, A
+from tests.unit.scheduler.fault_cases import FLOW_CASES, A
 from tests.unit.scheduler.flows import analyzed, edge, faults_of, faults_of_json, node
+from tests.unit.scheduler.graph_fault_cases import GRAPH_CASES
+
+CASES = [*FLOW_CASES, *GRAPH_CASES]
 
 
 @pytest.mark.parametrize(("weather", "faults"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])

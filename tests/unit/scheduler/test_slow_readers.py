@@ -13,6 +13,7 @@ from tradewind.scheduler.domain.chain_state import ChainState
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.rpc import run_stream
 from tradewind.scheduler.rpc.run_stream import RunStream
+from tradewind.scheduler.use_cases import watch_backlog
 from tradewind.scheduler.use_cases.watch_backlog import MESSAGE_BYTES, MOST_BYTES, MOST_STATES, Backlog, weight_of
 from tradewind.server.errors import ErrorTable
 
@@ -55,6 +56,36 @@ def test_of_too_many_runs_the_latest_stay_however_large_they_are() -> None:
     assert [[each.name.cycle for each in message] for message in taken(backlog)] == [
         [at] for at in range(100 - most, 100)
     ]
+
+
+def test_a_run_stays_for_its_newest_state_however_early_it_first_came() -> None:
+    backlog = Backlog()
+    for cycle in range(MOST_STATES):
+        backlog.add(state(cycle))
+    backlog.add(state(0, version=2))
+    backlog.add(state(MOST_STATES))
+    told = [each for message in taken(backlog) for each in message]
+    assert [(each.name.cycle, each.version) for each in told[-2:]] == [(0, 2), (MOST_STATES, 1)]
+    assert [each.name.cycle for each in told[:-2]] == list(range(2, MOST_STATES))
+
+
+def test_a_state_too_many_is_taken_without_a_look_at_all_others(monkeypatch: Any) -> None:
+    looks: list[ChainState] = []
+
+    def weighed(each: ChainState) -> int:
+        looks.append(each)
+        return weight_of(each)
+
+    monkeypatch.setattr(watch_backlog, "weight_of", weighed)
+    backlog = Backlog()
+    for cycle in range(MOST_STATES + 1):
+        backlog.add(state(cycle))
+    looks.clear()
+    for cycle in range(MOST_STATES + 1, MOST_STATES + 101):
+        backlog.add(state(cycle))
+        backlog.add(state(cycle, version=2))
+    assert len(looks) <= 3 * 200
+    assert len(backlog) == MOST_STATES
 
 
 def test_no_message_holds_more_than_a_channel_takes() -> None:

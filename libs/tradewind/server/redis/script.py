@@ -4,7 +4,8 @@ A script's file begins with a comment that names its KEYS, its args and what it 
 
 - `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole in it has no certain length.
 - `now(now_ms)`: `now_ms`, or the server's own time in milliseconds when it is 0.
-- `--!include <name>` on a line of its own: replaced by `lua/<name>.lua` of the same package, once per script;
+- `--!include <name>` on a line of its own: replaced by `lua/<name>.lua` of the same package, or of this one, once per
+  script;
 - `--!level` on a line of its own: what follows is a function within what came before. Lua makes a script's functions
   anew in each run, and looks for each local they use among all those of the level it is from, but finds one of an outer
   level at once. A level may use 60 locals of those outside.
@@ -133,15 +134,15 @@ class Script(Generic[Reply]):
 
 
 def _compose(package: str, name: str) -> str:
-    folder = _folder(package)
+    shared = resources.files(__package__) / "lua"
+    folders = (_folder(package), shared)
     seen: set[str] = set()
 
     def read(part: str) -> str:
-        try:
-            text = (folder / f"{part}.lua").read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{package} has no script lua/{part}.lua (wanted by {name})") from None
-        return _INCLUDE.sub(include, text)
+        for folder in folders:
+            if (file := folder / f"{part}.lua").is_file():
+                return _INCLUDE.sub(include, file.read_text(encoding="utf-8"))
+        raise FileNotFoundError(f"{package} has no script lua/{part}.lua (wanted by {name})")
 
     def include(match: re.Match[str]) -> str:
         part = match.group(1)
@@ -150,7 +151,7 @@ def _compose(package: str, name: str) -> str:
         seen.add(part)
         return read(part).rstrip("\n")
 
-    prelude = resources.files(__package__).joinpath("lua", "prelude.lua").read_text(encoding="utf-8")
+    prelude = (shared / "prelude.lua").read_text(encoding="utf-8")
     text, levels = _LEVEL.subn("return (function()", prelude + read(name))
     return text + "\nend)()" * levels
 

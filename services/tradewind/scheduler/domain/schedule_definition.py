@@ -91,6 +91,10 @@ class ScheduleDefinition:
         """Say whether an event is met too late for a cycle to begin."""
         return now_ms - event_ms > self.window_ms
 
+    def is_over(self, now_ms: int) -> bool:
+        """Say whether its window has ended, so that no event begins a cycle any more."""
+        return 0 < self.end_ms <= now_ms
+
     def planned(self, from_ms: int) -> Schedule:
         """Return its planned times from a moment on, which is the first of them when it begins with the flow.
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.domain.schedule_definition import ScheduleDefinition
 from tradewind.scheduler.ports.flows import FlowRecords
-from tradewind.scheduler.use_cases.sub_flow_paths import PathsFound, path_back
+from tradewind.scheduler.use_cases.flow_paths import MOST_FLOWS, PathsFound, edges_from, path_back
 from tradewind.server.faults import Violation
 
 _PATH = "schedule.flow_finished.flow_ids"
-_MOST_FLOWS = 1000
 
 
 class ChainedFlows:
@@ -23,8 +23,7 @@ class ChainedFlows:
         named = schedule.on.flow_ids if schedule.on else ()
         if not named:
             return PathsFound()
-        before: dict[str, Sequence[str]] = {flow_id: named}
-        unknown = await self._follow(named, before)
+        before, unknown = await edges_from(self._flows, flow_id, named, _flows_that_begin)
         faults: list[Violation] = []
         warnings: list[Violation] = []
         for place, source in enumerate(named):
@@ -35,19 +34,10 @@ class ChainedFlows:
             elif source in unknown:
                 message = f"no flow {quoted(source)} is registered; it begins nothing until there is one"
                 warnings.append(Violation(f"{_PATH}[{place}]", message))
-        if len(before) > _MOST_FLOWS:
-            faults.append(Violation(_PATH, f"more than {_MOST_FLOWS} flows stand before it: make the chain shorter"))
+        if len(before) > MOST_FLOWS:
+            faults.append(Violation(_PATH, f"more than {MOST_FLOWS} flows stand before it: make the chain shorter"))
         return PathsFound(tuple(faults), tuple(warnings))
 
-    async def _follow(self, named: Sequence[str], before: dict[str, Sequence[str]]) -> set[str]:
-        """Add to `before` by which flows each is begun, as far as can be reached; return those that are unknown."""
-        unknown: set[str] = set()
-        level = [each for each in named if each not in before]
-        while level and len(before) <= _MOST_FLOWS:
-            for each, record in zip(level, await self._flows.find(level), strict=True):
-                on = record.schedule.on if record else None
-                before[each] = on.flow_ids if on else ()
-                if record is None:
-                    unknown.add(each)
-            level = sorted({source for each in level for source in before[each]} - before.keys())
-        return unknown
+
+def _flows_that_begin(record: FlowRecord) -> Sequence[str]:
+    return record.schedule.on.flow_ids if record.schedule.on else ()

@@ -165,7 +165,7 @@ def first_planned(flow: FlowRecord, start_at_ms: int, now_ms: int) -> tuple[int,
         if start_at_ms:
             message = f"the flow begins on {schedule.on.words}: say from when in the field start of its schedule"
             raise InvalidInput([Violation("start_at", message)])
-        if schedule.end_ms and schedule.end_ms <= now_ms:
+        if schedule.is_over(now_ms):
             raise schedule_over(flow)
         return schedule.stands_by_ms, None
     if pause is not None and pause.next_ms > 0 and not schedule.once:

@@ -84,7 +84,7 @@ class ExplainFlow:
         if schedule.start_ms > self._clock.now_ms():
             words = f"its schedule begins at {iso(schedule.start_ms)}"
             reasons.append(Reason("outside_window", words, {"start": iso(schedule.start_ms)}))
-        if schedule.on and 0 < schedule.end_ms <= self._clock.now_ms():
+        if schedule.on and schedule.is_over(self._clock.now_ms()):
             words = f"the window of its schedule ended at {iso(schedule.end_ms)}; it completes when no cycle runs"
             return [Reason("schedule_over", words, {"running_cycles": flow.running_cycles})]
         if schedule.on:

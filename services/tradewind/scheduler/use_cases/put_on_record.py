@@ -154,7 +154,7 @@ def first_planned_of(definition: FlowDefinition, now_ms: int) -> int:
     if schedule.begins_with_the_flow:
         return 0
     if schedule.on:
-        if schedule.end_ms and schedule.end_ms <= now_ms:
+        if schedule.is_over(now_ms):
             raise InvalidInput([Violation("schedule.end", "has passed: no event would begin a cycle any more")])
         return schedule.stands_by_ms
     first_ms = schedule.planned(0).after(now_ms - 1)

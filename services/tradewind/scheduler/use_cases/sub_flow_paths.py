@@ -1,25 +1,15 @@
 """Checks which flows a definition runs: that none of them runs the flow itself, and that they are registered."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from tradewind.scheduler.domain.flow_definition import FlowDefinition
+from tradewind.scheduler.domain.flow_record import FlowRecord
 from tradewind.scheduler.domain.paths import quoted
 from tradewind.scheduler.ports.flows import FlowRecords
+from tradewind.scheduler.use_cases.flow_paths import PathsFound, edges_from, path_back
 from tradewind.server.built_in import FLOW
 from tradewind.server.faults import Violation
-
-_MOST_FLOWS = 1000
-"""So many flows are looked at; beyond that the depth of cycles at run time is what ends a chain."""
-
-
-@dataclass(frozen=True, slots=True)
-class PathsFound:
-    """What is wrong with the flows that a definition runs, and what is worth a warning."""
-
-    faults: tuple[Violation, ...] = ()
-    warnings: tuple[Violation, ...] = ()
 
 
 class SubFlowPaths:
@@ -37,12 +27,12 @@ class SubFlowPaths:
         }
         if not named:
             return PathsFound()
-        above, unknown = await self._above(flow_id, list(dict.fromkeys(named.values())))
+        runs, unknown = await edges_from(self._flows, flow_id, tuple(named.values()), _flows_run_by)
         faults: list[Violation] = []
         warnings: list[Violation] = []
         for place, target in named.items():
             path = f"nodes[{place}].config.flow_id"
-            if (found := path_back(flow_id, target, above)) is not None:
+            if (found := path_back(flow_id, target, runs)) is not None:
                 way = " -> ".join(found)
                 faults.append(Violation(path, f"a flow may not run itself, neither directly nor through others: {way}"))
             elif target in unknown:
@@ -50,39 +40,11 @@ class SubFlowPaths:
                 warnings.append(Violation(path, message))
         return PathsFound(tuple(faults), tuple(warnings))
 
-    async def _above(self, flow_id: str, first: Sequence[str]) -> tuple[Mapping[str, Sequence[str]], set[str]]:
-        """Return which flows each flow runs, as far as can be reached from the first, and those that are unknown."""
-        runs: dict[str, Sequence[str]] = {}
-        unknown: set[str] = set()
-        level = [each for each in first if each != flow_id]
-        while level and len(runs) < _MOST_FLOWS:
-            records = await self._flows.find(level)
-            for each, record in zip(level, records, strict=True):
-                runs[each] = () if record is None else _flows_run_by(record.config_json)
-                if record is None:
-                    unknown.add(each)
-            level = sorted({below for each in level for below in runs[each]} - runs.keys() - {flow_id})
-        return runs, unknown
 
-
-def _flows_run_by(config_json: str) -> Sequence[str]:
-    if f'"{FLOW.name}"' not in config_json:
+def _flows_run_by(record: FlowRecord) -> Sequence[str]:
+    if f'"{FLOW.name}"' not in record.config_json:
         return ()
-    nodes = [node for node in json.loads(config_json)["nodes"] if node["type"] == FLOW.name]
+    nodes = [node for node in json.loads(record.config_json)["nodes"] if node["type"] == FLOW.name]
     # One of before the type was built in may say nothing.
     named = [str(node.get("config", {}).get("flow_id", "")) for node in nodes]
     return tuple(dict.fromkeys(filter(None, named)))
-
-
-def path_back(flow_id: str, target: str, edges: Mapping[str, Sequence[str]]) -> list[str] | None:
-    """Return the shortest way along edges from a flow through `target` back to it, None when there is none."""
-    ways = [[flow_id, target]]
-    seen = {target}
-    for way in ways:
-        if way[-1] == flow_id:
-            return way
-        for below in edges.get(way[-1], ()):
-            if below not in seen or below == flow_id:
-                seen.add(below)
-                ways.append([*way, below])
-    return None

@@ -1,6 +1,9 @@
 """What one watcher is still to be told: bounded, however slowly it reads."""
 
+from collections import OrderedDict
+
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.run_name import RunName
 
 MOST_STATES = 5_000
 MOST_BYTES = 16 * 1024 * 1024
@@ -9,46 +12,55 @@ _STATE_BYTES = 300
 
 
 class Backlog:
-    """States in the order in which they came. Of too many only the newest of each run stay, and of these the latest."""
+    """States in the order in which they came. Of too many only the newest of each run stay, and of these the latest.
+
+    Then an older state gives way to a newer one of its run until all are told, so that none costs a look at the others.
+    """
 
     def __init__(self) -> None:
-        self._states: list[ChainState] = []
+        self._states: OrderedDict[RunName | tuple[RunName, int], ChainState] = OrderedDict()
         self._weight = 0
+        self._newest_only = False
 
     def __len__(self) -> int:
         return len(self._states)
 
     def add(self, state: ChainState) -> None:
         """Take a state, in the place of others when there are too many."""
-        self._states.append(state)
-        self._weight += weight_of(state)
-        if len(self._states) > MOST_STATES or self._weight > MOST_BYTES:
-            self._shorten()
+        self._put(state)
+        if self._too_many() and not self._newest_only:
+            self._newest_only = True
+            states, self._states, self._weight = self._states, OrderedDict(), 0
+            for each in states.values():
+                self._put(each)
+        while self._too_many() and len(self._states) > 1:
+            self._pop_first()
 
     def take(self) -> list[ChainState]:
         """Return the first states, as many as one message holds; at least one if there are any."""
-        weight, count = 0, 0
-        for state in self._states:
-            weight += weight_of(state)
-            if count and weight > MESSAGE_BYTES:
-                weight -= weight_of(state)
-                break
-            count += 1
-        taken, self._states = self._states[:count], self._states[count:]
-        self._weight -= weight
+        taken: list[ChainState] = []
+        room = MESSAGE_BYTES
+        while self._states:
+            room -= weight_of(next(iter(self._states.values())))
+            if taken and room < 0:
+                return taken
+            taken.append(self._pop_first())
+        self._newest_only = False
         return taken
 
-    def _shorten(self) -> None:
-        latest = {state.name: state for state in self._states}
-        kept: list[ChainState] = []
-        weight = 0
-        for state in reversed(latest.values()):
-            weight += weight_of(state)
-            if kept and (len(kept) == MOST_STATES or weight > MOST_BYTES):
-                weight -= weight_of(state)
-                break
-            kept.append(state)
-        self._states, self._weight = kept[::-1], weight
+    def _too_many(self) -> bool:
+        return len(self._states) > MOST_STATES or self._weight > MOST_BYTES
+
+    def _put(self, state: ChainState) -> None:
+        key = state.name if self._newest_only else (state.name, state.version)
+        before = self._states.pop(key, None)
+        self._states[key] = state
+        self._weight += weight_of(state) - (weight_of(before) if before is not None else 0)
+
+    def _pop_first(self) -> ChainState:
+        _, first = self._states.popitem(last=False)
+        self._weight -= weight_of(first)
+        return first
 
 
 def weight_of(state: ChainState) -> int:

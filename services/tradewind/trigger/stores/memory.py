@@ -275,8 +275,7 @@ class MemoryTriggerStore:
         return [
             (partition, queue, entry.trigger)
             for (partition, queue), lane in sorted(self.lanes.items())
-            if any(map(listens, lane.entries.values()))
-            for entry in self.of_queue(queue).lane_at(partition)[1].entries.values()
+            for entry in lane.entries.values()
             if listens(entry)
         ]
 

@@ -1,23 +1,13 @@
 --!include sessions
+--!include findings
 -- Looks for broken invariants among some users of a partition, and mends them at a second look. KEYS: the index of users.
 -- args: as sessions.lua, and after (the user behind whom to begin, "" at first), count (of users at most), roles, endpoints
 -- (whose calls are counted), dates (for which they may be), longest_ms (the longest period of a rate), again (names of findings
 -- to look at once more, or nil), mend.
 -- Returns {looked at, findings {check, subject, problem, mended}, the last user looked at, "" at the end}.
 local MOST_KEYS = 500
-local looked, keys, findings, again, roles = 0, 0, {}, nil, {}
+local looked, keys, roles = 0, 0, {}
 for _, role in ipairs(args.roles) do roles[role] = true end
-if args.again then
-  again = {}
-  for _, name in ipairs(args.again) do again[name] = true end
-end
-
-local function found(check, subject, problem, mend)
-  if again and not again[check .. ' ' .. subject] then return end
-  local mended = again ~= nil and args.mend and mend ~= nil
-  if mended then mend() end
-  findings[#findings + 1] = {check, subject, problem, mended}
-end
 
 local function lives(key, length) return function() redis.call('PEXPIRE', key, text(length)) end end
 

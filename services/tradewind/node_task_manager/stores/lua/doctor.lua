@@ -1,26 +1,10 @@
 --!include fan_out
--- What must hold of the records and indexes of a shard, as docs/doctor.md lists it. Uses args: again (the names of findings to
--- look at once more, or nil), mend. Nothing is changed but what a finding of a second look mends.
-local doctor = {findings = {}, records = 0, changed = false}
+--!include findings
+-- What must hold of the records and indexes of a shard, as docs/doctor.md lists it. Nothing is changed but what a finding of a
+-- second look mends.
+local doctor = {records = 0}
 
 do
-  local again
-  if args.again then
-    again = {}
-    for _, name in ipairs(args.again) do again[name] = true end
-  end
-
-  -- Notes a broken invariant; `mend`, where it can be mended, puts it right.
-  local function found(check, subject, problem, mend)
-    if again and not again[check .. ' ' .. subject] then return end
-    local mended = again ~= nil and args.mend and mend ~= nil
-    if mended then
-      mend()
-      doctor.changed = true
-    end
-    doctor.findings[#doctor.findings + 1] = {check, subject, problem, mended}
-  end
-
   local function scored(set, member) return call('ZSCORE', base .. set, member) end
   local function life(key) return call('PTTL', base .. key) end
   local function leaves(set, member) return function() take(set, member) end end

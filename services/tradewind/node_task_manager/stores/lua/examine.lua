@@ -82,5 +82,6 @@ repeat
   end
 until doctor.records >= args.records or #jobs == 0 and not SECTIONS[section]
 if #jobs > 0 or SECTIONS[section] then at = cjson.encode({section, cursor, jobs}) end
-return cmsgpack.pack({records = doctor.records, findings = doctor.findings, at = at,
-  effects = doctor.changed and conclude() or effects})
+local changed = false
+for _, finding in ipairs(findings) do changed = changed or finding[4] end
+return cmsgpack.pack({records = doctor.records, findings = findings, at = at, effects = changed and conclude() or effects})

@@ -3,19 +3,8 @@
 --   of findings to look at once more, or nil), mend, cleaner (look only while this replica leads the cleaning, or "").
 -- Returns {records, findings {check, subject, problem, mended}, cursor ("" at the end)}.
 --!include cached
+--!include findings
 local MARGIN = 1000
-local findings, again = {}, nil
-if args.again then
-  again = {}
-  for _, name in ipairs(args.again) do again[name] = true end
-end
-
-local function found(check, subject, problem, mend)
-  if again and not again[check .. ' ' .. subject] then return end
-  local mended = again ~= nil and args.mend
-  if mended then mend() end
-  findings[#findings + 1] = {check, subject, problem, mended}
-end
 
 local function lasting(key, subject, ms)
   if call('PTTL', key) == -1 then

@@ -1,20 +1,10 @@
 --!include records
+--!include findings
 -- Looks for broken invariants in some of the workers and node types, and mends them at a second look. KEYS: as records.lua.
 -- args beyond those of records.lua: section (1 or 2), cursor ("0" to begin), count, again (names of findings to look at once
 -- more, or nil), mend.
 -- Returns {looked at, findings {check, subject, problem, mended}, section (0 at the end), cursor}.
-local looked, findings, again = 0, {}, nil
-if args.again then
-  again = {}
-  for _, name in ipairs(args.again) do again[name] = true end
-end
-
-local function found(check, subject, problem, mend)
-  if again and not again[check .. ' ' .. subject] then return end
-  local mended = again ~= nil and args.mend
-  if mended then mend() end
-  findings[#findings + 1] = {check, subject, problem, mended}
-end
+local looked = 0
 
 local function leaves(key, member) return function() redis.call('ZREM', key, member) end end
 

@@ -109,10 +109,10 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
         return answer('duplicate', current, {cycle = tonumber(cycle), run = tonumber(run), run_id = id})
       end
     end
+    local same = revision == current and string.sub(flow[8], 1, #digest) == digest
     -- Only begin_on_events, which includes this, is told of events and has meet_event.
     if event then
       label = due .. event[1]
-      local same = revision == current and string.sub(flow[8], 1, #digest) == digest
       if meet_event(key, flow[1], due, schedule_epoch, same, event) then
         return answer('settled', current, {next_at = tonumber(flow[5])})
       end
@@ -123,7 +123,7 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       local first = not queued and answered_before(key, due, tonumber(flow[5]), current)
       if first then return first end
     end
-    if revision ~= current or string.sub(flow[8], 1, #digest) ~= digest then return answer('revision_changed', current) end
+    if not same then return answer('revision_changed', current) end
     if backfill then
       local outcome = move_backfill(key, flow_id, flow[1], backfill[1], planned, backfill[2])
       if outcome ~= 'begun' then return answer(outcome, current) end

@@ -4,19 +4,9 @@
 -- Returns {records, findings {check, subject, problem, mended}, section (0 at the end), cursor, flows (that run, and whose
 --   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
 --!include backfilling
+--!include findings
 local RUNS, NEWEST, OPEN, FILLING = 1024, 20, 50, 250
-local findings, records, running, submitted, again = {}, 0, {}, {}, nil
-if args.again then
-  again = {}
-  for _, name in ipairs(args.again) do again[name] = true end
-end
-
-local function found(check, subject, problem, mend)
-  if again and not again[check .. ' ' .. subject] then return end
-  local mended = again ~= nil and args.mend and mend ~= nil
-  if mended then mend() end
-  findings[#findings + 1] = {check, subject, problem, mended}
-end
+local records, running, submitted = 0, {}, {}
 
 local function forget_open(flow_id, name)
   return function()
@@ -175,9 +165,14 @@ local function examine_flow(flow_id)
   examine_filling(flow_id)
 end
 
-local function scan(set)
-  local following, members = unpack(call('ZSCAN', base .. set, args.cursor == '' and '0' or args.cursor, 'COUNT', args.records))
-  return following ~= '0' and following or '', members
+-- The section that shows each member of a sorted set of the partition to `look`.
+local function scan(set, look)
+  return function()
+    local from = args.cursor == '' and '0' or args.cursor
+    local following, members = unpack(call('ZSCAN', base .. set, from, 'COUNT', args.records))
+    for at = 1, #members, 2 do look(members[at]) end
+    return following ~= '0' and following or ''
+  end
 end
 
 local SECTIONS = {
@@ -191,61 +186,45 @@ local SECTIONS = {
     end
     return #ids == args.records and after or ''
   end,
-  function()
-    local following, members = scan('open')
-    for at = 1, #members, 2 do
-      local flow_id, name = string.match(members[at], '^(.-):(%d+:%d+)$')
-      if call('EXISTS', flow_key(flow_id)) == 1 then
-        if not call('ZSCORE', base .. 'flows', flow_id) then
-          found('flow-not-listed', flow_id, 'it is on record, and not in the index of flows',
-            function() call('ZADD', base .. 'flows', 0, flow_id) end)
-        end
-        examine_run(flow_id, name)
-      else
-        found('orphaned-chain-state', members[at], 'its flow is not on record', function()
-          call('PEXPIRE', run_key(flow_id, string.match(name, '^(%d+)'), string.match(name, '(%d+)$')), args.retention_ms)
-          forget_open(flow_id, name)()
-        end)
+  scan('open', function(member)
+    local flow_id, name = string.match(member, '^(.-):(%d+:%d+)$')
+    if call('EXISTS', flow_key(flow_id)) == 1 then
+      if not call('ZSCORE', base .. 'flows', flow_id) then
+        found('flow-not-listed', flow_id, 'it is on record, and not in the index of flows',
+          function() call('ZADD', base .. 'flows', 0, flow_id) end)
       end
+      examine_run(flow_id, name)
+    else
+      found('orphaned-chain-state', member, 'its flow is not on record', function()
+        call('PEXPIRE', run_key(flow_id, string.match(name, '^(%d+)'), string.match(name, '(%d+)$')), args.retention_ms)
+        forget_open(flow_id, name)()
+      end)
     end
-    return following
-  end,
-  function()
-    local following, members = scan('queued')
-    for at = 1, #members, 2 do
-      records = records + 1
-      if call('EXISTS', flow_key(members[at]) .. ':queued') == 0 then
-        found('index-without-record', 'queued ' .. members[at], 'no planned time of the flow waits',
-          function() call('ZREM', base .. 'queued', members[at]) end)
-      end
+  end),
+  scan('queued', function(flow_id)
+    records = records + 1
+    if call('EXISTS', flow_key(flow_id) .. ':queued') == 0 then
+      found('index-without-record', 'queued ' .. flow_id, 'no planned time of the flow waits',
+        function() call('ZREM', base .. 'queued', flow_id) end)
     end
-    return following
-  end,
-  function()
-    local following, members = scan('backfills')
-    for at = 1, #members, 2 do
-      records = records + 1
-      local flow_id, id = string.match(members[at], '^(.+):(%d+)$')
-      if call('HGET', backfill_key(flow_key(flow_id), id), 'status') ~= 'running' then
-        found('index-without-record', 'backfills ' .. members[at], 'no such backfill is under way',
-          function() call('ZREM', base .. 'backfills', members[at]) end)
-      end
+  end),
+  scan('backfills', function(member)
+    records = records + 1
+    local flow_id, id = string.match(member, '^(.+):(%d+)$')
+    if call('HGET', backfill_key(flow_key(flow_id), id), 'status') ~= 'running' then
+      found('index-without-record', 'backfills ' .. member, 'no such backfill is under way',
+        function() call('ZREM', base .. 'backfills', member) end)
     end
-    return following
-  end,
-  function()
-    local following, members = scan('returns')
-    for at = 1, #members, 2 do
-      records = records + 1
-      local flow_id, name, run_id, status = string.match(members[at], '^([^:]+):(%S+) (%S+) (%S+)$')
-      local known = call('HMGET', flow_key(flow_id or '') .. ':cycle:' .. (name or ''), 'run_id', 'status', 'parent')
-      if not (known[3] and known[1] == run_id and known[2] == status) then
-        found('index-without-record', 'returns ' .. members[at], 'no such cycle, which ran for a node, has ended',
-          function() call('ZREM', base .. 'returns', members[at]) end)
-      end
+  end),
+  scan('returns', function(member)
+    records = records + 1
+    local flow_id, name, run_id, status = string.match(member, '^([^:]+):(%S+) (%S+) (%S+)$')
+    local known = call('HMGET', flow_key(flow_id or '') .. ':cycle:' .. (name or ''), 'run_id', 'status', 'parent')
+    if not (known[3] and known[1] == run_id and known[2] == status) then
+      found('index-without-record', 'returns ' .. member, 'no such cycle, which ran for a node, has ended',
+        function() call('ZREM', base .. 'returns', member) end)
     end
-    return following
-  end,
+  end),
 }
 
 local section, cursor = 0, ''

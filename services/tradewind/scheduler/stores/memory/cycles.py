@@ -125,7 +125,8 @@ class MemoryCycles:
                 if first.payload != request.request.payload:
                     return BeginAnswer(BeginOutcome.REUSED, revision=flow.revision)
                 return BeginAnswer(BeginOutcome.DUPLICATE, first.run, first.run_id, revision=flow.revision)
-        if request.event is not None and meet_event(request, request.event, flow, self._data.now()):
+        same = request.shape.revision == flow.revision and flow.digest.startswith(request.shape.digest)
+        if request.event is not None and meet_event(request, request.event, flow, self._data.now(), same):
             return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
         if request.scheduled:
             stale = request.schedule_epoch < flow.schedule_epoch
@@ -139,7 +140,7 @@ class MemoryCycles:
                     return BeginAnswer(BeginOutcome.SETTLED, next_ms=flow.next_execution_ms, revision=flow.revision)
                 name = RunName(flow.flow_id, line.cycle, line.run)
                 return BeginAnswer(BeginOutcome.DUPLICATE, name, line.run_id, flow.next_execution_ms, flow.revision)
-        if request.shape.revision != flow.revision or not flow.digest.startswith(request.shape.digest):
+        if not same:
             return BeginAnswer(BeginOutcome.REVISION_CHANGED, revision=flow.revision)
         if request.backfill is not None:
             outcome = move(flow, request.backfill, self._data.now())

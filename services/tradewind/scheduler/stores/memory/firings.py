@@ -65,14 +65,16 @@ def drop_queued(flow: Flow, now: int, reason: str) -> None:
     flow.queued = []
 
 
-def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int) -> bool:
-    """Settle an event that begins no cycle, whatever runs; return whether it has."""
+def meet_event(request: BeginRequest, event: EventFiring, flow: Flow, now: int, same_revision: bool) -> bool:
+    """Settle an event that begins no cycle, whatever runs; return whether it has.
+
+    Of another revision than the request was made for, the request's own reason does not count.
+    """
     if request.due_ms in flow.firings:
         return False
     if len(flow.firings) >= FIRINGS and request.due_ms < min(flow.firings):
         return True
-    same = request.shape.revision == flow.revision and flow.digest.startswith(request.shape.digest)
-    outcome, reason = event.outcome, event.reason if same else ""
+    outcome, reason = event.outcome, event.reason if same_revision else ""
     if request.schedule_epoch < flow.started_epoch:
         outcome, reason = FiringOutcome.DROPPED, "the flow was stopped meanwhile"
     elif flow.pause is not None:

@@ -37,4 +37,4 @@ class MemoryPartitions:
     async def release(self, held: Mapping[int, int]) -> None:
         for partition, epoch in held.items():
             if self._data.epochs.get(partition) == epoch:
-                del self._data.owners[partition]
+                self._data.owners.pop(partition, None)

@@ -4,27 +4,11 @@
 --   (names of findings to look at once more, or nil), mend
 -- Returns {seen, findings = {check, subject, problem, mended}}.
 --!include record
+--!include findings
 
 local now_ms = now(args.now_ms)
 local expected = { due = 'scheduled', claimed = 'claimed', dead = 'dead' }
-local seen, findings, again = 0, {}, nil
-if args.again then
-  again = {}
-  for _, name in ipairs(args.again) do
-    again[name] = true
-  end
-end
-
-local function found(check, subject, problem, mend)
-  if again and not again[check .. ' ' .. subject] then
-    return
-  end
-  local mended = again ~= nil and args.mend
-  if mended then
-    mend()
-  end
-  findings[#findings + 1] = { check, subject, problem, mended }
-end
+local seen = 0
 
 -- A trigger of a queue stands in the index that its status asks for.
 local function examine(t, subject)
