@@ -10,6 +10,7 @@ import pytest
 from tests.unit.worker.attempts import Bench
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.testing import NodeRun
 from tradewind.worker import Context, NodeStopExecution, node
 
 
@@ -25,6 +26,13 @@ class Gate:
         self.begun.set()
         await asyncio.Event().wait()
 
+    async def stopped(self, bench: Bench, node_type: str, reason: str = "enough", by: str = "ada") -> NodeRun:
+        """Start a node, stop it once it has begun, and return what became of it."""
+        bench.executor.start(bench.assignment(node_type))
+        await until(self.begun.is_set, f"{node_type} has begun")
+        bench.stop(reason=reason, by=by)
+        return await bench.end("t1")
+
 
 async def test_termination_raises_in_an_async_node_where_it_waits() -> None:
     gate = Gate()
@@ -38,10 +46,7 @@ async def test_termination_raises_in_an_async_node_where_it_waits() -> None:
             raise
 
     async with Bench([long]) as bench:
-        bench.executor.start(bench.assignment("long"))
-        await until(gate.begun.is_set, "the node waits")
-        bench.stop(reason="market closed", by="ada")
-        run = await bench.end("t1")
+        run = await gate.stopped(bench, "long", reason="market closed", by="ada")
 
     assert gate.told == [("market closed", "ada")]
     assert run.terminated
@@ -67,10 +72,7 @@ async def test_termination_passes_task_groups_and_timeouts_and_leaves_nothing_be
         cleaned.append("never")
 
     async with Bench([group]) as bench:
-        bench.executor.start(bench.assignment("group"))
-        await until(gate.begun.is_set, "the group waits for its child")
-        bench.stop()
-        run = await bench.end("t1")
+        run = await gate.stopped(bench, "group")
 
     assert run.terminated
     assert cleaned == ["child"]
@@ -86,10 +88,7 @@ async def test_termination_reaches_a_calculating_node_at_its_next_progress() -> 
             await ctx.progress(1)
 
     async with Bench([busy]) as bench:
-        bench.executor.start(bench.assignment("busy"))
-        await until(gate.begun.is_set, "the node calculates")
-        bench.stop()
-        assert (await bench.end("t1")).terminated
+        assert (await gate.stopped(bench, "busy")).terminated
 
 
 async def test_a_thread_sees_that_a_stop_is_requested() -> None:
@@ -112,10 +111,7 @@ async def test_a_thread_sees_that_a_stop_is_requested() -> None:
     for each in (polls, checks):
         gate.begun.clear()
         async with Bench([each]) as bench:
-            bench.executor.start(bench.assignment(each.type))
-            await until(gate.begun.is_set, "the thread runs")
-            bench.stop(reason="enough")
-            run = await bench.end("t1")
+            run = await gate.stopped(bench, each.type, reason="enough")
         assert run.terminated, each
         assert run.error is not None
         assert run.error.message == "enough (by ada)"
@@ -206,10 +202,7 @@ async def test_an_error_while_stopping_is_told_with_the_termination() -> None:
             raise RuntimeError("could not close the position")
 
     async with Bench([clumsy]) as bench:
-        bench.executor.start(bench.assignment("clumsy"))
-        await until(gate.begun.is_set, "the node waits")
-        bench.stop()
-        run = await bench.end("t1")
+        run = await gate.stopped(bench, "clumsy")
 
     assert run.terminated
     assert run.error is not None
