@@ -244,7 +244,10 @@ def run(
             runner.run(_serve(build, values, name))
         except (StartError, ConnectionError) as error:
             _fail(f"{name} cannot start: {error}", 1)
-    sys.exit(0)
+    # Nothing is left to do, and threads of gRPC may wait for the interpreter while it takes itself down, for ever.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 async def _serve(build: Callable[[Any], Service | Sequence[Service]], values: CommonSettings, name: str) -> None:

@@ -5,7 +5,6 @@ import logging
 from typing import Any
 
 import grpc
-from google.rpc import code_pb2
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
@@ -20,7 +19,8 @@ from tradewind.api.worker.v1.worker_service_pb2_grpc import (
 )
 from tradewind.server.connection_limits import connection_options
 from tradewind.server.interception import CallInterceptor
-from tradewind.worker.call_answers import CallAnswers, abort
+from tradewind.server.statuses import abort, status_with
+from tradewind.worker.call_answers import CallAnswers
 from tradewind.worker.channel import Backoff, explain
 from tradewind.worker.errors import WorkerError, WorkerRefused
 from tradewind.worker.executor import Executor
@@ -143,7 +143,7 @@ class CalledLink(WorkerServiceServicer):
         self, request: worker_service_pb2.ExecuteRequest, context: _Context
     ) -> worker_service_pb2.ExecuteResponse:
         if self._draining:
-            await abort(context, code_pb2.UNAVAILABLE, "DRAINING", "this worker is leaving")
+            await abort(context, status_with(grpc.StatusCode.UNAVAILABLE, "DRAINING", "this worker is leaving"))
         if request.HasField("renew_interval"):
             self._interval = max(_LEAST_INTERVAL, seconds_of(request.renew_interval))
         held, accepted = self._executor.held, []
@@ -156,7 +156,7 @@ class CalledLink(WorkerServiceServicer):
             accepted.append(token)
         if request.assignments and not accepted:
             message = f"this worker runs {len(held)} of {self._identity.capacity} node tasks"
-            await abort(context, code_pb2.RESOURCE_EXHAUSTED, "QUEUE_FULL", message)
+            await abort(context, status_with(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL", message))
         if self._renewal is None and held:
             self._renew_later()
         return worker_service_pb2.ExecuteResponse(accepted_tokens=accepted)

@@ -11,6 +11,7 @@ from tradewind.api.registry.v1.registry_service_pb2_grpc import RegistryServiceS
 from tradewind.worker.channel import Backoff, explain
 from tradewind.worker.errors import WorkerRefused
 from tradewind.worker.identity import Identity
+from tradewind.worker.times import seconds_of
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -79,8 +80,7 @@ class Registration:
                 logger.warning("the registry cannot be reached, trying again: %s", explain(error))
                 await backoff.pause()
                 continue
-            seconds = response.heartbeat_interval.ToTimedelta().total_seconds()
-            self._interval = seconds if seconds > 0 else _DEFAULT_INTERVAL
+            self._interval = seconds_of(response.heartbeat_interval) or _DEFAULT_INTERVAL
             self.registered.set()
             return
 

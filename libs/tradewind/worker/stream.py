@@ -16,6 +16,7 @@ from tradewind.worker.errors import SessionReplaced, WorkerRefused
 from tradewind.worker.executor import Executor
 from tradewind.worker.identity import Identity
 from tradewind.worker.outbox import Outbox
+from tradewind.worker.times import seconds_of
 
 logger = logging.getLogger("tradewind.worker")
 
@@ -187,7 +188,7 @@ class WorkStream:
         logger.info("connected as %s, session %s", self._identity.worker_id, welcome.session)
         self._lost_is_told = False
         self.connected.set()
-        self._schedule_renewal(welcome.renew_interval.ToTimedelta().total_seconds() or _RENEW_INTERVAL)
+        self._schedule_renewal(seconds_of(welcome.renew_interval) or _RENEW_INTERVAL)
 
     def _name(self) -> None:
         self._naming = None

@@ -43,10 +43,11 @@ class TaskWatch:
         await asyncio.wait_for(self._reading, 10)
         return self.seen
 
-    async def leave(self) -> None:
-        """Break it off."""
+    async def leave(self) -> str:
+        """Break it off; returns where to go on, "" when nothing has happened."""
         self._call.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
+        return self.seen[-1].event.event_id if self.seen else ""
 
 
 def word(event: task_event_pb2.TaskEvent) -> str:
@@ -102,8 +103,7 @@ async def test_who_comes_back_goes_on_after_the_last_event_also_at_a_service_sta
     await until(lambda: first.kinds == ["queued"], "the task is shown")
     given = await claim_one(ntm)
     await until(lambda: first.kinds == ["queued", "running"], "it runs")
-    last = first.seen[-1].event.event_id
-    await first.leave()
+    last = await first.leave()
     await ntm.server.stop()
     again = await start()
     await complete(again, given.token)
@@ -119,10 +119,10 @@ async def test_a_gap_is_told_and_what_is_kept_follows(start: Start) -> None:
     task_id = (await submit_task(ntm, options=TWICE)).task.node_task_id
     first = TaskWatch(ntm, task_id)
     await until(lambda: first.kinds == ["queued"], "the task is shown")
-    await first.leave()
+    last = await first.leave()
     await fail(ntm, (await claim_one(ntm)).token)
     await claim_one(ntm)
-    second = TaskWatch(ntm, task_id, first.seen[-1].event.event_id)
+    second = TaskWatch(ntm, task_id, last)
     await until(lambda: len(second.seen) == 2, "what is kept is told")
     assert (second.kinds, [each.gap for each in second.seen]) == (["queued", "running"], [True, False])
     await second.leave()

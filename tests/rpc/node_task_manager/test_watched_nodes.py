@@ -60,8 +60,7 @@ async def test_who_comes_back_goes_on_after_the_last_event_also_at_a_service_sta
     await until(lambda: first.seen, "it is told as it is")
     given = await claim_one(ntm)
     await until(lambda: first.kinds[-1] == "running", "it runs")
-    last = first.seen[-1].event.event_id
-    await first.leave()
+    last = await first.leave()
     await ntm.server.stop()
     again = await start()
     await complete(again, given.token)

@@ -8,7 +8,7 @@ import pytest
 from google.rpc import error_details_pb2
 from google.rpc.status_pb2 import Status
 
-from tradewind.server.errors import STATUS_KEY
+from tradewind.server.statuses import STATUS_KEY
 
 
 @dataclass

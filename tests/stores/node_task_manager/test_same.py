@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 
 from tests.servers import RedisServer, RedisServers, redis_kinds
+from tests.stores.node_task_manager.both import RETRIES
 from tests.stores.node_task_manager.doctors import findings
 from tests.stores.node_task_manager.invariants import check_invariants, expire_all, nothing_is_left
 from tests.stores.node_task_manager.random_plans import AD_HOC, random_plan
 from tests.stores.node_task_manager.shards import memory_shard, redis_shard
-from tests.stores.node_task_manager.world import CLEAN_KEYS, RETRIES, SETTLE_MS, World
+from tests.stores.node_task_manager.world import CLEAN_KEYS, SETTLE_MS, World
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.server.clock import ManualClock
 

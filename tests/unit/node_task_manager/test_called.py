@@ -1,10 +1,15 @@
-"""Which replica calls a worker, and how long one that refuses is left alone."""
+"""Which replica calls a worker, how long one that refuses is left alone, and what ends with the server."""
 
+import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 from unittest.mock import Mock
 
 from tradewind.node_task_manager.domain.called import CalledWorker, Patience, caller_of
+from tradewind.node_task_manager.use_cases.called import CalledWorkers
 from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
+from tradewind.node_task_manager.use_cases.workers import WorkerPool
 
 WORKERS = [f"w{at}" for at in range(300)]
 
@@ -70,3 +75,38 @@ def test_one_that_refused_takes_one_at_a_time_until_it_takes_something() -> None
     assert (worker.room, worker.takes) == (1, True)
     worker.coming = 1
     assert (worker.room, worker.takes) == (0, False)
+
+
+class Silent:
+    """Stands for the list of workers, for the replicas, and for the calls of a worker that nobody reaches."""
+
+    def __init__(self) -> None:
+        self.listed = [CalledWorker("w1", "i1", "127.0.0.1:1", ("noop",), 1)]
+        self.closed = False
+
+    async def called(self) -> list[CalledWorker]:
+        return self.listed
+
+    async def meet(self, name: str, _keep_ms: int) -> Sequence[str]:
+        return [name]
+
+    async def broken(self) -> None:
+        await asyncio.Event().wait()
+
+    async def connected(self, _within_s: float) -> bool:
+        await asyncio.Event().wait()
+        return False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_the_connection_of_one_that_has_just_left_the_list_ends_with_the_server() -> None:
+    silent: Any = Silent()
+    workers = CalledWorkers({}, WorkerPool(), silent, silent, lambda _url: silent, Mock(), "replica", grace_s=600)
+    before = asyncio.all_tasks()
+    await workers.look()
+    silent.listed = []
+    await workers.look()
+    await workers.stop()
+    assert (silent.closed, asyncio.all_tasks()) == (True, before)

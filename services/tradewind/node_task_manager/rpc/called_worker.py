@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
@@ -16,6 +18,7 @@ from tradewind.node_task_manager.domain.work import Termination
 from tradewind.node_task_manager.ports.workers import Answer, Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.server.channels import open_channel
+from tradewind.server.statuses import STATUS_KEY
 from tradewind.tls import SYSTEM, TlsFiles
 
 CONNECT_S = 2.0
@@ -109,10 +112,12 @@ def _target(api_url: str) -> tuple[str, str]:
 
 
 def _retry_after_s(error: grpc.aio.AioRpcError) -> float:
-    for key, value in error.trailing_metadata() or ():
-        if key == "grpc-status-details-bin" and isinstance(value, bytes):
-            info = RetryInfo()
-            for detail in Status.FromString(value).details:
-                if detail.Unpack(info):
-                    return info.retry_delay.ToTimedelta().total_seconds()
+    """Return for how long a worker wants to be left alone, 0 when it says nothing that can be read."""
+    with suppress(DecodeError):
+        for key, value in error.trailing_metadata() or ():
+            if key == STATUS_KEY and isinstance(value, bytes):
+                info = RetryInfo()
+                for detail in Status.FromString(value).details:
+                    if detail.Unpack(info):
+                        return info.retry_delay.seconds + info.retry_delay.nanos / 1e9
     return 0.0

@@ -50,6 +50,7 @@ class CalledWorkers:
         self._name = name
         self._grace_s = grace_s
         self._workers: dict[str, CalledConnection] = {}
+        self._parting: set[CalledConnection] = set()
         self._tried: dict[str, frozenset[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._rests = 0
@@ -103,6 +104,8 @@ class CalledWorkers:
             worker.line.close("this server is leaving")
         await asyncio.gather(*(self._end(worker) for worker in self._workers.values()))
         await end_tasks(self._tasks)
+        # Whoever left the list a moment ago has a connection still.
+        await asyncio.gather(*(self._end(worker) for worker in self._parting))
 
     def ended(self, worker_id: str, shard: int, held: Sequence[Held]) -> None:
         """A worker has reported the end of attempts itself: there may be room, for this process or another to give."""
@@ -151,6 +154,7 @@ class CalledWorkers:
         worker.mine = False
         self._pool.remove(worker)
         worker.line.close("the worker is not there any more")
+        self._parting.add(worker)
         self._begin(self._part(worker) if unlisted else self._end(worker))
 
     async def _part(self, worker: CalledConnection) -> None:
@@ -163,6 +167,7 @@ class CalledWorkers:
         if worker.watching is not None:
             await end_tasks([worker.watching])
         await worker.line.end(_END_S)
+        self._parting.discard(worker)
 
     async def _watch(self, worker: CalledConnection) -> None:
         """Take back what a worker holds when its connection is lost and cannot be had again: it counts as lost."""

@@ -10,7 +10,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from tradewind.scheduler.ports.peers import PeerRefused, PeerUnavailable
-from tradewind.server.errors import STATUS_KEY
+from tradewind.server.statuses import STATUS_KEY
 from tradewind.tls import explained
 
 _REFUSALS = frozenset(

@@ -32,8 +32,8 @@ function DROP.node_tasks(ids, comp)
   if comp.failed or comp.maps then call('ZREM', base .. 'dead_letters:' .. comp.user_id, unpack(ids)) end
 end
 
-function DROP.component(run, id)
-  forget_events(run, call('HGET', base .. 'component:' .. run .. ':' .. id, 'watched'))
+function DROP.component(run, id, _, comp)
+  forget_events(run, comp.watched)
   call('UNLINK', base .. 'component:' .. run .. ':' .. id, base .. 'stop:' .. run .. ':' .. id)
   call('ZREM', base .. 'flow_runs:' .. string.match(run, '^[^:]+'), run .. ':' .. id)
 end
@@ -106,17 +106,17 @@ end
 -- Goes on with a component; returns the places to go on at, or nil. One that is not finished is left alone.
 local function walk_component(verb, run, id, place, item, till)
   local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'plan', 'nodes', 'user_id', 'failed',
-    'maps')
+    'maps', 'watched')
   spend(2)
   if v[1] ~= 'finished' then return end
-  local comp = {plan = v[2], nodes = tonumber(v[3]), user_id = v[4], failed = v[5], maps = v[6]}
+  local comp = {plan = v[2], nodes = tonumber(v[3]), user_id = v[4], failed = v[5], maps = v[6], watched = v[7]}
   if call('EXISTS', base .. 'plan:' .. comp.plan) == 1 then
     local ids
     ids, place, item = some_of(run, comp, place, item)
     if #ids > 0 then verb.node_tasks(ids, comp, till) end
     if place < comp.nodes then return place, item end
   end
-  verb.component(run, id, till)
+  verb.component(run, id, till, comp)
 end
 
 -- Goes on with a run; true when it is through. Another run of its name is left alone.

@@ -88,7 +88,7 @@ class MemoryClaiming(MemoryConsequences):
         if action is WhenFull.DROP_NEW:
             self._skip(task, reason, turn)
             return
-        group = (limit[0], self._node(task).node_type, self._user(task), limit[1])
+        group = self._group(task, limit)
         skipped: list[str] = []
         if action is WhenFull.KEEP_NEWEST:
             skipped = self._slots.waiting(group)

@@ -184,17 +184,18 @@ class MemoryLimiting(MemoryRecords):
                 return limit, most
         return None
 
+    def _group(self, task: NodeTask, limit: tuple[str, Most]) -> Group:
+        """The group in which a node task waits for a limit of its own."""
+        return limit[0], self._node(task).node_type, self._user(task), limit[1]
+
     def _groups(self, task: NodeTask) -> list[Group]:
-        """The groups in which a node task would wait for its own limits."""
-        node_type, user = self._node(task).node_type, self._user(task)
-        return [(limit, node_type, user, most) for limit, most in self._own_limits(task)]
+        return [self._group(task, limit) for limit in self._own_limits(task)]
 
     def _block(self, task: NodeTask, limit: tuple[str, Most], rank: int) -> list[Group]:
         """Put a node task aside; returns its groups under the other limits, for which it has made room."""
-        group = (limit[0], self._node(task).node_type, self._user(task), limit[1])
         self._private[task.task_id].judged = True
         self._tasks[task.task_id] = replace(task, blocked=limit[0])
-        self._slots.block(group, task.task_id, rank)
+        self._slots.block(self._group(task, limit), task.task_id, rank)
         if isinstance(limit[1], KeyRate):
             self._look_again(limit[0], self._short(limit[0], limit[1]))
         return [group for group in self._groups(task) if group[0] != limit[0]]

@@ -7,13 +7,21 @@ from typing import Any
 
 import grpc
 
+from tests.rpc.node_task_manager.conftest import Ntm, plan
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as ntm_pb2
-from tradewind.api.node_task_manager.v1 import work_pb2
+from tradewind.api.node_task_manager.v1 import node_task_pb2, work_pb2
 from tradewind.api.node_task_manager.v1.node_task_manager_service_pb2_grpc import NodeTaskManagerServiceStub
 from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc, worker_pb2
 from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1 import worker_service_pb2_grpc as pb2_grpc
+from tradewind.server.statuses import STATUS_KEY
+
+Status = grpc.StatusCode
+PENDING, RUNNING = node_task_pb2.NODE_TASK_STATUS_PENDING, node_task_pb2.NODE_TASK_STATUS_RUNNING
+COMPLETED, TERMINATED = node_task_pb2.NODE_TASK_STATUS_COMPLETED, node_task_pb2.NODE_TASK_STATUS_TERMINATED
+LASTING = {"node_task_manager_lease_seconds": 600, "node_task_manager_called_seconds": 0.2}
+"""Leases that no test sees lapse, and changes of the list that are heard of soon."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Refusal = Callable[[Context], Awaitable[None]]
@@ -122,6 +130,9 @@ class Called(pb2_grpc.WorkerServiceServicer):
         return pb2.TerminateResponse()
 
 
+Make = Callable[..., Awaitable[Called]]
+
+
 class Proxy:
     """Stands before a port, and breaks all connections when told to; `connections` counts them."""
 
@@ -167,11 +178,11 @@ class Proxy:
         writer.close()
 
 
-def aborting(code: grpc.StatusCode) -> Refusal:
-    """Refuse with a status."""
+def aborting(code: grpc.StatusCode, details: bytes | None = None) -> Refusal:
+    """Refuse with a status, and with what is to be its details."""
 
     async def refuse(context: Context) -> None:
-        await context.abort(code, "as the test wants")
+        await context.abort(code, "as the test wants", () if details is None else ((STATUS_KEY, details),))
 
     return refuse
 
@@ -179,3 +190,30 @@ def aborting(code: grpc.StatusCode) -> Refusal:
 async def hanging(context: Context) -> None:
     """Never answer."""
     await asyncio.Event().wait()
+
+
+async def is_(
+    ntm: Ntm, node_id: str, status: node_task_pb2.NodeTaskStatus.ValueType, **fields: Any
+) -> node_task_pb2.NodeTask:
+    """Wait until a node task has a status; return it."""
+    seen: list[node_task_pb2.NodeTask] = []
+
+    async def there() -> bool:
+        seen.append(await ntm.node(node_id))
+        return seen[-1].status == status and all(getattr(seen[-1], name) == value for name, value in fields.items())
+
+    await until(there, f"{node_id} is {node_task_pb2.NodeTaskStatus.Name(status)} {fields}")
+    return seen[-1]
+
+
+def losses(task: node_task_pb2.NodeTask) -> int:
+    """Count the attempts whose worker was lost."""
+    return sum(each.code == "WORKER_LOST" for each in task.history)
+
+
+async def give_a(ntm: Ntm, registry: Registry, worker: Called) -> work_pb2.NodeTaskAssignment:
+    """List one worker and nobody else, and submit a flow of one node; returns that node as the worker has taken it."""
+    registry.workers = [worker.listed()]
+    await ntm.submit(plan(nodes="a"))
+    (taken,) = await worker.has(1)
+    return taken

@@ -1,0 +1,85 @@
+"""The answer to a caller whose call went wrong: a `google.rpc.Status` with its details."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2 as details_pb2
+from google.rpc.status_pb2 import Status
+
+from tradewind.server.interception import Behavior, Context
+
+DOMAIN = "tradewind"
+STATUS_KEY = "grpc-status-details-bin"
+MAX_STATUS_BYTES = 7 * 1024
+"""How large an error's details may be: stock clients refuse metadata beyond 8 KiB, and then see none of them."""
+UNDECODABLE = "the request is no valid message of this method"
+
+
+class StatusAnswers(ABC):
+    """Surrounds every call: what its handler raises is told as a status."""
+
+    def around(self, method: str, behavior: Behavior) -> Behavior:
+        """Answer the errors of the calls of one method."""
+
+        async def answered(request: Any, context: Context) -> Any:
+            try:
+                return await behavior(request, context)
+            except grpc.aio.AbortError:
+                raise
+            except Exception as error:
+                await abort(context, self.status_of(error, method))
+
+        return answered
+
+    @abstractmethod
+    def status_of(self, error: Exception, method: str) -> Status:
+        """Return what a caller of `method` is told of `error`; called while that is handled."""
+
+
+async def abort(context: Context, status: Status) -> None:
+    """End a call with a status."""
+    code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
+    await context.abort(code, status.message, ((STATUS_KEY, status.SerializeToString()),))
+
+
+def status_with(
+    code: grpc.StatusCode,
+    reason: str,
+    message: str,
+    metadata: Mapping[str, str] | None = None,
+    details: Sequence[Message] = (),
+) -> Status:
+    """Return a status whose reason is a name of `tradewind.api.errors.v1.ErrorReason` without its prefix."""
+    info = details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
+    status = Status(code=code.value[0], message=message[:1000], details=[_packed(info)])
+    for detail in details:
+        if isinstance(detail, details_pb2.BadRequest):
+            detail = _cut(detail, MAX_STATUS_BYTES - status.ByteSize())
+        status.details.append(_packed(detail))
+    return status
+
+
+def _cut(bad_request: details_pb2.BadRequest, budget: int) -> details_pb2.BadRequest:
+    """Return as many violations as fit into `budget` bytes, the last one saying how many more there are."""
+    if bad_request.ByteSize() + 100 <= budget:
+        return bad_request
+    kept = details_pb2.BadRequest()
+    size = 300
+    for violation in bad_request.field_violations:
+        size += violation.ByteSize() + 4
+        if size > budget:
+            break
+        kept.field_violations.append(violation)
+    missing = len(bad_request.field_violations) - len(kept.field_violations)
+    kept.field_violations.add(field="", description=f"and {missing} more, too many for one answer: mend these first")
+    return kept
+
+
+def _packed(message: Message) -> AnyMessage:
+    packed = AnyMessage()
+    packed.Pack(message)
+    return packed

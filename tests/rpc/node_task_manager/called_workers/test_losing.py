@@ -1,0 +1,138 @@
+"""Workers that are called and lost: what breaks off or dies, and what comes back."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.rpc.node_task_manager.called_workers.workers import (
+    COMPLETED,
+    LASTING,
+    Make,
+    Proxy,
+    Registry,
+    Status,
+    give_a,
+    hanging,
+    is_,
+    losses,
+)
+from tests.rpc.node_task_manager.conftest import Ntm, Start, plan
+from tests.waiting import until
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+
+
+async def test_a_worker_that_dies_loses_its_lease_and_its_late_result_is_refused(
+    start: Start, registry: Registry, make: Make
+) -> None:
+    """Long before its lease lapses."""
+    ntm = await start(registry_address=registry.address, **LASTING)
+    dead = await make("dead")
+    first = await give_a(ntm, registry, dead)
+    await dead.stop()
+    other = await make("other")
+    registry.workers = [other.listed()]
+
+    (second,) = await other.has(1)
+    assert second.attempt > first.attempt
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await dead.complete(ntm.stub, first.token, out="1")
+    assert refused.value.code() is Status.FAILED_PRECONDITION
+    await other.complete(ntm.stub, second.token, out="2")
+    ended = await is_(ntm, "a", COMPLETED)
+    assert (losses(ended), ended.worker_id) == (1, "other")
+
+
+async def test_one_that_renews_keeps_what_it_runs_for_many_leases(start: Start, registry: Registry, make: Make) -> None:
+    ntm = await start(registry_address=registry.address, node_task_manager_lease_seconds=2)
+    worker, other = await make("w1"), await make("w2")
+    taken = await give_a(ntm, registry, worker)
+    registry.workers = [worker.listed(), other.listed()]
+    deadlines: list[float] = []
+
+    async def renewed() -> bool:
+        request = pb2.ReportNodeTasksRequest(worker_id="w1", held_tokens=[taken.token])
+        answer = await ntm.stub.ReportNodeTasks(request)
+        assert not answer.losses
+        deadlines.append(answer.lease_deadline.ToMilliseconds())
+        await asyncio.sleep(0.1)
+        return deadlines[-1] > deadlines[0] + 6000
+
+    await until(renewed, "it has renewed for three leases")
+    await worker.complete(ntm.stub, taken.token)
+    assert (await is_(ntm, "a", COMPLETED)).attempt == 1
+    assert not other.taken
+
+
+async def test_a_lost_worker_that_is_listed_still_is_left_alone(start: Start, registry: Registry, make: Make) -> None:
+    ntm = await start(registry_address=registry.address, **LASTING)
+    dead, other = await make("dead", capacity=100), await make("other", capacity=1)
+    await give_a(ntm, registry, dead)
+    await registry.list(dead.listed(), other.listed())
+    await dead.stop()
+    (again,) = await other.has(1)
+    assert (again.node_task_id, again.attempt) == ("flow:0:0:a", 2)
+    # The dead one has the most room by far.
+    await ntm.submit(plan(nodes="b", digest="p2"), flow_id="next")
+    await other.complete(ntm.stub, again.token)
+    _, taken = await other.has(2)
+    assert (taken.node_task_id, taken.attempt) == ("next:0:0:b", 1)
+
+
+async def test_a_connection_that_comes_back_loses_nothing(start: Start, registry: Registry, make: Make) -> None:
+    ntm = await start(registry_address=registry.address, **LASTING, node_task_manager_stream_grace_seconds=60)
+    worker, other = await make("w1"), await make("w2")
+    proxy = Proxy(worker.port)
+    await proxy.start()
+    listed = worker.listed(api_url=f"127.0.0.1:{proxy.port}")
+    await registry.list(listed)
+    await ntm.submit(plan(nodes="a"))
+    (taken,) = await worker.has(1)
+    await registry.list(listed, other.listed())
+    proxy.drop()
+    await until(lambda: proxy.connections > 1, "there is another connection")
+    # It is given more over that one.
+    await registry.list(listed)
+    await ntm.submit(plan(nodes="b", digest="p2"), flow_id="next")
+    await worker.has(2)
+    await worker.complete(ntm.stub, taken.token)
+    ended = await is_(ntm, "a", COMPLETED)
+    assert (ended.attempt, losses(ended), other.taken) == (1, 0, [])
+    proxy.cut()
+
+
+async def test_a_connection_that_breaks_while_it_is_handed_something_counts_as_a_lost_worker(
+    start: Start, registry: Registry, make: Make
+) -> None:
+    """It may have been taken: whatever breaks workers must not go on to the next without being counted."""
+    ntm = await start(registry_address=registry.address, **LASTING)
+    broken, other = await make("broken"), await make("other")
+    proxy = Proxy(broken.port)
+    await proxy.start()
+
+    async def breaks(context: Any) -> None:
+        proxy.cut()
+        await hanging(context)
+
+    broken.refuse = breaks
+    await registry.list(broken.listed(api_url=f"127.0.0.1:{proxy.port}"))
+    await ntm.submit(plan(nodes="a"))
+    await until(lambda: broken.calls, "it is handed over")
+    await registry.list(other.listed())
+    (taken,) = await other.has(1)
+    assert taken.attempt > 1
+    await other.complete(ntm.stub, taken.token)
+    assert losses(await is_(ntm, "a", COMPLETED)) == 1
+
+
+async def test_a_new_process_of_a_worker_has_lost_what_the_one_before_held(
+    ntm: Ntm, registry: Registry, make: Make
+) -> None:
+    worker = await make("w1")
+    await give_a(ntm, registry, worker)
+    registry.workers = [worker.listed(incarnation="i2")]
+    again = (await worker.has(2))[1]
+    assert (again.node_task_id, again.attempt) == ("flow:0:0:a", 2)
+    await worker.complete(ntm.stub, again.token)
+    assert losses(await is_(ntm, "a", COMPLETED)) == 1

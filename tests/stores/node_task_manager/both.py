@@ -1,0 +1,304 @@
+"""Memory and Redis side by side: the same is done to both; what comes of it and all that can be seen is compared."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.stores.node_task_manager.fan_outs import Offered, public
+from tests.stores.node_task_manager.invariants import run_of
+from tests.stores.node_task_manager.random_plans import TYPES
+from tests.stores.node_task_manager.shards import RedisShard, Whole
+from tradewind.node_task_manager.domain.component import RunSubmission
+from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, NodeTaskStatus
+from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
+from tradewind.node_task_manager.domain.plan import Plan
+from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
+from tradewind.node_task_manager.domain.task_event import TaskEvent
+from tradewind.node_task_manager.domain.work import Assignment, Effects
+from tradewind.node_task_manager.ports.events import Event
+from tradewind.server.clock import ManualClock
+
+WORKERS = ("w1", "w2", "w3")
+USERS = ("ann", "bob")
+FLOWS = ("f", "g")
+WANTED = NotificationKind.ANSWER_WANTED
+OF_FLOWS = (NotificationKind.DEAD_LETTER, NotificationKind.CYCLE_FAILED)
+RETRIES = 3
+"""Further attempts that a flow may have within a minute at any rate: few, so that they are used up."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An attempt as both stores know it: nonces differ, all else must not."""
+
+    memory: Assignment
+    redis: Assignment
+
+
+@dataclass
+class Both:
+    """Both stores, and what was seen of them.
+
+    With `cut` Redis does what memory does at once in many scripts. Then only claims hand out node tasks, of one user
+    and one type at a time: whose turn it is depends on whether a queue was empty between two scripts. Nor are there
+    nodes then that stop others by failing while they wait.
+    """
+
+    rng: random.Random
+    clock: ManualClock
+    memory: Whole
+    redis: RedisShard
+    plans: dict[str, Plan]
+    cut: bool
+    pairs: list[Pair] = field(default_factory=list)
+    runs: dict[str, RunSubmission] = field(default_factory=dict)
+    cycle: int = 0
+    waits: dict[str, int] = field(default_factory=dict)
+    """Until when node tasks must not begin again, as Redis last told."""
+    begun: list[tuple[int, str]] = field(default_factory=list)
+    """When attempts of nodes that may be tried again began, and on whose budget."""
+    granted: list[tuple[int, str]] = field(default_factory=list)
+    """When further attempts were granted, and on whose budget, as far as they were seen."""
+    positions: dict[str, list[str]] = field(default_factory=dict)
+    """Where events of each task were seen, those that are gone among them."""
+    ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """How node tasks have ended, as Redis first told."""
+    watched: dict[str, bool] = field(default_factory=dict)
+    """Node tasks of flows whose events are kept, and whether they were from before anything had happened to them."""
+    offered: dict[str, Offered] = field(default_factory=dict)
+    """The latest offer of each mapped node."""
+
+    async def both(self, verb: str, memory_args: Sequence[Any], redis_args: Sequence[Any] | None = None) -> Any:
+        """Do the same to both; let Redis do what it put off, then compare what came of it."""
+        of_memory = await getattr(self.memory, verb)(*memory_args)
+        of_redis = await getattr(self.redis, verb)(*(memory_args if redis_args is None else redis_args))
+        if isinstance(of_memory, Effects):
+            of_redis = await self._drained(of_redis)
+            self._compare(verb, of_memory, of_redis)
+        else:
+            self._compare(verb, of_memory.effects, await self._drained(of_redis.effects))
+        return of_memory, of_redis
+
+    async def _drained(self, effects: Effects) -> Effects:
+        terminations, partitions, todo = list(effects.terminations), list(effects.partitions), effects.todo
+        fan_outs = list(effects.fan_outs)
+        due_in = effects.due_in
+        while todo:
+            more = await self.redis.claim()
+            terminations += more.terminations
+            partitions += more.partitions
+            fan_outs += more.fan_outs
+            # A claim for nobody says nothing of types that wait for their rate.
+            todo, due_in = more.todo, min((at for at in (due_in, more.due_in) if at >= 0), default=-1)
+        drained = replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
+        return replace(drained, todo=0, due_in=due_in, fan_outs=tuple(fan_outs))
+
+    def _compare(self, verb: str, memory: Effects, redis: Effects) -> None:
+        assert [_public(a) for a in memory.assignments] == [_public(a) for a in redis.assignments], verb
+        stops = [
+            sorted((t.worker_id, t.task_id, t.attempt, t.stop) for t in each.terminations) for each in (memory, redis)
+        ]
+        assert stops[0] == stops[1], verb
+        assert sorted(memory.partitions) == sorted(redis.partitions), verb
+        assert sorted(memory.stale_workers) == sorted(redis.stale_workers), verb
+        assert sorted(memory.ready_types) == sorted(redis.ready_types), verb
+        offers = zip(sorted(memory.fan_outs, key=public), sorted(redis.fan_outs, key=public), strict=True)
+        for of_memory, of_redis in offers:
+            assert public(of_memory) == public(of_redis), verb
+            self.offered[of_memory.task_id] = Offered(of_memory, of_redis)
+        # Redis may tell of one that the same script took out, which wakes somebody early, but never late.
+        assert memory.due_in < 0 or 0 <= redis.due_in <= memory.due_in, verb
+        for assignment in redis.assignments:
+            assert self.waits.pop(assignment.task_id, 0) <= self.clock(), f"{assignment.task_id} began before its time"
+            retry = self.plans[assignment.plan].nodes[assignment.index].retry
+            if retry and retry.attempts > 1 and verb not in ("renew", "pass_on"):
+                self.begun.append((self.clock(), _spender(assignment.task_id, assignment.user_id)))
+        # A stop tells of what its own script did.
+        if verb != "stop" or not self.cut:
+            assert memory.results == redis.results, verb
+        self.pairs += [Pair(m, r) for m, r in zip(memory.assignments, redis.assignments, strict=True)]
+
+    async def compare(self) -> None:
+        """Everything that can be seen of both stores is the same."""
+        names = [(run.run, component_id) for run in self.runs.values() for component_id, _ in run.components]
+        ids = await self._ids()
+        seen = []
+        for shard in (self.memory, self.redis):
+            events = await shard.read({0: "0", 1: "0"}, 10_000)
+            seen.append(
+                {
+                    "tasks": [_record(task) for task in await shard.tasks(ids, inputs=True, outputs=True)],
+                    "components": await shard.components(names),
+                    "held": [sorted(await shard.held_by(worker)) for worker in WORKERS],
+                    "events": sorted((replace(event, event_id="") for event in events), key=_order_of),
+                }
+            )
+        for what, of_memory in seen[0].items():
+            assert of_memory == seen[1][what], what
+        for component in seen[0]["components"]:
+            running = sum(task["status"] == "running" for task in seen[0]["tasks"] if _is_of(task, component))
+            assert component is None or component.running == (running if component.run.ad_hoc else 0), component
+        for task in await self.redis.tasks(ids):
+            if task is not None and task.status.terminal:
+                end = (task.status, task.ended_at, task.attempt, task.failures)
+                assert self.ended.setdefault(task.task_id, end) == end, f"{task.task_id} ended twice"
+            elif task is not None and task.status is NodeTaskStatus.PENDING and task.retry_at and task.failures:
+                if self.waits.get(task.task_id) != task.retry_at != task.postponed:
+                    user_id = self.runs[str(TaskName.parse(task.task_id).run)].user_id
+                    self._grant(_spender(task.task_id, user_id))
+                self.waits[task.task_id] = task.retry_at
+
+    def _is_mapped(self, task: NodeTask) -> bool:
+        name = TaskName.parse(task.task_id)
+        plan = self.plans[dict(self.runs[str(name.run)].components)[task.component_id]]
+        return name.item < 0 and plan.nodes[task.index].fan_out is not None
+
+    async def _ids(self) -> list[str]:
+        """All node tasks, those of items that have not begun among them."""
+        ids = sorted(
+            {
+                run.run.task_id(node.node_id)
+                for run in self.runs.values()
+                for _, digest in run.components
+                if digest in self.plans
+                for node in self.plans[digest].nodes
+            }
+        )
+        sizes = {task.task_id: task.items.total for task in await self.redis.tasks(ids) if task and task.items}
+        return ids + [f"{task_id}:{place}" for task_id, total in sizes.items() for place in range(total)]
+
+    def _grant(self, spender: str) -> None:
+        """Note a further attempt: within a minute a flow has no more of them than its budget."""
+        now = self.clock()
+        self.granted.append((now, spender))
+        granted = sum(at > now - 60_000 and whose == spender for at, whose in self.granted)
+        begun = sum(at > now - 65_000 and whose == spender for at, whose in self.begun)
+        assert granted <= max(RETRIES, begun * 20 // 100), f"{granted} further attempts of {spender} in a minute"
+
+    async def _dead_letters(self, shard: Whole, user: str) -> list[tuple[int, str]]:
+        """Read them in pages of two."""
+        found: list[tuple[int, str]] = []
+        while page := await shard.dead_letters(user, found[-1] if found else None, 2):
+            found += page
+        return found
+
+    async def compare_notices(self) -> None:
+        """Events of tasks and notifications are the same, from the first on and from any position."""
+        self.watched = {each: fresh for each, fresh in self.watched.items() if run_of(each) in self.runs}
+        tasks = [name for name in self.runs if name.startswith("task:")]
+        for run in (*tasks, *self.watched):
+            whole = await self.memory.task_events(run, "0-0", 1000)
+            assert await self.redis.task_events(run, "0-0", 1000) == whole, run
+            (record,) = await self.redis.tasks([run])
+            if not whole.entries:
+                # Nothing has happened since it is watched.
+                assert not self.watched[run] or record is None or record.status is NodeTaskStatus.REGISTERED, run
+                continue
+            assert record is not None
+            _check_events(record, whole.entries, mapped=self._is_mapped(record))
+            newest = whole.entries[-1]
+            assert await self.redis.newest_task_event(run) == newest == await self.memory.newest_task_event(run)
+            self.positions.setdefault(run, []).extend(event.event_id for event in whole.entries)
+        told = sorted(self.positions.keys() & {*tasks, *self.watched})
+        for run in self.rng.sample(told, min(3, len(told))):
+            after, limit = self.rng.choice(self.positions[run]), self.rng.choice((1, 2, 100))
+            assert await self.memory.task_events(run, after, limit) == await self.redis.task_events(run, after, limit)
+        for user in USERS:
+            listed = []
+            for shard in (self.memory, self.redis):
+                notifications, unread = await shard.list_notifications(user, "", 1000)
+                facts = [each.fact for each in reversed(notifications)]
+                # Within one script the stores may come to things in another order; so which of a flow's is told.
+                named = [
+                    Fact(fact.kind, fact.subject.partition(":")[0], fact.at) if fact.kind in OF_FLOWS else fact
+                    for fact in facts
+                ]
+                listed.append((sorted(named, key=lambda fact: (fact.at, fact.kind, fact.subject)), unread))
+                found = (await shard.notifications(user, "0-0", 1000)).entries
+                assert [each.fact for each in found] == facts
+            assert listed[0] == listed[1]
+            ends = [fact.subject for fact in listed[0][0] if fact.kind not in (*OF_FLOWS, WANTED)]
+            mine = [name for name, run in self.runs.items() if run.user_id == user and run.run.ad_hoc]
+            states = await self.redis.components([(self.runs[name].run, "0") for name in mine])
+            ended = [name for name, state in zip(mine, states, strict=True) if state and state.finished_at]
+            assert sorted(ends) == sorted(ended), "a user hears once of each end"
+
+    async def compare_the_rest(self) -> None:
+        """What few operations change is the same."""
+        seen = []
+        for shard in (self.memory, self.redis):
+            ids = [await shard.component_ids(run.run) for run in self.runs.values()]
+            cycles = range(max(0, self.cycle - 8), self.cycle + 1)
+            letters = [await self._dead_letters(shard, user) for user in USERS]
+            lines = [await shard.lines(flow, cycle, "", 1000) for flow in FLOWS for cycle in cycles]
+            lines += [await shard.run_lines(run.run, "", 1000) for run in self.runs.values() if run.run.ad_hoc]
+            listed = [await self._listed(shard, user, kind) for user in USERS for kind in ("task", "batch")]
+            seen.append((ids, letters, [replace(line, log_id="") for each in lines for line in each], listed))
+        assert seen[0] == seen[1]
+        limits = [f"{kind}:{user}" for user in USERS for kind in ("user", "adhoc")]
+        limits += [f"flow:{flow}" for flow in FLOWS] + [f"type:{node_type}" for node_type in TYPES]
+        assert await self.memory.held(limits) == await self.redis.held(limits)
+        assert await self.memory.queues() == await self.redis.queues()
+        assert await self.memory.running(10_000) == await self.redis.running(10_000)
+        assert await self.memory.totals() == await self.redis.totals()
+        await self.compare_notices()
+
+    async def _listed(self, shard: Whole, user: str, kind: str) -> list[tuple[int, str]]:
+        """List in pages of 1 to 3."""
+        listed: list[tuple[int, str]] = []
+        size = self.cycle % 3 + 1
+        while page := await shard.runs_of(user, kind, listed[-1] if listed else None, size):
+            listed += page
+        return listed
+
+
+def _order_of(event: Event) -> tuple[str, ...]:
+    """Where an event stands among all: those of one node task, or of one component, stay in their own order."""
+    if isinstance(event, SubFlowEvent):
+        return (event.run, "", event.task_id)
+    return (event.run, event.component)
+
+
+def position(event_id: str) -> tuple[int, ...]:
+    return tuple(map(int, event_id.split("-")))
+
+
+def _check_events(task: NodeTask, events: Sequence[TaskEvent], *, mapped: bool) -> None:
+    """Each event follows from the one before, only the last is final, and it leaves the task as it is on record, but
+    for the offers of one that is mapped."""
+    statuses = [event.status for event in events]
+    for before, after in itertools.pairwise(statuses):
+        assert after is before or after in TRANSITIONS[before], statuses
+    assert not any(status.terminal for status in statuses[:-1]), statuses
+    assert (statuses[-1], events[-1].attempt) == (task.status, task.attempt)
+    assert [position(event.event_id) for event in events] == sorted(position(event.event_id) for event in events)
+    left = events[-1].leaves(task)
+    if mapped:
+        left = replace(left, retry_at=task.retry_at)
+    if left.error and task.error and not task.status.terminal:
+        left = replace(left, error=replace(left.error, traceback=task.error.traceback))
+    assert left == replace(task, lease_deadline=left.lease_deadline), "the newest event leaves what is on record"
+
+
+def _spender(task_id: str, user_id: str) -> str:
+    """Whose budget the further attempts of a node task are on."""
+    return TaskName.parse(task_id).run.flow_id or f"user {user_id}"
+
+
+def _is_of(task: Any, component: Any) -> bool:
+    return bool(task and component and str(TaskName.parse(task["task_id"]).run) == str(component.run))
+
+
+def _public(assignment: Assignment) -> tuple[Any, ...]:
+    return tuple(getattr(assignment, name) for name in Assignment.__slots__ if name != "nonce")
+
+
+def _record(task: Any) -> Any:
+    """A node task but for what differs: nonces, and the counts of signals that a single edge needs not."""
+    if task is None:
+        return None
+    seen = {name: value for name, value in vars(task).items() if name not in {"nonce", "waiting", "live"}}
+    return seen | {"updated_at": task.updated_at, "held": bool(task.nonce)}

@@ -1,0 +1,163 @@
+"""What workers do, drawn at random: they take node tasks, end them, fall silent and come back."""
+
+from dataclasses import dataclass, field, replace
+
+from tests.stores.node_task_manager.both import WORKERS, Both, Pair
+from tests.stores.node_task_manager.random_plans import TYPES
+from tests.stores.node_task_manager.waits import random_wait
+from tradewind.node_task_manager.domain.node_task import TaskError
+from tradewind.node_task_manager.domain.retry import RetryWish
+from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Postponed, Vacancy
+from tradewind.node_task_manager.ports.reading import Line, Progress
+
+LARGE = '"' + "v" * 5000 + '"'
+
+
+@dataclass
+class Workers(Both):
+    """Workers of both stores, with the sessions they have."""
+
+    sessions: dict[str, int] = field(default_factory=dict)
+    forgotten: int = 0
+    """Attempts of which the store is to have lost every trace."""
+
+    def vacancies(self) -> list[Vacancy]:
+        """Draw workers with room, some with a session, some of them stale."""
+        one_type = self.rng.choice(TYPES)
+        return [
+            Vacancy(
+                worker,
+                max(0, self.sessions.get(worker, 0) - (self.rng.random() < 0.1)),
+                self.rng.randint(0, 4),
+                (one_type,) if self.cut else tuple(self.rng.sample(TYPES, self.rng.randint(1, 2))),
+                self.rng.choice((1, 4, 10)),
+            )
+            for worker in self.rng.sample(WORKERS, self.rng.randint(0, 3))
+        ]
+
+    def _also(self) -> list[Vacancy]:
+        return [] if self.cut else self.vacancies()
+
+    async def claim(self) -> None:
+        await self.both("claim", (self.vacancies(),))
+
+    async def end(self) -> None:
+        outcomes: list[tuple[Outcome, Outcome]] = []
+        for _ in range(self.rng.randint(0, 5) if self.pairs else 0):
+            # New attempts for the most part, some that ended or were lost long ago, now and then one twice.
+            recent = self.pairs[-8:] if self.rng.random() < 0.8 else self.pairs
+            outcomes.append(self._outcome(self.rng.choice(recent)))
+            if self.rng.random() < 0.1:
+                outcomes.append(outcomes[-1])
+        args = [[outcome[at] for outcome in outcomes] for at in (0, 1)]
+        vacancies = self._also()
+        await self.both("complete", (args[0], vacancies), (args[1], vacancies))
+
+    def _outcome(self, pair: Pair) -> tuple[Outcome, Outcome]:
+        node = self.plans[pair.memory.plan].nodes[pair.memory.index]
+        # What may be tried again fails for the most part, so that waits and budgets come into play; not so items.
+        often = node.retry is None or node.fan_out is not None
+        kind = self.rng.choices(list(OutcomeKind), (8, 2, 1, 3) if often else (3, 8, 1, 2))[0]
+        error = None
+        if kind in (OutcomeKind.FAILED, OutcomeKind.TERMINATED):
+            error = TaskError("NODE_ERROR", "broke", self.rng.choice(("IOError", "IOError", "ValueError")))
+        wish = None
+        if kind is OutcomeKind.FAILED and self.rng.random() < 0.3:
+            wish = RetryWish(self.rng.choice((None, 0, 3_000, 90_000)), none=self.rng.random() < 0.2)
+        completed = kind is OutcomeKind.COMPLETED
+        wait = random_wait(self.rng, self.clock()) if kind is OutcomeKind.SUSPENDED else None
+        handles = [handle for handle in ("x", "y") if completed and self.rng.random() < 0.7]
+        outputs = tuple((handle, self.rng.choice(("1", "null", LARGE))) for handle in handles)
+        cache = self.rng.choice(("", "", "screening")) if completed else ""
+        if self.rng.random() < 0.05:
+            # The store lost its last second and with it a newer attempt.
+            self.forgotten += 1
+            given = replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
+            pair = Pair(given, given)
+            # It takes the place of what waits for its next attempt, and may go on sooner.
+            self.waits.pop(given.task_id, None)
+        of_memory, of_redis = (
+            Outcome(a.task_id, a.attempt, a.nonce, kind, outputs, error, wish, cache, wait)
+            for a in (pair.memory, pair.redis)
+        )
+        return of_memory, of_redis
+
+    async def lapse(self) -> None:
+        self.clock.advance(self.rng.choice((1, 500, 2_000, 11_000, 31_000, 70_000)))
+        await self.both("reap", (self._also(),))
+
+    def _some_held(self, worker: str) -> tuple[list[Held], list[Held]]:
+        """Draw tokens of a worker, now and then one of another's."""
+        chance = {True: 0.5, False: 0.03}
+        mine = [pair for pair in self.pairs if self.rng.random() < chance[pair.memory.worker_id == worker]]
+        return [_held(pair.memory) for pair in mine], [_held(pair.redis) for pair in mine]
+
+    async def renew(self) -> None:
+        worker = self.rng.choice(WORKERS)
+        of_memory, of_redis = self._some_held(worker)
+        session = self.sessions.get(worker, 0)
+        before = len(self.pairs)
+        a, b = await self.both("renew", (worker, session, of_memory), (worker, session, of_redis))
+        del self.pairs[before:]
+        assert (a.session_current, a.lease_deadline) == (b.session_current, b.lease_deadline)
+        index = {m.nonce: r.nonce for m, r in zip(of_memory, of_redis, strict=True)}
+        assert [(index[nonce], why) for nonce, why in a.lost] == list(b.lost)
+
+    async def reconnect(self) -> None:
+        worker = self.rng.choice(WORKERS)
+        of_memory, of_redis = self._some_held(worker)
+        incarnation, vacancies = self.rng.choice(("i1", "i2")), self._also()
+        a, b = await self.both(
+            "open_session",
+            (worker, incarnation, of_memory, vacancies),
+            (worker, incarnation, of_redis, vacancies),
+        )
+        index = {m.nonce: r.nonce for m, r in zip(of_memory, of_redis, strict=True)}
+        assert (a.session, [index[nonce] for nonce in a.lost]) == (b.session, list(b.lost))
+        self.sessions[worker] = a.session
+
+    async def give_back(self) -> None:
+        worker = self.rng.choice(WORKERS)
+        session, vacancies = self.sessions.get(worker, 0), self._also()
+        if self.rng.random() < 0.5:
+            await self.both("give_back", (worker, session, None, vacancies))
+        else:
+            of_memory, of_redis = self._some_held(worker)
+            await self.both(
+                "give_back", (worker, session, of_memory, vacancies), (worker, session, of_redis, vacancies)
+            )
+
+    async def postpone(self) -> None:
+        """Take back some that their workers never got, now and then one that ended long ago."""
+        recent = self.pairs[-8:] if self.rng.random() < 0.8 else self.pairs
+        chosen = self.rng.sample(recent, min(self.rng.randint(0, 3), len(recent)))
+        wait = self.rng.choice((0, 1, 3_000, 40_000))
+        of_memory, of_redis = (
+            [Postponed(a.task_id, a.attempt, a.nonce, wait) for a in each]
+            for each in ([pair.memory for pair in chosen], [pair.redis for pair in chosen])
+        )
+        await self.both("postpone", (of_memory,), (of_redis,))
+
+    async def begin_process(self) -> None:
+        await self.both("begin_process", (self.rng.choice(WORKERS), self.rng.choice(("i1", "i2"))))
+
+    async def pass_on(self) -> None:
+        if self.pairs:
+            pair, to = self.rng.choice(self.pairs[-8:]), self.rng.choice(WORKERS)
+            giver = pair.memory.worker_id if self.rng.random() < 0.9 else self.rng.choice(WORKERS)
+            await self.both("pass_on", (giver, _held(pair.memory), to), (giver, _held(pair.redis), to))
+
+    async def note(self) -> None:
+        for pair in self.rng.sample(self.pairs, min(3, len(self.pairs))):
+            at = self.rng.randint(0, 100)
+            kept = []
+            for shard, a in ((self.memory, pair.memory), (self.redis, pair.redis)):
+                line = Line(a.task_id, a.nonce, "INFO", "node", f"at {at}", self.clock())
+                kept.append(
+                    await shard.record([Progress(a.task_id, a.nonce, at, "so far", f"step {at // 25}")], [line])
+                )
+            assert kept[0] == kept[1]
+
+
+def _held(assignment: Assignment) -> Held:
+    return Held(assignment.task_id, assignment.attempt, assignment.nonce)
