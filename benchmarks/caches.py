@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from benchmarks.sides import SideFailed
 from benchmarks.tradewind_side import TradewindSide
+from benchmarks.turns import take_turns
 from benchmarks.workloads import WORKLOADS, Workload
 from tradewind.cli.bench import flows
 from tradewind.client import Client
@@ -35,22 +36,19 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     options = parser.parse_args()
     workload = WORKLOADS["chain-50"].scaled(options.scale)
-    rates: dict[str, list[float]] = {NONE: [], HIT: [], MISS: []}
     side = TradewindSide()
     try:
         side.start()
         assert side.client is not None
         chains = Chains(side.client)
         side.do(chains.register())
-        for number in range(options.rounds):
-            for name, measured in rates.items():
-                measured.append(side.do(chains.measure(name, workload)))
-                print(f"round {number + 1}, {name:<13} {measured[-1]:8.0f} nodes/s", flush=True)
+
+        def measure(name: str) -> float:
+            return side.do(chains.measure(name, workload))
+
+        medians = take_turns({name: partial(measure, name) for name in (NONE, HIT, MISS)}, options.rounds, "round")
     finally:
         side.stop()
-    medians = {name: statistics.median(measured) for name, measured in rates.items()}
-    for name, median in medians.items():
-        print(f"median, {name:<13} {median:8.0f} nodes/s")
     for name in (HIT, MISS):
         print(f"ratio, {name:<13} {medians[name] / medians[NONE]:.2f}")
 

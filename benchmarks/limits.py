@@ -8,10 +8,11 @@ Both run in turns on one stack; prints the nodes a second of each, their medians
 from __future__ import annotations
 
 import argparse
-import statistics
+from functools import partial
 
 from benchmarks.tradewind_side import TradewindSide
-from benchmarks.workloads import WORKLOADS
+from benchmarks.turns import take_turns
+from benchmarks.workloads import WORKLOADS, Workload
 from tradewind.client import Client
 
 NONE = (0, 0, 0)
@@ -26,22 +27,23 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     options = parser.parse_args()
     workload = WORKLOADS["chain-50"].scaled(options.scale)
-    rates: dict[str, list[float]] = {"without limits": [], "with three": []}
     side = TradewindSide()
+    measures = {
+        "without limits": partial(_measure, side, workload, NONE),
+        "with three": partial(_measure, side, workload, THREE),
+    }
     try:
         side.start()
-        assert side.client is not None
-        for pair in range(options.pairs):
-            for name, limits in (("without limits", NONE), ("with three", THREE)):
-                side.do(_limit(side.client, limits))
-                rates[name].append(side.run(workload).nodes_per_second)
-                print(f"pair {pair + 1}, {name:<15} {rates[name][-1]:8.0f} nodes/s", flush=True)
+        medians = take_turns(measures, options.pairs, "pair")
     finally:
         side.stop()
-    medians = {name: statistics.median(measured) for name, measured in rates.items()}
-    for name, median in medians.items():
-        print(f"median, {name:<15} {median:8.0f} nodes/s")
     print(f"ratio {medians['with three'] / medians['without limits']:.2f}")
+
+
+def _measure(side: TradewindSide, workload: Workload, limit: tuple[int, int, int]) -> float:
+    assert side.client is not None
+    side.do(_limit(side.client, limit))
+    return side.run(workload).nodes_per_second
 
 
 async def _limit(client: Client, limit: tuple[int, int, int]) -> None:

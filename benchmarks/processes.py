@@ -29,16 +29,17 @@ def spawn(
 ) -> subprocess.Popen[str]:
     """Starts `command` in the project's root with `environment` added to this process's own.
 
-    The peers' environment has none of the project installed, so its libraries are on the path. The kernel ends the
-    process should this one die without doing so; call this from the main thread, because the kernel watches the thread.
+    The peers' environment has none of the project installed, so its libraries come first on the path. The kernel ends
+    the process should this one die without doing so; call this from the main thread, because it watches the thread.
     """
+    path = filter(None, (str(ROOT / "libs"), os.environ.get("PYTHONPATH")))
     return subprocess.Popen(
         owned(command),
         cwd=ROOT,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "libs"), **(environment or {})},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **(environment or {})},
         text=True,
     )
 

@@ -6,11 +6,12 @@ Prints how many are open as soon as all are, holds them until its input ends, th
 """
 
 import asyncio
-import resource
 import sys
 from typing import cast
 
 import uvloop
+
+from tradewind.server.connection_limits import raise_open_files
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEAD = 9
@@ -96,8 +97,7 @@ async def _hold(host: str, port: int, count: int) -> None:
 def main() -> None:
     """Hold the connections that the arguments ask for."""
     host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_open_files()
     uvloop.run(_hold(host, port, count))
 
 

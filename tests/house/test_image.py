@@ -8,8 +8,6 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import pytest
-
 from tests.house.project import ROOT
 
 LINES = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8")).splitlines()
@@ -54,7 +52,6 @@ def test_what_it_copies_is_let_in() -> None:
     assert all((ROOT / name).exists() for name in copied)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="the lines are for a shell")
 def test_its_install_lines_work_in_a_fresh_environment(tmp_path: Path) -> None:
     """From the files that it copies alone. Dependencies are those of this environment: `make setup` installs them."""
     source, target = tmp_path / "src", tmp_path / "opt"

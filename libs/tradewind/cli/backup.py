@@ -62,7 +62,7 @@ async def create(
         if data is not None:
             backup = back_up_directory(data, target, now)
         elif store is not None:
-            tls = StoreTlsFiles(store_ca, store_cert, store_key) if store_ca or store_cert or store_key else None
+            tls = StoreTlsFiles.find(store_ca, store_cert, store_key, environment={})
             backup = await back_up_store(store, target, now, user=user, password=password, tls=tls)
         else:
             raise fail("what is to be backed up? Name a directory with --data, or a store with --store", 2)

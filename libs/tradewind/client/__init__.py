@@ -77,7 +77,8 @@ from tradewind.client.revisions import (
     RevisionRecord,
 )
 from tradewind.client.sub_flows import ParentNode, SubFlowCycle
-from tradewind.client.sync import SyncBatchHandle, SyncClient, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
+from tradewind.client.sync import SyncClient
+from tradewind.client.sync_handles import SyncBatchHandle, SyncCycleHandle, SyncFlowHandle, SyncTaskHandle
 from tradewind.client.task_events import TaskEventKind, WatchedTask
 from tradewind.client.triggers import PublishedEvent, TriggerCounts, TriggerFiring, TriggerRecord, TriggerStatus
 from tradewind.client.workers import InputHandle, NodeType, OutputHandle, WorkerRecord, WorkerStatus

@@ -35,7 +35,8 @@ class DoctorCalls:
             "registry": to.to_registry.stream(to.registry.RunDoctor, of_registry.RunDoctorRequest(mend=mend)),
         }
         if to.may_ask_access:
-            asked["access"] = to.to_access.stream(to.access.RunDoctor, of_access.RunDoctorRequest(mend=mend))
+            request = of_access.RunDoctorRequest(mend=mend)
+            asked["access"] = _if_served(to.to_access.stream(to.access.RunDoctor, request))
         findings: list[Finding] = []
         before: Counter[str] = Counter()
         examined = 0
@@ -50,11 +51,15 @@ class DoctorCalls:
         return Diagnosis(tuple(findings), examined, dict(before))
 
 
-async def _all(stream: AsyncIterator[Any]) -> list[Any]:
+async def _if_served(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
     try:
-        return [answer async for answer in stream]
+        async for answer in stream:
+            yield answer
     except ServerFault as error:
         if error.reason != "METHOD_UNKNOWN":
             raise
         # Nobody serves access at the one address of a stack where calls need no token.
-        return []
+
+
+async def _all(stream: AsyncIterator[Any]) -> list[Any]:
+    return [answer async for answer in stream]

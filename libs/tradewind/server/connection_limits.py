@@ -11,6 +11,8 @@ _SPARE_FILES = 256
 _SILENT_MS = 30_000
 _PING_EVERY_MS = 30_000
 _PONG_WITHIN_MS = 10_000
+_MOST_MS = 2**31 - 1
+"""The largest number that gRPC takes, and takes for no limit; as a time it would be 25 days."""
 
 
 def raise_open_files() -> None:
@@ -35,8 +37,8 @@ def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int
     """
     limits = {
         # Only new calls go elsewhere: without a grace set, streams on the old connection may last.
-        "grpc.max_connection_age_ms": int(age_s * 1000),
-        "grpc.max_connection_idle_ms": int(idle_s * 1000),
+        "grpc.max_connection_age_ms": int(min(age_s * 1000, _MOST_MS)),
+        "grpc.max_connection_idle_ms": int(min(idle_s * 1000, _MOST_MS)),
         "grpc.max_allowed_incoming_connections": most or most_connections(),
     }
     return [

@@ -66,9 +66,7 @@ class TlsSettings(Settings):
 
     def tls_files(self) -> TlsFiles | None:
         """Return where the certificates are, None for plain text."""
-        if not (self.tls_ca or self.tls_cert or self.tls_key):
-            return None
-        return TlsFiles(self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name)
+        return TlsFiles.find(self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name, environment={})
 
 
 class TelemetrySettings(Settings):
@@ -158,9 +156,7 @@ class CommonSettings(TelemetrySettings, TlsSettings):
 
     def store_tls_files(self) -> TlsFiles | None:
         """Return the certificates for the store, None for those of this machine."""
-        if not (self.store_tls_ca or self.store_tls_cert or self.store_tls_key):
-            return None
-        return StoreTlsFiles(self.store_tls_ca, self.store_tls_cert, self.store_tls_key)
+        return StoreTlsFiles.find(self.store_tls_ca, self.store_tls_cert, self.store_tls_key, environment={})
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -61,8 +61,8 @@ class TlsFiles:
         key: Path | str | None = None,
         server_name: str | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> "TlsFiles | None":
-        """Return what is given, or else the TRADEWIND_TLS_* variables name; None, for plain text, without any file."""
+    ) -> Self | None:
+        """Return what is given, or else the variables of `prefix` name; None, for plain text, without any file."""
         known = os.environ if environment is None else environment
         found = cls(
             ca or known.get(cls.variable("ca")) or None,

@@ -4,12 +4,13 @@ import time
 
 import pytest
 
-from tests.rpc.access.conftest import Calls, refusal
+from tests.rpc.access.conftest import SECRET, Calls, refusal
 from tests.servers import RedisServer
 from tradewind.access.stores.keys import Keys
 from tradewind.api.access.v1 import access_service_pb2 as pb2
 from tradewind.api.access.v1 import doctor_pb2
 from tradewind.api.access.v1.session_pb2 import ROLE_OPERATOR, ROLE_USER
+from tradewind.client import Client, ServerFault
 from tradewind.server.access.tokens import digest_of, new_token, session_id_of
 from tradewind.server.partitions import partition_of
 
@@ -141,3 +142,11 @@ async def test_only_who_sees_all_may_ask(calls: Calls) -> None:
     ann = calls.of(await calls.token("ann", ROLE_USER))
     code, reason = await refusal(ann.RunDoctor(doctor_pb2.RunDoctorRequest()).read())
     assert (code.name, reason) == ("PERMISSION_DENIED", "ROLE_TOO_SMALL")
+
+
+async def test_a_service_that_is_not_where_its_address_leads_is_told(calls: Calls) -> None:
+    """Only access may be missing: what nobody has looked through is not healthy."""
+    async with Client(calls.address, token=SECRET) as client:
+        with pytest.raises(ServerFault) as refused:
+            await client.run_doctor()
+    assert refused.value.reason == "METHOD_UNKNOWN"

@@ -1,6 +1,7 @@
 """Crowds of idle connections, what is no HTTP/2, metadata beyond the limit: refused alone, while others are served."""
 
 import asyncio
+import math
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -68,6 +69,13 @@ async def test_what_has_no_call_for_long_is_told_to_go_and_may_come_back(start: 
         assert idle.farewell == b"connection idle"
         assert await client.call("UnaryUnary", "x", timeout=60) == ["x"]
         idle.close()
+
+
+@pytest.mark.parametrize("limit", ["max_connection_age_s", "max_connection_idle_s"])
+@pytest.mark.parametrize("length_s", [366 * 86_400.0, math.inf])
+async def test_a_time_that_the_core_cannot_count_is_as_good_as_none(start: Start, limit: str, length_s: float) -> None:
+    server = await start(**{limit: length_s})
+    assert await served(server) == ["x"]
 
 
 async def test_more_than_may_be_are_closed_and_those_before_go_on(start: Start) -> None:

@@ -76,7 +76,7 @@ async def test_what_scripts_and_transactions_wrote_is_there_after_a_restart(tmp_
         await store.stop()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what a process was started with")
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is of Linux, and so is /proc, where it is looked at")
 async def test_the_allocator_of_glibc_keeps_freed_memory_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +186,7 @@ async def test_a_store_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> 
     assert store.pid is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
+@pytest.mark.skipif(sys.platform != "linux", reason="what ties a process to its parent, PR_SET_PDEATHSIG, is of Linux")
 async def test_the_store_dies_with_a_killed_owner_and_the_next_one_takes_over(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
     owner = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

@@ -1,0 +1,20 @@
+"""Measures by name that take turns on one stack, so that whatever else the machine does is there for all of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+
+
+def take_turns(measures: Mapping[str, Callable[[], float]], turns: int, turn: str) -> dict[str, float]:
+    """Measure nodes a second so often, each in its turn; return the median of each, all of it printed."""
+    width = max(map(len, measures))
+    rates: dict[str, list[float]] = {name: [] for name in measures}
+    for number in range(turns):
+        for name, measure in measures.items():
+            rates[name].append(measure())
+            print(f"{turn} {number + 1}, {name:<{width}} {rates[name][-1]:8.0f} nodes/s", flush=True)
+    medians = {name: statistics.median(measured) for name, measured in rates.items()}
+    for name, median in medians.items():
+        print(f"median, {name:<{width}} {median:8.0f} nodes/s")
+    return medians

@@ -1,0 +1,46 @@
+"""The synchronous face of an asynchronous object: its methods, with waiting."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from tradewind.client.background_loop import BackgroundLoop
+
+Inner = TypeVar("Inner", covariant=True)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class SyncFace(Generic[Inner]):
+    """The synchronous face of an asynchronous object."""
+
+    def __init__(self, inner: Inner, loop: BackgroundLoop) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    def __repr__(self) -> str:
+        return f"Sync{self._inner!r}"
+
+
+def waits(
+    method: Callable[Concatenate[Inner, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[SyncFace[Inner], Arguments], Result]:
+    """Return the method that waits for what `method` returns, with its parameters and documentation."""
+
+    @wraps(method)
+    def waiting(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return self._loop.wait(method(self._inner, *args, **kwargs))
+
+    return waiting
+
+
+def iterates(
+    method: Callable[Concatenate[Inner, Arguments], AsyncIterator[Result]],
+) -> Callable[Concatenate[SyncFace[Inner], Arguments], Iterator[Result]]:
+    """Return the method that yields what `method` yields, with its parameters and documentation."""
+
+    @wraps(method)
+    def iterating(self: SyncFace[Inner], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Iterator[Result]:
+        return self._loop.iterate(method(self._inner, *args, **kwargs))
+
+    return iterating

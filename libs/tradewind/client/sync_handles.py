@@ -1,0 +1,122 @@
+"""The handles of the client for code without an event loop."""
+
+from tradewind.client.ad_hoc_handles import BatchHandle, TaskHandle
+from tradewind.client.batches import BatchRecord
+from tradewind.client.cycles import CycleRecord
+from tradewind.client.flow_calls import Inputs
+from tradewind.client.handles import CycleHandle, FlowHandle
+from tradewind.client.node_tasks import NodeTaskRecord
+from tradewind.client.sync_face import SyncFace, iterates, waits
+from tradewind.client.wire import Seconds
+
+
+class SyncCycleHandle(SyncFace[CycleHandle]):
+    """A cycle of a flow, as CycleHandle, with waiting."""
+
+    @property
+    def flow_id(self) -> str:
+        """The flow."""
+        return self._inner.flow_id
+
+    @property
+    def cycle(self) -> int:
+        """Its number."""
+        return self._inner.cycle
+
+    @property
+    def record(self) -> CycleRecord | None:
+        """What was last heard of it."""
+        return self._inner.record
+
+    get = waits(CycleHandle.get)
+    stop = waits(CycleHandle.stop)
+    describe = waits(CycleHandle.describe)
+    watch = iterates(CycleHandle.watch)
+    watch_node = iterates(CycleHandle.watch_node)
+    logs = iterates(CycleHandle.logs)
+    wait = waits(CycleHandle.wait)
+    result = waits(CycleHandle.result)
+
+
+class SyncFlowHandle(SyncFace[FlowHandle]):
+    """A flow, as FlowHandle, with waiting."""
+
+    @property
+    def flow_id(self) -> str:
+        """Its id."""
+        return self._inner.flow_id
+
+    register = waits(FlowHandle.register)
+    describe = waits(FlowHandle.describe)
+    start = waits(FlowHandle.start)
+    stop = waits(FlowHandle.stop)
+    delete = waits(FlowHandle.delete)
+    update = waits(FlowHandle.update)
+    revisions = iterates(FlowHandle.revisions)
+    roll_back = waits(FlowHandle.roll_back)
+    cycles = iterates(FlowHandle.cycles)
+    watch = iterates(FlowHandle.watch)
+    logs = iterates(FlowHandle.logs)
+
+    def run(self, inputs: Inputs | None = None, *, wait: Seconds = 0.0) -> SyncCycleHandle:
+        """Run one cycle now, as Client.run_flow."""
+        return SyncCycleHandle(self._loop.wait(self._inner.run(inputs, wait=wait)), self._loop)
+
+    def cycle(self, cycle: int, run: int | None = None) -> SyncCycleHandle:
+        """Return the handle of one of its cycles."""
+        return SyncCycleHandle(self._inner.cycle(cycle, run), self._loop)
+
+
+class SyncTaskHandle(SyncFace[TaskHandle]):
+    """An ad-hoc task, as TaskHandle, with waiting."""
+
+    @property
+    def task_id(self) -> str:
+        """Its id."""
+        return self._inner.task_id
+
+    @property
+    def record(self) -> NodeTaskRecord | None:
+        """What was last heard of it."""
+        return self._inner.record
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may keep it waiting."""
+        return self._inner.warnings
+
+    get = waits(TaskHandle.get)
+    progress = waits(TaskHandle.progress)
+    watch = iterates(TaskHandle.watch)
+    logs = iterates(TaskHandle.logs)
+    cancel = waits(TaskHandle.cancel)
+    wait = waits(TaskHandle.wait)
+    result = waits(TaskHandle.result)
+
+
+class SyncBatchHandle(SyncFace[BatchHandle]):
+    """A batch, as BatchHandle, with waiting."""
+
+    @property
+    def batch_id(self) -> str:
+        """Its id."""
+        return self._inner.batch_id
+
+    @property
+    def record(self) -> BatchRecord | None:
+        """What was last heard of it."""
+        return self._inner.record
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may keep it waiting."""
+        return self._inner.warnings
+
+    get = waits(BatchHandle.get)
+    progress = waits(BatchHandle.progress)
+    watch = iterates(BatchHandle.watch)
+    items = iterates(BatchHandle.items)
+    logs = iterates(BatchHandle.logs)
+    cancel = waits(BatchHandle.cancel)
+    wait = waits(BatchHandle.wait)
+    result = waits(BatchHandle.result)
