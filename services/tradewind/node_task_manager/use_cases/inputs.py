@@ -1,7 +1,9 @@
 """Bringing together an assignment and the values of its input handles."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TaskError
@@ -72,4 +74,4 @@ async def read_inputs(
         if size > limit:
             return TooLarge(assignment, size)
     inputs = tuple((at, found.get(at, value)) for at, value in pairs)
-    return replace(assignment, inputs=inputs, inputs_outside=False)
+    return structs.replace(assignment, inputs=inputs, inputs_outside=False)
