@@ -18,7 +18,7 @@ class Ready(msgspec.Struct, frozen=True):
     assignment: Assignment
     run: RunName
     node: PlanNode
-    inputs: tuple[tuple[str, tuple[str, ...]], ...]
+    inputs: tuple[tuple[str, Sequence[str]], ...]
 
     @property
     def nonce(self) -> str:

@@ -34,7 +34,7 @@ class TooLarge:
 
 def at_hand(assignment: Assignment) -> bool:
     """Say whether every value came with the assignment."""
-    return not assignment.inputs_outside and all(value != ELSEWHERE for _, value in assignment.inputs)
+    return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
 
 
 def ready(shard: int, assignment: Assignment, plan: Plan) -> Ready:
@@ -47,7 +47,7 @@ def ready(shard: int, assignment: Assignment, plan: Plan) -> Ready:
         assignment,
         TaskName.parse(assignment.task_id).run,
         plan.nodes[assignment.index],
-        tuple((handle, tuple(values)) for handle, values in by_handle.items()),
+        tuple(by_handle.items()),
     )
 
 
