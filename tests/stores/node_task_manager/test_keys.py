@@ -10,8 +10,8 @@ from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of, redis_
 from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.reading import Line
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.subscriber import Subscriber
 
