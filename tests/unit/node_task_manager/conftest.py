@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from tests.unit.node_task_manager.faulty_store import FaultyStore
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
@@ -141,7 +142,7 @@ def held(ready: Ready) -> tuple[int, Held]:
 def forged(ready: Ready) -> tuple[int, Outcome]:
     """An outcome for a lease that nobody has."""
     shard, real = outcome(ready)
-    return shard, replace(real, nonce="forged")
+    return shard, structs.replace(real, nonce="forged")
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import StopMark
 
@@ -49,8 +51,7 @@ class Component:
         return self.nodes - self.completed - self.failed - self.terminated - self.skipped
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """A component that was withheld, to begin with `inputs_json` ("" for those of the run), or to be skipped (why)."""
 
     component_id: str
@@ -58,8 +59,7 @@ class Release:
     skip: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunSubmission:
+class RunSubmission(msgspec.Struct, frozen=True):
     """A run to be carried out. `components` pairs each component's id with its plan's digest.
 
     Nobody hears of events in partition -1: the run is an ad-hoc task or a batch, all of whose nodes are of `node_type`.
@@ -100,8 +100,7 @@ class SubmitOutcome(StrEnum):
     RESULTS_EXPIRED = "results_expired"
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitResult:
+class SubmitResult(msgspec.Struct, frozen=True):
     """Answer to one submission."""
 
     outcome: SubmitOutcome

@@ -1,8 +1,9 @@
 """What the scheduler and users are told."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import StopMark
@@ -12,8 +13,7 @@ from tradewind.node_task_manager.domain.task_event import TaskEvent, WatchOutcom
 from tradewind.node_task_manager.ports.reading import Stretch
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentEvent:
+class ComponentEvent(msgspec.Struct, frozen=True):
     """Says that a component finished; `event_id` orders the events of a partition.
 
     `outputs` pairs handles with what the component's only sink, `sink`, has emitted; there when that is at most 1 KiB.

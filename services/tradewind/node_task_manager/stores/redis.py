@@ -2,8 +2,10 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec.structs import asdict, replace
 
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep

@@ -1,5 +1,6 @@
 """Looking at node tasks of one shard in Redis, and its events."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -190,7 +191,7 @@ class RedisEventLog:
     async def read(self, after: dict[int, str], limit: int) -> list[Event]:
         partitions = list(after)
         streams = [self._keys.events(partition) for partition in partitions]
-        raw = await self._client.execute_command("XREAD", "COUNT", limit, "STREAMS", *streams, *after.values())
+        raw = await self._client.call(streams[0], "XREAD", "COUNT", limit, "STREAMS", *streams, *after.values())
         names = dict(zip(streams, partitions, strict=True))
         pairs = raw.items() if isinstance(raw, dict) else raw or ()
         events: list[Event] = []
@@ -204,10 +205,9 @@ class RedisEventLog:
         return events
 
     async def acknowledge(self, through: dict[int, str]) -> None:
-        pipeline = self._client.pipeline(transaction=False)
-        for partition, event_id in through.items():
-            pipeline.execute_command("XTRIM", self._keys.events(partition), "MINID", _after(event_id))
-        await pipeline.execute()
+        keys = {self._keys.events(partition): event_id for partition, event_id in through.items()}
+        trims = [self._client.call(key, "XTRIM", key, "MINID", _after(event_id)) for key, event_id in keys.items()]
+        await asyncio.gather(*trims)
 
 
 def _scored(pairs: Any) -> list[tuple[int, str]]:
