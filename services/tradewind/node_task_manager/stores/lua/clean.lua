@@ -57,12 +57,20 @@ local function trim(flow, keep, run)
   end
 end
 
+-- Components that expired by age leave the index of their flow.
+local tidied = {}
+local function tidy_index(flow)
+  if not tidied[flow] then call('ZREMRANGEBYSCORE', base .. 'flow_runs:' .. flow, 0, time) end
+  tidied[flow] = true
+end
+
 local LOOK = {}
 
 -- A run that ended a while ago is counted among those of its flow.
 function LOOK.run(run)
   local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
   number = tonumber(number)
+  tidy_index(flow)
   local v = call('HMGET', base .. 'run:' .. run, 'components', 'keep')
   if not v[1] then return walk_cycle('expire', flow, cycle, number - 1, time + limits.settle) end
   local at, partition = ended_at(run, cmsgpack.unpack(v[1]))

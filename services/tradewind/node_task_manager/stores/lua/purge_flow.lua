@@ -29,7 +29,7 @@ local function drop(id, comp)
   if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
   if record.status == 'running' and record.worker_id then
     release_lease(record)
-    tell_to_stop(record, mark)
+    stopping().tell(record, mark)
   elseif record.status == 'running' then
     fan_out().withdraw(record)
   end

@@ -9,10 +9,6 @@ local effects = {assignments = {}, terminations = {}, partitions = {}, ready_typ
 -- Lists of a plan (ids, entries, edges out of a node) are kept in pieces of this many, as redis_plans.py writes them.
 local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
--- What every change needs of a node task is read at once, the rest by `more`.
-local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
-  'history', 'postponed', 'resumed'}
-
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
 local function run_of(task)
@@ -33,8 +29,11 @@ local function task(id)
   return record
 end
 
+-- What every change needs of a node task is read at once, the rest by this.
 local function more(record)
   if not record.whole then
+    local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
+      'history', 'postponed', 'resumed'}
     record.whole = true
     local values = call('HMGET', record.key, unpack(MORE))
     for i = 1, #MORE do
@@ -163,13 +162,12 @@ local before_writing
 
 -- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
 local totals = {}
-local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
-  SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
-  TOTAL_TIMEOUT = true, WORKER_LOST = true,
-  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true, WAIT_TIMEOUT = true,
-  SUB_FLOW_FAILED = true}
 
 local function count_failure(code)
+  local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
+    SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true, TOTAL_TIMEOUT = true,
+    WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true,
+    WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
   local name = 'failed:' .. (CODES[code] and code or 'OTHER')
   totals[name] = (totals[name] or 0) + 1
 end
