@@ -1,4 +1,5 @@
 --!include when_full
+--!level
 -- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
 local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
 local claims, carried, inputs_of_runs = 0, 0, {}

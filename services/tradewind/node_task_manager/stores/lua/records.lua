@@ -9,6 +9,7 @@ local effects = {assignments = {}, terminations = {}, partitions = {}, ready_typ
 -- Lists of a plan (ids, entries, edges out of a node) are kept in pieces of this many, as redis_plans.py writes them.
 local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
+--!level
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
 local function run_of(task)

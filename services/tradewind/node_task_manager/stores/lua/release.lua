@@ -1,4 +1,5 @@
 --!include slots
+--!level
 -- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
 local work, finished, queues = {}, {}, {}
 -- What a node that runs once for each item of a list needs besides; see fan_out.
