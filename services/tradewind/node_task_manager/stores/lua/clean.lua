@@ -27,9 +27,9 @@ local function ended_at(run, ids)
   local at, partition = 0, nil
   spend(#ids)
   for _, id in ipairs(ids) do
-    local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'finished_at', 'partition')
+    local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'finished_at', 'facts')
     if v[1] ~= 'finished' then return nil end
-    at, partition = math.max(at, tonumber(v[2])), v[3]
+    at, partition = math.max(at, tonumber(v[2])), unpack_facts(v[3]).partition
   end
   return at, partition
 end

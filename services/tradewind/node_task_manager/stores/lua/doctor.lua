@@ -202,7 +202,7 @@ do
       local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
       if open and not scored(list, comp.run) then
         found('run-not-listed', comp.run, 'it is open, and not in the list of its user',
-          function() put(list, comp.run, call('HGET', comp.key, 'submitted_at') or stamp) end)
+          function() put(list, comp.run, string.format('%.0f', comp.submitted_at)) end)
       end
       return
     end

@@ -97,19 +97,12 @@ end
 local function begin_component(run, id, digest, stopped, kept, held)
   local facts, key = plan_facts(digest), base .. 'component:' .. run.run .. ':' .. id
   local comp = {id = id, run = run.run, key = key, changes = {}, n = 0, status = 'running', open = facts.nodes, completed = 0,
-    failed = 0, terminated = 0, skipped = 0, sinks = 0}
+    failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id, user_id = run.user_id, plan = digest,
+    nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
+    traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
+    submitted_at = time, node_type = run.node_type}
   components[key] = comp
-  set(comp, 'run_id', run.run_id)
-  set(comp, 'user_id', run.user_id)
-  set(comp, 'plan', digest)
-  set(comp, 'nodes', facts.nodes)
-  set(comp, 'policy', facts.policy)
-  set(comp, 'partition', run.partition)
-  set(comp, 'submitted_at', stamp)
-  set(comp, 'planned', run.planned_ms)
-  if #run.components > 1 then set(comp, 'parts', #run.components) end
-  if run.node_type ~= '' then set(comp, 'node_type', run.node_type) end
-  if run.traceparent ~= '' then set(comp, 'traceparent', run.traceparent) end
+  note(comp, 'facts', pack_facts(comp))
   opened[digest] = (opened[digest] or 0) + 1
   changed(comp, 0)
   -- The mark of the run does not mean what handles its outcome.
