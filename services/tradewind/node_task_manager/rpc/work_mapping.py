@@ -15,7 +15,7 @@ from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, T
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
-from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, set_timestamp, timestamp
+from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, set_timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.faults import InvalidInput, Violation
@@ -141,7 +141,6 @@ def assignment(
         attempt=given.attempt,
         config_json=node.config_json,
         run_inputs_json=given.run_inputs,
-        deadline=timestamp(given.deadline_ms),
         traceparent=given.traceparent,
         user_id=given.user_id,
         item=TaskName.parse(given.task_id).item if node.fan_out is not None else None,
@@ -149,6 +148,8 @@ def assignment(
     )
     for handle, values in ready.inputs:
         message.inputs.add(handle=handle, values_json=values)
+    if given.deadline_ms:
+        set_timestamp(message.deadline, given.deadline_ms)
     if given.planned_ms:
         set_timestamp(message.planned_time, given.planned_ms)
         ahead_ms = given.planned_ms - time.time_ns() // 1_000_000

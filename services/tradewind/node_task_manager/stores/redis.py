@@ -307,8 +307,7 @@ class RedisNodeTaskStore:
 
 
 def _run(run: RunSubmission) -> dict[str, Any]:
-    given = {name: getattr(run, name) for name in RunSubmission.__slots__}
-    return {**given, "run": str(run.run), "flow_id": run.run.flow_id}
+    return {**run._asdict(), "run": str(run.run), "flow_id": run.run.flow_id}
 
 
 def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> list[Sequence[Item]]:
