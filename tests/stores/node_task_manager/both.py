@@ -17,10 +17,9 @@ from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.task_event import TaskEvent
-from tradewind.node_task_manager.domain.work import Assignment, Effects
-from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
+from tradewind.node_task_manager.ports.work import Assignment, Effects
 from tradewind.server.clock import ManualClock
 
 WORKERS = ("w1", "w2", "w3")

@@ -9,8 +9,8 @@ from tests.stores.node_task_manager.random_plans import TYPES
 from tests.stores.node_task_manager.waits import random_wait
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Postponed, Vacancy
 from tradewind.node_task_manager.ports.reading import Line, Progress
+from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Postponed, Vacancy
 
 LARGE = '"' + "v" * 5000 + '"'
 

@@ -5,7 +5,7 @@ from msgspec import structs
 from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Postponed
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Postponed
 
 PLAN = plan_of("a")
 

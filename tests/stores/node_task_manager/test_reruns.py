@@ -2,8 +2,6 @@
 
 import dataclasses
 
-from msgspec import structs
-
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
 from tests.stores.node_task_manager.test_cleaning import acknowledge, clean
@@ -31,8 +29,8 @@ def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
 
 def again(before: RunSubmission, *places: int) -> RunSubmission:
     """A rerun that keeps the results of these nodes."""
-    name = structs.replace(before.run, run=before.run.run + 1)
-    return structs.replace(
+    name = before.run._replace(run=before.run.run + 1)
+    return dataclasses.replace(
         before,
         run=name,
         run_id=f"r{name.run}",
@@ -111,10 +109,10 @@ async def test_results_that_are_gone_are_not_kept(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
     before = first(bench, plan)
-    for unknown in (again(before, 0), structs.replace(again(before, 0), source_id="other")):
+    for unknown in (again(before, 0), dataclasses.replace(again(before, 0), source_id="other")):
         assert (await bench.shard.submit([unknown])).results[0].outcome == "results_expired"
     await run(bench, before)
-    submitted = await bench.shard.submit([structs.replace(again(before, 0), source_id="x")])
+    submitted = await bench.shard.submit([dataclasses.replace(again(before, 0), source_id="x")])
     assert submitted.results[0].outcome == "results_expired"
 
 
@@ -125,7 +123,7 @@ async def test_the_runs_of_a_cycle_stay_and_go_together(bench: Bench, store: Red
     await run(bench, before)
     rerun = again(before, 0)
     assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
-    other = structs.replace(before, run=RunName("flow", 1, 0), run_id="other")
+    other = dataclasses.replace(before, run=RunName("flow", 1, 0), run_id="other")
     # While the rerun is open its source is not trimmed, however many cycles end.
     await _settle(bench)
     (assigned,) = await bench.take()

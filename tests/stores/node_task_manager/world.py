@@ -1,9 +1,7 @@
 """A random actor that does the same to memory and Redis: users, schedulers and workers in one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-from msgspec import structs
+from dataclasses import dataclass, field, replace
 
 from tests.stores.node_task_manager.both import FLOWS, USERS, WORKERS, position
 from tests.stores.node_task_manager.fan_outs import Offered, join, random_split
@@ -16,8 +14,8 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.task_event import WatchOutcome
-from tradewind.node_task_manager.domain.work import Termination, Vacancy
 from tradewind.node_task_manager.ports.node_tasks import Cleaned
+from tradewind.node_task_manager.ports.work import Termination, Vacancy
 from tradewind.server.rates import Rate
 
 VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}
@@ -93,7 +91,7 @@ class World(Workers):
 
     def _again(self) -> RunSubmission:
         run = self.rng.choice(list(self.runs.values()))
-        return run if self.rng.random() < 0.7 else structs.replace(run, run_id="other")
+        return run if self.rng.random() < 0.7 else replace(run, run_id="other")
 
     async def rerun(self) -> None:
         """Run a run again that has ended, keeping some of its results."""

@@ -12,7 +12,7 @@ from tests.unit.node_task_manager.faulty_store import FaultyStore
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
-from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
+from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases import dispatch
 from tradewind.node_task_manager.use_cases.caches import ResultCaches

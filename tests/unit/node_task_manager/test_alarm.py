@@ -9,7 +9,7 @@ from tests.waiting import until
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
-from tradewind.node_task_manager.domain.work import OutcomeKind
+from tradewind.node_task_manager.ports.work import OutcomeKind
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 
 

@@ -15,8 +15,8 @@ from tradewind.node_task_manager.domain.caching import CacheUse, Entry
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import OutcomeKind
 from tradewind.node_task_manager.ports.caches import CacheLook
+from tradewind.node_task_manager.ports.work import OutcomeKind
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.use_cases.breaker import Breaker
 from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches

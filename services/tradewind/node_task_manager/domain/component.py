@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-import msgspec
-
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import StopMark
 
@@ -51,7 +49,8 @@ class Component:
         return self.nodes - self.completed - self.failed - self.terminated - self.skipped
 
 
-class Release(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Release:
     """A component that was withheld, to begin with `inputs_json` ("" for those of the run), or to be skipped (why)."""
 
     component_id: str
@@ -59,7 +58,8 @@ class Release(msgspec.Struct, frozen=True):
     skip: str = ""
 
 
-class RunSubmission(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class RunSubmission:
     """A run to be carried out. `components` pairs each component's id with its plan's digest.
 
     Nobody hears of events in partition -1: the run is an ad-hoc task or a batch, all of whose nodes are of `node_type`.
@@ -100,7 +100,8 @@ class SubmitOutcome(StrEnum):
     RESULTS_EXPIRED = "results_expired"
 
 
-class SubmitResult(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SubmitResult:
     """Answer to one submission."""
 
     outcome: SubmitOutcome

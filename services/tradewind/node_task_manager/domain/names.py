@@ -1,9 +1,7 @@
 """Names of runs, components and node tasks, and the fencing tokens of their attempts."""
 
 import re
-from typing import Self
-
-import msgspec
+from typing import NamedTuple, Self
 
 from tradewind.server.identifiers import IDENTIFIER, is_identifier
 
@@ -15,7 +13,7 @@ _NODE_TASK = re.compile(rf"({IDENTIFIER}):([0-9]{{1,10}}):([0-9]{{1,10}}):({IDEN
 _TOKEN = re.compile(r"([0-9]{1,10})~([^~]*)~([0-9]{1,10})~([^~]+)")
 
 
-class RunName(msgspec.Struct, frozen=True):
+class RunName(NamedTuple):
     """A run: `<flow_id>:<cycle>:<run>` of a cycle; `task:<id>` or `batch:<id>` outside any flow, then in `ad_hoc`."""
 
     flow_id: str
@@ -46,7 +44,7 @@ class RunName(msgspec.Struct, frozen=True):
         return f"{self}:{node_id}" if node_id else str(self)
 
 
-class TaskName(msgspec.Struct, frozen=True):
+class TaskName(NamedTuple):
     """A node task: `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `batch:<id>:<index>` or `task:<id>`.
 
     `item` is the place of an item of a mapped node, -1 for any other node task.
@@ -87,7 +85,7 @@ class TaskName(msgspec.Struct, frozen=True):
         return self.run.task_id(self.node_id) if self.item >= 0 else ""
 
 
-class Token(msgspec.Struct, frozen=True):
+class Token(NamedTuple):
     """Fencing token of one attempt: `<shard>~<task_id>~<attempt>~<nonce>`; none of the parts can hold a `~`."""
 
     shard: int

@@ -3,25 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-import msgspec
-
 from tradewind.node_task_manager.domain.node_task import TaskError
 
 MOST_AT_ONCE = 100
 """So many reports come in one call, and so many node tasks are asked for with their inputs."""
-
-
-class SubFlowEvent(msgspec.Struct, frozen=True):
-    """Says that a node task waits for a cycle to begin, or that nobody waits any more for the run named `child`."""
-
-    event_id: str
-    partition: int
-    run: str
-    run_id: str
-    task_id: str
-    user_id: str
-    at: int
-    child: str = ""
 
 
 class ReportKind(StrEnum):

@@ -11,8 +11,8 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Signal
-from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Postponed, Vacancy
 from tradewind.node_task_manager.ports.reading import Line, Progress
+from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy
 
 
 class Session(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 from tradewind.node_task_manager.domain.called import CalledWorker
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import PlanNode
-from tradewind.node_task_manager.domain.work import Assignment, Held, Termination
+from tradewind.node_task_manager.ports.work import Assignment, Held, Termination
 
 
 class Ready(msgspec.Struct, frozen=True):

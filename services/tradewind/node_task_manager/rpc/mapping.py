@@ -27,9 +27,9 @@ from tradewind.node_task_manager.domain.plan import (
     PlanNode,
     RunIf,
 )
-from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent, waits_for_flow
+from tradewind.node_task_manager.domain.sub_flow import waits_for_flow
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts

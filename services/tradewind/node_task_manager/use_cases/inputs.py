@@ -9,8 +9,8 @@ from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.retry import RetryWish
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.reading import NodeTaskReader
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 
 ELSEWHERE = "@"

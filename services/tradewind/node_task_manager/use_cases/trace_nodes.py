@@ -7,7 +7,7 @@ from msgspec import structs
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.server.telemetry import Tracing, attempt_id, sampled, traceparent_of
 

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_assigned, count_ended
+from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import answered
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
