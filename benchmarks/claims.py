@@ -20,7 +20,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
-from tradewind.node_task_manager.domain.work import Vacancy
+from tradewind.node_task_manager.ports.work import Vacancy
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore

@@ -6,7 +6,9 @@ from hashlib import blake2b
 
 from tradewind.server.faults import Violation
 
-_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+"""The regular expression of one."""
+_IDENTIFIER = re.compile(IDENTIFIER)
 
 
 def is_identifier(value: str) -> bool:

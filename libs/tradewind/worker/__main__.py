@@ -1,6 +1,7 @@
 """`python -m tradewind.worker MODULE[:ATTRIBUTE] ...`: runs a worker with the nodes of modules."""
 
 import argparse
+import gc
 import sys
 
 from tradewind.tls import TlsFiles
@@ -29,7 +30,7 @@ def main() -> None:
     try:
         configure_worker_logging()
         nodes = [node for module in given.modules for node in load_nodes(module)]
-        Worker(
+        worker = Worker(
             nodes,
             address=given.address,
             registry_address=given.registry_address,
@@ -41,7 +42,11 @@ def main() -> None:
             listen=given.listen,
             api_url=given.api_url,
             credentials=TlsFiles.find(given.tls_ca, given.tls_cert, given.tls_key, given.tls_server_name),
-        ).run()
+        )
+        # What is here now stays for good: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        worker.run()
     except (WorkerError, ValueError) as error:
         sys.exit(f"error: {error}")
 

@@ -72,19 +72,17 @@ class Attempt:
         "stop",
         "stop_seen",
         "task",
-        "threaded",
         "timer",
         "token",
         "traceparent",
     )
 
-    def __init__(self, assignment: work_pb2.NodeTaskAssignment, reports: Telling, *, threaded: bool) -> None:
+    def __init__(self, assignment: work_pb2.NodeTaskAssignment, reports: Telling) -> None:
         self.assignment = assignment
         self.token = assignment.token
         self.traceparent = assignment.traceparent
         """The trace context that it runs in; empty for none."""
         self.reports = reports
-        self.threaded = threaded
         self.memories: Memories | None = None
         """Where the variables of its cycle and flow are kept."""
         self.process: Stoppable | None = None

@@ -1,7 +1,7 @@
 """Fills the parameters of a node from the inputs, run inputs and config of an assignment."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -80,7 +80,7 @@ class Binder:
             return self._make_plan(config_json)
         return self._cached_plan(config_json)
 
-    def bind(self, plan: ConfigPlan, inputs: Iterable[_Input], run_inputs_json: str) -> Arguments:
+    def bind(self, plan: ConfigPlan, inputs: Sequence[_Input], run_inputs_json: str) -> Arguments:
         """Return the arguments of a call: `plan` overlaid with the run inputs, and these with the inputs.
 
         Raises NodeFault when a value does not fit its parameter, when a handle has none, and INPUT_MISSING when a
@@ -91,34 +91,30 @@ class Binder:
             arguments[name] = decode(raw)
         if run_inputs_json:
             self._add_run_inputs(arguments, run_inputs_json)
-        for given in inputs:
-            handle = self._handles.get(given.handle)
+        # A slice, because a loop over a message's own field costs an IndexError at its end.
+        for given in inputs[:]:
+            name = given.handle
+            handle = self._handles.get(name)
             if handle is None:
                 raise invalid_input(
-                    f"input {given.handle}: node type {self._node_type} has no such handle"
-                    f"{suggestion(given.handle, self._handles)}"
+                    f"input {name}: node type {self._node_type} has no such handle{suggestion(name, self._handles)}"
                 )
             values = given.values_json
             try:
                 if handle.gather:
-                    arguments[handle.name] = [handle.decode(value) for value in values]
+                    arguments[name] = [handle.decode(value) for value in values]
                 elif len(values) == 1:
-                    arguments[handle.name] = handle.decode(values[0])
+                    arguments[name] = handle.decode(values[0])
                 elif values:
-                    arguments[handle.name] = handle.decode_many(f"[{','.join(values)}]")
+                    arguments[name] = handle.decode_many(f"[{','.join(values)}]")
             except msgspec.DecodeError as error:
                 raise self._misfit(handle, values, error) from None
         for name in self._gathering:
             if name not in arguments:
                 arguments[name] = []
-        if not self._required <= arguments.keys():
-            missing = ", ".join(sorted(self._required - arguments.keys()))
-            raise NodeFault(
-                "INPUT_MISSING",
-                f"no value for {missing}: node type {self._node_type} has no default there; lead an edge into the "
-                "handle or set the key in the node's config",
-                non_retryable=True,
-            )
+        for name in self._required:
+            if name not in arguments:
+                raise self._missing(arguments)
         return arguments
 
     def convert_config(self, config: dict[str, Any]) -> ConfigPlan:
@@ -182,6 +178,15 @@ class Binder:
             return handle.convert(value)
         except msgspec.ValidationError as error:
             raise invalid_input(_explained(f"{source}.{handle.name}", error)) from None
+
+    def _missing(self, arguments: Arguments) -> NodeFault:
+        missing = ", ".join(sorted(self._required - arguments.keys()))
+        return NodeFault(
+            "INPUT_MISSING",
+            f"no value for {missing}: node type {self._node_type} has no default there; lead an edge into the "
+            "handle or set the key in the node's config",
+            non_retryable=True,
+        )
 
     def _misfit(self, handle: _Handle, values: Any, error: msgspec.DecodeError) -> NodeFault:
         message = _explained(f"input {handle.name}", error)

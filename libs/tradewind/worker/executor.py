@@ -72,7 +72,7 @@ class Executor:
         self._deadlines = Deadlines(self._held, self._expire)
         self._leftover: set[asyncio.Task[Any]] = set()
         self._idle = asyncio.Event()
-        self._idle.set()
+        self._loop = asyncio.get_running_loop()
 
     @property
     def held(self) -> Mapping[str, Attempt]:
@@ -87,13 +87,13 @@ class Executor:
 
     def start(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         """Run an assigned node, unless its token is held already."""
-        node = self._nodes.get(assignment.node_type)
-        attempt = Attempt(assignment, self._reports, threaded=node is not None and self._runner.threaded(node))
+        attempt = Attempt(assignment, self._reports)
         if attempt.token in self._held:
             return
         attempt.memories = self._memories
         if assignment.attempt > 1:
             self._end_earlier(assignment)
+        node = self._nodes.get(assignment.node_type)
         if node is None:
             fault = NodeFault("UNKNOWN_NODE_TYPE", f"this worker does not offer the node type {assignment.node_type}")
             self._reports.fail(failures.faulted(attempt, fault))
@@ -107,14 +107,20 @@ class Executor:
                 return
             self._deadlines.watch(attempt.deadline)
         self._held[attempt.token] = attempt
-        self._idle.clear()
+        attempt.task = self._loop.create_task(self._running(attempt, node))
+
+    def _running(self, attempt: Attempt, node: AnyNode) -> Coroutine[Any, Any, object]:
+        """Return what is to become the attempt's task."""
+        assignment = attempt.assignment
+        tracer = self._tracer if attempt.traceparent else None
+        delayed = assignment.HasField("start_in")
+        if tracer is None and not delayed:
+            return self._run(attempt, node)
         bare = functools.partial(self._run, attempt, node)
         run: Callable[[], Coroutine[Any, Any, object]] = bare
-        if self._tracer is not None and assignment.traceparent:
-            run = functools.partial(self._tracer.within_span, attempt, bare)
-        if assignment.HasField("start_in"):
-            run = functools.partial(self._begin_in, seconds_of(assignment.start_in), attempt, run)
-        attempt.task = asyncio.get_running_loop().create_task(run())
+        if tracer is not None:
+            run = functools.partial(tracer.within_span, attempt, bare)
+        return self._begin_in(seconds_of(assignment.start_in), attempt, run) if delayed else run()
 
     async def _begin_in(self, delay_s: float, attempt: Attempt, run: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run a node in its time; one that is stopped before that never begins."""
@@ -156,7 +162,9 @@ class Executor:
 
     async def wait_idle(self) -> None:
         """Wait until nothing is held."""
-        await self._idle.wait()
+        while self._held:
+            self._idle.clear()
+            await self._idle.wait()
 
     async def close(self) -> None:
         """Drop whatever is still held, without a report, and wait at most a second for its code to end."""
@@ -228,10 +236,10 @@ class Executor:
             # Its task has not had a turn: a cancellation would end it before its first line, without a report.
             self._abandon(attempt)
             return
-        attempt.timer = asyncio.get_running_loop().call_later(grace, self._outstayed, attempt)
+        attempt.timer = self._loop.call_later(grace, self._outstayed, attempt)
         if attempt.process is not None:
             attempt.process.tell(attempt.token, stop)
-        elif not attempt.threaded and attempt.task is not None:
+        elif attempt.task is not None and not self._runner.threaded(self._nodes[attempt.assignment.node_type]):
             attempt.task.cancel()
 
     def _expire(self, attempt: Attempt) -> None:
@@ -258,7 +266,7 @@ class Executor:
         attempt.reports.log(attempt.token, "WARNING", said, time.time_ns())
         attempt.process.force()
         # Its outcome comes with its death, so that nothing of it runs when that is known.
-        attempt.timer = asyncio.get_running_loop().call_later(DEATH_PATIENCE, self._abandon, attempt)
+        attempt.timer = self._loop.call_later(DEATH_PATIENCE, self._abandon, attempt)
 
     def _abandon(self, attempt: Attempt) -> None:
         """Report a stopped attempt now and leave its code to end by itself, or never."""

@@ -93,7 +93,7 @@ def _encode_value(handle: str, value: Any) -> bytes:
     try:
         text = _encode(value)
         # msgspec writes NaN and infinities as null, so only a text with a null in it needs a look at the value.
-        if b"null" in text and value is not None:
+        if value is not None and text.find(b"null") >= 0:
             _refuse_non_finite(msgspec.to_builtins(value, enc_hook=to_builtin), handle)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise NodeFault("INVALID_OUTPUT", f"output {handle} is not JSON: {_reason(value, error)}") from error

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tradewind.worker.attempt import Attempt
-from tradewind.worker.binding import Arguments
+from tradewind.worker.binding import Arguments, ConfigPlan
 from tradewind.worker.context import Context
 from tradewind.worker.nodes import Node
 from tradewind.worker.outputs import Ending, encode_outputs
@@ -35,20 +35,10 @@ class NodeRunner:
 
         Raises what it raises, and NodeFault when it cannot be called or what it emits holds a secret.
         """
-        ending = await self._called(attempt, node)
-        if attempt.redact is not None:
-            refuse_shown(attempt.redact, ending)
-        return ending
-
-    async def _called(self, attempt: Attempt, node: Node[..., Any]) -> Ending:
         assignment = attempt.assignment
         plan = node.binder.plan(assignment.config_json)
         if self._processes is not None and node.process:
-            if plan.unresolved is None:
-                return await self._processes.run(attempt, node.type)
-            config, redactor = await self._secrets.resolve(plan.unresolved)
-            attempt.redact = redactor
-            return await self._processes.run(attempt, node.type, msgspec.json.encode(config).decode(), redactor.secrets)
+            return await self._run_in_process(self._processes, attempt, node, plan)
         if plan.unresolved is not None:
             config, attempt.redact = await self._secrets.resolve(plan.unresolved)
             plan = node.binder.convert_config(config)
@@ -56,10 +46,26 @@ class NodeRunner:
         context_name = node.signature.context_name
         if context_name is not None:
             arguments[context_name] = Context(attempt)
+        ending: Ending
         if node.is_async:
-            return encode_outputs(await stoppable(node.function(**arguments), attempt), node.outputs)
-        outputs: Ending = await self._threads.run(functools.partial(call_in_thread, attempt, node, arguments))
-        return outputs
+            ending = encode_outputs(await stoppable(node.function(**arguments), attempt), node.outputs)
+        else:
+            ending = await self._threads.run(functools.partial(call_in_thread, attempt, node, arguments))
+        if attempt.redact is not None:
+            refuse_shown(attempt.redact, ending)
+        return ending
+
+    async def _run_in_process(
+        self, processes: ProcessPool, attempt: Attempt, node: Node[..., Any], plan: ConfigPlan
+    ) -> Ending:
+        if plan.unresolved is None:
+            return await processes.run(attempt, node.type)
+        config, redactor = await self._secrets.resolve(plan.unresolved)
+        attempt.redact = redactor
+        config_json = msgspec.json.encode(config).decode()
+        ending = await processes.run(attempt, node.type, config_json, redactor.secrets)
+        refuse_shown(redactor, ending)
+        return ending
 
     async def close(self) -> None:
         """Let every thread end when it is done, and end every process."""

@@ -108,6 +108,7 @@ class WorkStream:
                 logger.warning("the node task manager did not welcome this worker, trying again")
                 return
             self._handle(first)
+            self._welcome(first.welcome)
             work = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
             await asyncio.wait(work, return_when=asyncio.FIRST_EXCEPTION)
         finally:
@@ -144,22 +145,22 @@ class WorkStream:
                 await call.write(self._outbox.take(sequence))
 
     def _handle(self, response: work_pb2.WorkResponse) -> None:
-        for assignment in response.assignments:
+        # Slices, because a loop over a message's own field costs an IndexError at its end.
+        for assignment in response.assignments[:]:
             self._take(assignment)
-        if response.acknowledged_sequence:
+        sequence = response.acknowledged_sequence
+        if sequence:
             self._refusals = 0
-            self._outbox.acknowledge(response.acknowledged_sequence)
+            self._outbox.acknowledge(sequence)
         if response.ping:
             self._outbox.pong(response.ping)
         if response.resync:
             self._outbox.resync()
-        for termination in response.terminations:
+        for termination in response.terminations[:]:
             self._executor.terminate(termination)
-        for loss in response.losses:
+        for loss in response.losses[:]:
             self._executor.lose(loss.token, loss.reason)
             self._outbox.drop(loss.token)
-        if response.HasField("welcome"):
-            self._welcome(response.welcome)
 
     def _take(self, assignment: work_pb2.NodeTaskAssignment) -> None:
         token = assignment.token

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from tradewind.node_task_manager.domain.work import Assignment, Outcome
+from tradewind.node_task_manager.ports.work import Assignment, Outcome
 from tradewind.server.metrics import FAST, REGISTRY, SLOW, SWITCH, BoundedNames
 
 READY_TO_START_SECONDS = Histogram(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from tests.stores.node_task_manager.fan_outs import Offered, public
 from tests.stores.node_task_manager.invariants import run_of
 from tests.stores.node_task_manager.random_plans import TYPES
@@ -15,10 +17,9 @@ from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.task_event import TaskEvent
-from tradewind.node_task_manager.domain.work import Assignment, Effects
-from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
+from tradewind.node_task_manager.ports.work import Assignment, Effects
 from tradewind.server.clock import ManualClock
 
 WORKERS = ("w1", "w2", "w3")
@@ -93,8 +94,8 @@ class Both:
             fan_outs += more.fan_outs
             # A claim for nobody says nothing of types that wait for their rate.
             todo, due_in = more.todo, min((at for at in (due_in, more.due_in) if at >= 0), default=-1)
-        drained = replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
-        return replace(drained, todo=0, due_in=due_in, fan_outs=tuple(fan_outs))
+        drained = structs.replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
+        return structs.replace(drained, todo=0, due_in=due_in, fan_outs=tuple(fan_outs))
 
     def _compare(self, verb: str, memory: Effects, redis: Effects) -> None:
         assert [_public(a) for a in memory.assignments] == [_public(a) for a in redis.assignments], verb
@@ -133,7 +134,7 @@ class Both:
                     "tasks": [_record(task) for task in await shard.tasks(ids, inputs=True, outputs=True)],
                     "components": await shard.components(names),
                     "held": [sorted(await shard.held_by(worker)) for worker in WORKERS],
-                    "events": sorted((replace(event, event_id="") for event in events), key=_order_of),
+                    "events": sorted((structs.replace(event, event_id="") for event in events), key=_order_of),
                 }
             )
         for what, of_memory in seen[0].items():
@@ -293,7 +294,7 @@ def _is_of(task: Any, component: Any) -> bool:
 
 
 def _public(assignment: Assignment) -> tuple[Any, ...]:
-    return tuple(getattr(assignment, name) for name in Assignment.__slots__ if name != "nonce")
+    return tuple(getattr(assignment, name) for name in Assignment.__struct_fields__ if name != "nonce")
 
 
 def _record(task: Any) -> Any:

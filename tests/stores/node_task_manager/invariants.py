@@ -30,6 +30,13 @@ SETS = (
 )
 
 
+FACTS = (
+    *("run_id", "user_id", "plan", "nodes", "policy", "partition", "planned", "traceparent", "parts", "submitted_at"),
+    "node_type",
+)
+"""What the field `facts` of a component lists."""
+
+
 @dataclass
 class Keys:
     """The keys of a shard by kind, with what is in them."""
@@ -137,6 +144,9 @@ async def read_keys(server: RedisServer) -> Keys:
             kinds[kind][short.removeprefix(kind)] = {
                 k.decode(): v.decode(errors="surrogateescape") for k, v in value.items()
             }
+            if b"facts" in value:
+                facts = map(str, msgspec.msgpack.decode(value[b"facts"]))
+                kinds[kind][short.removeprefix(kind)] |= dict(zip(FACTS, facts, strict=True))
         elif short.startswith("plan:"):
             found.plans[short.removeprefix("plan:")] = value
         elif _is_sorted_set(short):

@@ -1,14 +1,16 @@
 """What workers do, drawn at random: they take node tasks, end them, fall silent and come back."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from tests.stores.node_task_manager.both import WORKERS, Both, Pair
 from tests.stores.node_task_manager.random_plans import TYPES
 from tests.stores.node_task_manager.waits import random_wait
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Postponed, Vacancy
 from tradewind.node_task_manager.ports.reading import Line, Progress
+from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Postponed, Vacancy
 
 LARGE = '"' + "v" * 5000 + '"'
 
@@ -72,7 +74,7 @@ class Workers(Both):
         if self.rng.random() < 0.05:
             # The store lost its last second and with it a newer attempt.
             self.forgotten += 1
-            given = replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
+            given = structs.replace(pair.memory, attempt=pair.memory.attempt + 1, nonce=f"forgotten{self.forgotten}")
             pair = Pair(given, given)
             # It takes the place of what waits for its next attempt, and may go on sooner.
             self.waits.pop(given.task_id, None)

@@ -1,8 +1,8 @@
 """Reruns for the random actor: of runs that have ended, keeping some of the results that are good."""
 
+import dataclasses
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tests.stores.node_task_manager.shards import Whole
 from tradewind.node_task_manager.domain.component import RunSubmission
@@ -17,7 +17,7 @@ async def random_rerun(
     ended = []
     for run in runs.values():
         components = await shard.components([(run.run, component_id) for component_id, _ in run.components])
-        latest = str(replace(run.run, run=run.run.run + 1)) not in runs
+        latest = str(run.run._replace(run=run.run.run + 1)) not in runs
         if not run.run.ad_hoc and latest and all(each is not None and each.finished_at for each in components):
             ended.append(run)
     drawn = [(run, await _kept(rng, shard, run, plans)) for run in ended]
@@ -26,8 +26,8 @@ async def random_rerun(
     if not worthwhile:
         return None
     before, kept = rng.choice(worthwhile)
-    name = replace(before.run, run=before.run.run + 1)
-    return replace(
+    name = before.run._replace(run=before.run.run + 1)
+    return dataclasses.replace(
         before,
         run=name,
         run_id=f"{before.run_id}+",

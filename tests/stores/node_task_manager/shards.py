@@ -9,11 +9,11 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode, RunIf
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.ports.events import EventLog, Notices
 from tradewind.node_task_manager.ports.node_tasks import NodeTaskStore
 from tradewind.node_task_manager.ports.reading import NodeTaskReader, QueueReader
 from tradewind.node_task_manager.ports.settings import PlanStore
+from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory import MemoryShard
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore

@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.batch import ONLY_COMPONENT, BatchProgre
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
-from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, Vacancy
 from tradewind.server.clock import ManualClock
 
 WORKERS = 20

@@ -7,7 +7,7 @@ import pytest_asyncio
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
-from tradewind.node_task_manager.domain.work import Assignment, Held, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Held, Vacancy
 from tradewind.node_task_manager.ports.workers import Replicas
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.memory.replicas import MemoryReplicas

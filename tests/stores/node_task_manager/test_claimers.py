@@ -15,7 +15,7 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
 from tradewind.server.clock import ManualClock
 
 CONFIG = SystemConfig(

@@ -9,9 +9,9 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.ports.node_tasks import Cleaned
 from tradewind.node_task_manager.ports.reading import Line
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind, Vacancy
 from tradewind.server.clock import ManualClock
 
 PARTITION = 3

@@ -3,8 +3,8 @@
 from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.reading import Progress
+from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind
 
 PATIENT = RetryPolicy(attempts=3, initial_ms=1_000, jitter=0, factor=1)
 

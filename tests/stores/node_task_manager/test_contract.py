@@ -4,8 +4,8 @@ from tests.stores.node_task_manager.shards import RUN, Bench, only_component, pl
 from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, RunIf
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Vacancy
 from tradewind.node_task_manager.ports.events import ComponentEvent
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Vacancy
 
 
 def failed(assignment: Assignment, code: str = "NODE_ERROR") -> Outcome:

@@ -3,7 +3,7 @@
 from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 
 TWICE = RetryPolicy(attempts=2, initial_ms=1_000, jitter=0)
 

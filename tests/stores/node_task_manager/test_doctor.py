@@ -18,8 +18,8 @@ from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.events import ComponentEvent
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.server.clock import ManualClock
 from tradewind.server.rates import KeyRate, Rate
 from tradewind.server.redis.client import Client

@@ -16,7 +16,7 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import FailurePolicy, Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
-from tradewind.node_task_manager.domain.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy
 from tradewind.server.clock import ManualClock
 
 RUN = RunName("flow", 0, 0)

@@ -6,7 +6,7 @@ from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.concurrency import Concurrency
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
 from tradewind.node_task_manager.domain.plan import Plan
-from tradewind.node_task_manager.domain.work import Vacancy
+from tradewind.node_task_manager.ports.work import Vacancy
 from tradewind.server.rates import KeyRate, Rate
 
 NODES = "a b c d e f g h"

@@ -15,7 +15,7 @@ from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
-from tradewind.node_task_manager.domain.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Effects, Outcome, OutcomeKind, Vacancy
 from tradewind.server.clock import ManualClock
 
 COUNT = 10_000

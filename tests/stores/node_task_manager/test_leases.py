@@ -3,7 +3,7 @@
 from tests.stores.node_task_manager.shards import Bench, held, only_component, plan_of
 from tradewind.node_task_manager.domain.component import ComponentStatus
 from tradewind.node_task_manager.domain.node_task import NodeTaskStatus
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind, Vacancy
 
 
 async def test_renewing_keeps_a_lease_alive_and_names_lost_ones(bench: Bench) -> None:

@@ -6,7 +6,7 @@ from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.concurrency import Concurrency, WhenFull
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Vacancy
 from tradewind.server.rates import Rate
 
 FIVE = plan_of("a b c d e")

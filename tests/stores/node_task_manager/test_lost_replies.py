@@ -12,7 +12,7 @@ from tests.stores.node_task_manager.invariants import check_invariants
 from tests.stores.node_task_manager.shards import Bench, RedisShard, Whole, plan_of, redis_shard
 from tradewind.node_task_manager.domain.component import ComponentStatus, RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, OutcomeKind, Vacancy
 from tradewind.server.clock import ManualClock
 from tradewind.server.redis.client import connect
 from tradewind.server.redis.embedded import ADMIN

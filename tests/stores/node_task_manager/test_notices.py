@@ -13,8 +13,8 @@ from tradewind.node_task_manager.domain.notification import Fact, NotificationKi
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.reading import Progress
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 
 TASK, USER = "task:a", "ann"
 DAY_MS = 24 * 3600 * 1000

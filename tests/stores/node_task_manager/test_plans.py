@@ -9,7 +9,7 @@ from tests.stores.node_task_manager.shards import LIMITS, Bench, redis_shard
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis_plans import RedisPlanStore
 from tradewind.server.clock import ManualClock

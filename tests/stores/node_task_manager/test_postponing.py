@@ -1,11 +1,11 @@
 """Node tasks that wait for the result of another one: taken back without harm, and ready again in time."""
 
-from dataclasses import replace
+from msgspec import structs
 
 from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind, Postponed
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind, Postponed
 
 PLAN = plan_of("a")
 
@@ -48,7 +48,7 @@ async def test_who_is_hastened_is_ready_at_once_and_others_are_left_alone(bench:
 async def test_what_does_not_hold_its_lease_is_not_postponed(bench: Bench) -> None:
     await bench.submit(PLAN)
     (given,) = await bench.take()
-    assert (await bench.shard.postpone([replace(postponed(given), nonce="other")])).results == ("lost",)
+    assert (await bench.shard.postpone([structs.replace(postponed(given), nonce="other")])).results == ("lost",)
     assert (await task(bench)).status is NodeTaskStatus.RUNNING
 
 

@@ -1,6 +1,6 @@
 """Reruns: nodes whose results of the run before are kept."""
 
-from dataclasses import replace
+import dataclasses
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
@@ -29,8 +29,8 @@ def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
 
 def again(before: RunSubmission, *places: int) -> RunSubmission:
     """A rerun that keeps the results of these nodes."""
-    name = replace(before.run, run=before.run.run + 1)
-    return replace(
+    name = before.run._replace(run=before.run.run + 1)
+    return dataclasses.replace(
         before,
         run=name,
         run_id=f"r{name.run}",
@@ -109,10 +109,10 @@ async def test_results_that_are_gone_are_not_kept(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
     before = first(bench, plan)
-    for unknown in (again(before, 0), replace(again(before, 0), source_id="other")):
+    for unknown in (again(before, 0), dataclasses.replace(again(before, 0), source_id="other")):
         assert (await bench.shard.submit([unknown])).results[0].outcome == "results_expired"
     await run(bench, before)
-    submitted = await bench.shard.submit([replace(again(before, 0), source_id="x")])
+    submitted = await bench.shard.submit([dataclasses.replace(again(before, 0), source_id="x")])
     assert submitted.results[0].outcome == "results_expired"
 
 
@@ -123,7 +123,7 @@ async def test_the_runs_of_a_cycle_stay_and_go_together(bench: Bench, store: Red
     await run(bench, before)
     rerun = again(before, 0)
     assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
-    other = replace(before, run=RunName("flow", 1, 0), run_id="other")
+    other = dataclasses.replace(before, run=RunName("flow", 1, 0), run_id="other")
     # While the rerun is open its source is not trimmed, however many cycles end.
     await _settle(bench)
     (assigned,) = await bench.take()
@@ -152,7 +152,7 @@ async def _settle(bench: Bench) -> None:
 
 async def test_many_are_kept_in_bounded_steps(store: RedisServer | None) -> None:
     """With ten records a script it takes many; nothing is delivered before all results are taken over."""
-    clock, limits = ManualClock(), replace(LIMITS, records_per_script=10)
+    clock, limits = ManualClock(), dataclasses.replace(LIMITS, records_per_script=10)
     if store is None:
         bench = Bench(memory_shard(clock, limits), clock)
     else:

@@ -4,7 +4,7 @@ from tests.stores.node_task_manager.shards import Bench, plan_of
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.retry import RetryPolicy, RetryWish
-from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, OutcomeKind, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Outcome, OutcomeKind, Vacancy
 
 TWICE = RetryPolicy(attempts=3, initial_ms=1_000, factor=2, jitter=0)
 

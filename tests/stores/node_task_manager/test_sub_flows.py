@@ -7,8 +7,9 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
-from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowEvent, SubFlowReport
+from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowReport
 from tradewind.node_task_manager.domain.waiting import Wait
+from tradewind.node_task_manager.ports.events import SubFlowEvent
 
 RUNS_B = PlanNode("a", "flow", wait=Wait(flow_id="b"))
 EDGE = (PlanEdge(0, "output", 1, "in"),)

@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import MOST_KEPT, Resumption, Signal, Wait
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 
 CHAIN = plan_of("a.out>b.in")
 PAID = Wait("paid")

@@ -14,8 +14,8 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.task_event import WatchOutcome
-from tradewind.node_task_manager.domain.work import Termination, Vacancy
 from tradewind.node_task_manager.ports.node_tasks import Cleaned
+from tradewind.node_task_manager.ports.work import Termination, Vacancy
 from tradewind.server.rates import Rate
 
 VERBS = {"submit": 4.0, "claim": 5, "end": 8, "lapse": 2, "renew": 2, "reconnect": 1, "give_back": 1, "stop": 1}

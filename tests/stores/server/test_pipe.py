@@ -85,6 +85,17 @@ async def test_errors_of_some_calls_are_not_those_of_others(redis_server: RedisS
         await wide(client, ["trading_flow:{t1}:wide"], (1, 0))
 
 
+async def test_commands_go_the_same_way_as_scripts(redis_server: RedisServer) -> None:
+    client = redis_server.connect("scheduler")
+    other = "trading_flow:{f9}:wide"
+    ends = [client.call(other, "INCR", other) if mark % 2 else call(client, mark) for mark in range(20)]
+    assert sorted((await asyncio.gather(*ends))[1::2]) == list(range(1, 11))
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await client.call(other, "LPUSH", other, "x")
+    with pytest.raises(NoPermissionError):
+        await client.call("trading_flow:{t1}:wide", "GET", "trading_flow:{t1}:wide")
+
+
 async def test_a_script_that_the_server_forgot_meanwhile_runs_once_per_call(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
     await wide(client, [KEY], (0, 0))

@@ -101,11 +101,13 @@ async def test_calls_follow_a_slot_that_moved_and_then_go_there_directly(cluster
         asked = await runs_on(cluster, owner)
         assert asked > 0
         assert [await count(client, [KEY], [1]) for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert await client.call(KEY, "INCR", KEY) == 6
         assert await runs_on(cluster, owner) == asked
         await client.delete(KEY)
     finally:
         await give_slot(cluster, owner)
-    assert await count(client, [KEY], [1]) == 1
+    assert await client.call(KEY, "INCR", KEY) == 1
+    assert await count(client, [KEY], [1]) == 2
 
 
 async def test_calls_follow_a_slot_that_is_moving(cluster: RedisServer) -> None:
@@ -118,6 +120,7 @@ async def test_calls_follow_a_slot_that_is_moving(cluster: RedisServer) -> None:
     try:
         # The key is not with the owner, so it is asked for where the slot goes.
         assert [await count(client, [KEY], [1]) for _ in range(3)] == [1, 2, 3]
+        assert await client.call(KEY, "GET", KEY) == b"3"
     finally:
         for node in (owner, other):
             await cluster.on_node(node, "CLUSTER", "SETSLOT", str(SLOT), "STABLE")

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from tests.unit.node_task_manager.faulty_store import FaultyStore
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
-from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
+from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases import dispatch
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -141,7 +142,7 @@ def held(ready: Ready) -> tuple[int, Held]:
 def forged(ready: Ready) -> tuple[int, Outcome]:
     """An outcome for a lease that nobody has."""
     shard, real = outcome(ready)
-    return shard, replace(real, nonce="forged")
+    return shard, structs.replace(real, nonce="forged")
 
 
 @pytest.fixture(autouse=True)

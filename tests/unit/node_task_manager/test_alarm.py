@@ -1,14 +1,15 @@
 """The alarm that wakes a dispatcher for what becomes due, and the dispatcher that it wakes."""
 
 import asyncio
-from dataclasses import replace
+
+from msgspec import structs
 
 from tests.unit.node_task_manager.conftest import Bench, outcome
 from tests.waiting import until
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.retry import RetryPolicy
-from tradewind.node_task_manager.domain.work import OutcomeKind
+from tradewind.node_task_manager.ports.work import OutcomeKind
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 
 
@@ -45,7 +46,7 @@ async def test_a_dispatcher_hands_out_what_has_become_due_though_nothing_else_ha
     await bench.accepted(plan)
     await until(lambda: line.nodes == ["a"], "the first attempt is handed out")
     shard, done = outcome(line.assigned[0])
-    failed = replace(done, kind=OutcomeKind.FAILED, outputs=(), error=TaskError("NODE_ERROR", "broke"))
+    failed = structs.replace(done, kind=OutcomeKind.FAILED, outputs=(), error=TaskError("NODE_ERROR", "broke"))
     claims = bench.store.count("claim")
     await bench.connections.hear(worker, 2, [(shard, failed)])
     await until(lambda: bench.store.count("complete"), "the failure is stored")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from tests.unit.node_task_manager.conftest import Bench, Line, outcome
 from tests.waiting import until
@@ -14,8 +15,8 @@ from tradewind.node_task_manager.domain.caching import CacheUse, Entry
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanNode
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import OutcomeKind
 from tradewind.node_task_manager.ports.caches import CacheLook
+from tradewind.node_task_manager.ports.work import OutcomeKind
 from tradewind.node_task_manager.stores.memory.caches import MemoryCacheStatistics, MemoryCacheStore
 from tradewind.node_task_manager.use_cases.breaker import Breaker
 from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
@@ -112,7 +113,7 @@ class CachingBench(Bench):
     async def end(self, worker: ConnectedWorker, line: Line, at: int = -1, **changed: Any) -> None:
         """Report the end of an attempt."""
         shard, done = outcome(line.assigned[at])
-        await self.connections.hear(worker, 1, [(shard, replace(done, **changed))])
+        await self.connections.hear(worker, 1, [(shard, structs.replace(done, **changed))])
 
     async def counts(self) -> dict[str, int]:
         """Return what was counted of the cache that is called screening."""

@@ -1,9 +1,9 @@
 """The flush loop where it could lose something: at every moment at which a store, a worker or a caller may go away."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.unit.node_task_manager.conftest import Bench, forged, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
@@ -41,7 +41,7 @@ async def test_a_plan_that_another_one_stands_in_for_fails_its_node_alone(bench:
     await until(lambda: line.nodes == ["a"], "the first node is given")
     shard, done = outcome(line.assigned[0])
     value = '"' + "x" * size + '"'
-    await bench.connections.hear(worker, 2, [(shard, replace(done, outputs=(("out", value),)))])
+    await bench.connections.hear(worker, 2, [(shard, structs.replace(done, outputs=(("out", value),)))])
 
     async def failed() -> bool:
         (b,) = await bench.store.tasks(["flow:0:0:b"])
@@ -128,8 +128,7 @@ async def test_a_claim_that_failed_is_made_again(bench: Bench) -> None:
 
 
 async def test_work_that_a_script_left_over_goes_on_without_any_worker(bench: Bench) -> None:
-    effects = await bench.store.claim([])
-    object.__setattr__(effects, "todo", 1)
+    effects = structs.replace(await bench.store.claim([]), todo=1)
     before = bench.store.count("claim")
     bench.dispatcher.apply(effects)
     await until(lambda: bench.store.count("claim") == before + 1, "the rest is worked on")

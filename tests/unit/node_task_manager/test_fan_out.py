@@ -11,7 +11,7 @@ from tradewind.node_task_manager.domain.fan_out import FanOut
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.use_cases.fan_out import split_list
 from tradewind.node_task_manager.use_cases.report import Report
 

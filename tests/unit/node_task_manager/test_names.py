@@ -72,6 +72,10 @@ def test_a_token_tells_its_parts(shard: int, flow_id: str, cycle: int, node_id: 
         "a b:1:0:c",
         "a:1:0:c/d",
         ":1:0:b",
+        "a:2147483648:0:b",
+        "a:1:2147483648:b",
+        "a:1:0:b:2147483648",
+        "a:1:0:b\n",
     ],
 )
 def test_what_is_no_id_of_a_node_task_is_refused(text: str) -> None:
@@ -79,7 +83,9 @@ def test_what_is_no_id_of_a_node_task_is_refused(text: str) -> None:
         TaskName.parse(text)
 
 
-@pytest.mark.parametrize("text", ["", "rubbish", "0~a:0:0:b~1", "x~a:0:0:b~1~n", "0~a:0:0:b~x~n", "0~a:0:0:b~1~"])
+@pytest.mark.parametrize(
+    "text", ["", "rubbish", "0~a:0:0:b~1", "x~a:0:0:b~1~n", "0~a:0:0:b~x~n", "0~a:0:0:b~1~", "2147483648~a:0:0:b~1~n"]
+)
 def test_what_is_no_token_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a token"):
         Token.parse(text)

@@ -4,7 +4,7 @@ import asyncio
 
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import PlanNode
-from tradewind.node_task_manager.domain.work import Assignment, Held
+from tradewind.node_task_manager.ports.work import Assignment, Held
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.outgoing_line import MAX_MESSAGE_BYTES, OutgoingLine
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.waiting import until
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.node_task_manager.domain.work import Held
+from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.rpc import outgoing_line
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.report import Report

@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOu
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import PlanNode
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server import telemetry

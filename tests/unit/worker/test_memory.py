@@ -73,7 +73,7 @@ def memory_over(memories: MemoryInTest) -> tuple[NodeMemory, Attempt]:
     from tradewind.api.node_task_manager.v1 import work_pb2
 
     assignment = work_pb2.NodeTaskAssignment(token="t", flow_id="f", node_task_id="f:0:0:n")
-    attempt = Attempt(assignment, None, threaded=False)  # type: ignore[arg-type]
+    attempt = Attempt(assignment, None)  # type: ignore[arg-type]
     attempt.memories = memories
     return NodeMemory(attempt, of_cycle=False), attempt
 

@@ -53,6 +53,13 @@ class Redis(Protocol):
 
     def execute_command(self, *args: Value) -> Awaitable[Any]: ...
 
+    def call(self, key: str, /, *command: Value) -> Awaitable[Any]:
+        """Run a command about `key`, and others in its slot, at a fraction of what redis-py spends on one.
+
+        The reply is as the server gives it (RESP2), or as `execute_command` would after a redirection in a cluster.
+        """
+        ...
+
     def pipeline(self, *, transaction: bool = ...) -> Pipeline: ...
 
     def eval(self, script: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...

@@ -1,4 +1,4 @@
-"""Clients of redis-py that run known scripts through a pipe, and everything else as redis-py does."""
+"""Clients of redis-py that run known scripts, and what is asked of `call`, through a pipe; all else as it does."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -28,6 +28,10 @@ class PipedRedis(aioredis.Redis):
         """Run a script that the server knows; raises as redis-py does."""
         return self._pipe.call("EVALSHA", sha, numkeys, *keys_and_args)
 
+    def call(self, _key: str, *command: Any) -> Awaitable[Any]:
+        """Run a command; raises as redis-py does."""
+        return self._pipe.call(*command)
+
     async def end(self) -> None:
         """Close every connection for good."""
         self._lifetime.end()
@@ -38,8 +42,8 @@ class PipedRedis(aioredis.Redis):
 class PipedCluster(aioredis.RedisCluster):
     """A cluster client whose callers wait their turn, and that closes every connection it opened.
 
-    It has a pipe to each master. A script that a master refuses because the slot is another's, or moving, has not run:
-    redis-py asks anew, follows the redirection and remembers it.
+    It has a pipe to each master. What a master refuses because the slot is another's, or moving, has not run: redis-py
+    asks anew, follows the redirection and remembers it.
     """
 
     def __init__(self, *, max_connections: int, **options: Any) -> None:
@@ -62,22 +66,25 @@ class PipedCluster(aioredis.RedisCluster):
                 _ = await self.initialize()
             return await super().execute_command(*args, **kwargs)
 
-    async def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any:
+    def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
         """Run a script that the server knows; raises as redis-py does."""
-        self._lifetime.require()
         command = ("EVALSHA", sha, numkeys, *keys_and_args)
-        if numkeys:
-            if self._initialize:
-                _ = await self.initialize()
-            node = self.nodes_manager.get_node_from_slot(self.keyslot(keys_and_args[0]))
-            try:
-                return await self._pipe_to(node).call(*command)
-            except (AskError, TryAgainError):
-                pass
-            except (ClusterDownError, ConnectionError, TimeoutError):
-                # It may have run, so it is not sent again; but by now another one may be master.
-                self._initialize = True
-                raise
+        return self.call(keys_and_args[0], *command) if numkeys else self.execute_command(*command)
+
+    async def call(self, key: str, *command: Any) -> Any:
+        """Run a command about `key`, and others in its slot; raises as redis-py does."""
+        self._lifetime.require()
+        if self._initialize:
+            _ = await self.initialize()
+        node = self.nodes_manager.get_node_from_slot(self.keyslot(key))
+        try:
+            return await self._pipe_to(node).call(*command)
+        except (AskError, TryAgainError):
+            pass
+        except (ClusterDownError, ConnectionError, TimeoutError):
+            # It may have run, so it is not sent again; but by now another one may be master.
+            self._initialize = True
+            raise
         return await self.execute_command(*command)
 
     async def end(self) -> None:

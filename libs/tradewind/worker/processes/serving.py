@@ -200,7 +200,7 @@ class NodeServer:
                 frame = frames.read_to_child(self._connection)
                 if isinstance(frame, frames.Run):
                     # Here rather than where it runs, so that a stop that comes next finds it.
-                    attempt = Attempt(work_pb2.NodeTaskAssignment.FromString(frame.assignment), self, threaded=True)
+                    attempt = Attempt(work_pb2.NodeTaskAssignment.FromString(frame.assignment), self)
                     attempt.memories = self
                     attempt.traceparent = frame.traceparent
                     attempt.redact = Redactor(frame.secrets) if frame.secrets else None

@@ -1,16 +1,19 @@
 """Names of runs, components and node tasks, and the fencing tokens of their attempts."""
 
-from dataclasses import dataclass
-from typing import Self
+import re
+from typing import NamedTuple, Self
 
-from tradewind.server.identifiers import is_identifier
+from tradewind.server.identifiers import IDENTIFIER, is_identifier
 
 TASK = "task:"
 BATCH = "batch:"
+_COUNTS = 2**31
+"""Numbers are below this, so that an int32 can hold them."""
+_NODE_TASK = re.compile(rf"({IDENTIFIER}):([0-9]{{1,10}}):([0-9]{{1,10}}):({IDENTIFIER})(?::([0-9]{{1,10}}))?")
+_TOKEN = re.compile(r"([0-9]{1,10})~([^~]*)~([0-9]{1,10})~([^~]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class RunName:
+class RunName(NamedTuple):
     """A run: `<flow_id>:<cycle>:<run>` of a cycle; `task:<id>` or `batch:<id>` outside any flow, then in `ad_hoc`."""
 
     flow_id: str
@@ -41,8 +44,7 @@ class RunName:
         return f"{self}:{node_id}" if node_id else str(self)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskName:
+class TaskName(NamedTuple):
     """A node task: `<flow_id>:<cycle>:<run>:<node_id>[:<item>]`, `batch:<id>:<index>` or `task:<id>`.
 
     `item` is the place of an item of a mapped node, -1 for any other node task.
@@ -55,19 +57,22 @@ class TaskName:
     @classmethod
     def parse(cls, task_id: str) -> Self:
         """Raise ValueError when `task_id` is not the id of a node task."""
+        found = _NODE_TASK.fullmatch(task_id)
+        if found is not None:
+            flow_id, cycle, run, node_id, item = found.groups()
+            place = -1 if item is None else int(item)
+            if int(cycle) < _COUNTS and int(run) < _COUNTS and place < _COUNTS:
+                return cls(RunName(flow_id, int(cycle), int(run)), node_id, place)
         parts = task_id.split(":")
         if len(parts) == 2 and parts[0] == "task" and is_identifier(parts[1]):
             return cls(RunName("", 0, 0, task_id), "")
         if len(parts) == 3 and parts[0] == "batch" and is_identifier(parts[1]) and is_identifier(parts[2]):
             return cls(RunName.of_batch(parts[1]), parts[2])
-        if len(parts) not in (4, 5) or not all(map(_is_count, (parts[1], parts[2], *parts[4:]))):
-            raise ValueError(
-                f'"{task_id}" is not <flow_id>:<cycle>:<run>:<node_id>[:<item>], task:<id> or batch:<id>:<index>'
-            )
-        if not (is_identifier(parts[0]) and is_identifier(parts[3])):
+        if len(parts) in (4, 5) and all(map(_is_count, (parts[1], parts[2], *parts[4:]))):
             raise ValueError(f'"{task_id}" holds an illegal flow or node id')
-        run = RunName(parts[0], int(parts[1]), int(parts[2]))
-        return cls(run, parts[3], int(parts[4]) if len(parts) == 5 else -1)
+        raise ValueError(
+            f'"{task_id}" is not <flow_id>:<cycle>:<run>:<node_id>[:<item>], task:<id> or batch:<id>:<index>'
+        )
 
     @property
     def within_run(self) -> str:
@@ -80,8 +85,7 @@ class TaskName:
         return self.run.task_id(self.node_id) if self.item >= 0 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """Fencing token of one attempt: `<shard>~<task_id>~<attempt>~<nonce>`; none of the parts can hold a `~`."""
 
     shard: int
@@ -95,12 +99,13 @@ class Token:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raise ValueError when `text` cannot be a token."""
-        parts = text.split("~")
-        if len(parts) != 4 or not (_is_count(parts[0]) and _is_count(parts[2])) or not parts[3]:
-            raise ValueError(f'"{text[:200]}" is not a token')
-        return cls(int(parts[0]), parts[1], int(parts[2]), parts[3])
+        found = _TOKEN.fullmatch(text)
+        if found is not None:
+            shard, task_id, attempt, nonce = found.groups()
+            if int(shard) < _COUNTS and int(attempt) < _COUNTS:
+                return cls(int(shard), task_id, int(attempt), nonce)
+        raise ValueError(f'"{text[:200]}" is not a token')
 
 
 def _is_count(text: str) -> bool:
-    """Say whether this is a number that an int32 can hold."""
-    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < 2**31
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < _COUNTS

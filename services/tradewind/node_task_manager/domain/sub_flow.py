@@ -9,20 +9,6 @@ MOST_AT_ONCE = 100
 """So many reports come in one call, and so many node tasks are asked for with their inputs."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubFlowEvent:
-    """Says that a node task waits for a cycle to begin, or that nobody waits any more for the run named `child`."""
-
-    event_id: str
-    partition: int
-    run: str
-    run_id: str
-    task_id: str
-    user_id: str
-    at: int
-    child: str = ""
-
-
 class ReportKind(StrEnum):
     """What became of a cycle."""
 

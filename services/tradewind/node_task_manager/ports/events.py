@@ -1,19 +1,18 @@
 """What the scheduler and users are told."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import StopMark
 from tradewind.node_task_manager.domain.notification import Fact, Notification
-from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.task_event import TaskEvent, WatchOutcome
 from tradewind.node_task_manager.ports.reading import Stretch
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentEvent:
+class ComponentEvent(msgspec.Struct, frozen=True):
     """Says that a component finished; `event_id` orders the events of a partition.
 
     `outputs` pairs handles with what the component's only sink, `sink`, has emitted; there when that is at most 1 KiB.
@@ -34,6 +33,19 @@ class ComponentEvent:
     stop: StopMark | None = None
     sink: str = ""
     outputs: tuple[tuple[str, str], ...] = ()
+
+
+class SubFlowEvent(msgspec.Struct, frozen=True):
+    """Says that a node task waits for a cycle to begin, or that nobody waits any more for the run named `child`."""
+
+    event_id: str
+    partition: int
+    run: str
+    run_id: str
+    task_id: str
+    user_id: str
+    at: int
+    child: str = ""
 
 
 Event: TypeAlias = ComponentEvent | SubFlowEvent

@@ -1,8 +1,9 @@
 """Changing node tasks, and what comes of it; and reading them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from tradewind.node_task_manager.domain.component import Release, RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
@@ -10,12 +11,11 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import Signal
-from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Postponed, Vacancy
 from tradewind.node_task_manager.ports.reading import Line, Progress
+from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     """A worker's new session, the nonces of named tokens that hold no lease, and what followed."""
 
     session: int
@@ -23,8 +23,7 @@ class Session:
     effects: Effects
 
 
-@dataclass(frozen=True, slots=True)
-class Renewal:
+class Renewal(msgspec.Struct, frozen=True):
     """What became of named leases: `lost` pairs nonces with the reason; assignments in `effects` are sent again."""
 
     session_current: bool
@@ -33,16 +32,14 @@ class Renewal:
     effects: Effects
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     """Answers to submissions in their order, and what followed."""
 
     results: tuple[SubmitResult, ...]
     effects: Effects
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(msgspec.Struct, frozen=True):
     """How far the removal of a flow is."""
 
     removed: int
@@ -50,8 +47,7 @@ class Purge:
     effects: Effects
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
+class Cleaned(msgspec.Struct, frozen=True):
     """What a step of cleaning did: `leads` is whether it was the caller's to do, `waits` that lapsed leases come first.
 
     `keys` counts what was looked at; `runs`, `node_tasks` and `entries` of indexes what was removed. The next step goes

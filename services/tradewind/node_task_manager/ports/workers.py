@@ -1,24 +1,24 @@
 """Workers: those with a stream here, those elsewhere, those that are called."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from tradewind.node_task_manager.domain.called import CalledWorker
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.plan import PlanNode
-from tradewind.node_task_manager.domain.work import Assignment, Held, Termination
+from tradewind.node_task_manager.ports.work import Assignment, Held, Termination
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """An assignment with all that its worker needs: its node of the plan, and values by input handle."""
 
     shard: int
     assignment: Assignment
     run: RunName
     node: PlanNode
-    inputs: tuple[tuple[str, tuple[str, ...]], ...]
+    inputs: tuple[tuple[str, Sequence[str]], ...]
 
     @property
     def nonce(self) -> str:
@@ -93,8 +93,7 @@ class CalledWorkerDirectory(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a called worker said to node tasks: nonces of those that it runs, and why it runs none, or "".
 
     `full`: that was for want of room. `silent`: the connection broke before it said anything, and it may run them.

@@ -14,7 +14,7 @@ from google.rpc.status_pb2 import Status
 
 from tradewind.api.worker.v1 import worker_service_pb2 as pb2
 from tradewind.api.worker.v1.worker_service_pb2_grpc import WorkerServiceStub
-from tradewind.node_task_manager.domain.work import Termination
+from tradewind.node_task_manager.ports.work import Termination
 from tradewind.node_task_manager.ports.workers import Answer, Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.server.channels import open_channel

@@ -35,8 +35,10 @@ class EventStream:
         while True:
             events, ended = await self._feed.next(self._subscriber)
             for first in range(0, len(events), _MAX_EVENTS):
-                piece = [mapping.event(shard, event) for shard, event in events[first : first + _MAX_EVENTS]]
-                await context.write(pb2.ReceiveEventsResponse(events=piece))
+                message = pb2.ReceiveEventsResponse()
+                for shard, event in events[first : first + _MAX_EVENTS]:
+                    mapping.tell(message.events.add(shard=shard), event)
+                await context.write(message)
             if ended:
                 await context.write(pb2.ReceiveEventsResponse(ended_partitions=ended))
 

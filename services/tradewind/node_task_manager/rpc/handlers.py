@@ -9,7 +9,7 @@ from tradewind.api.node_task_manager.v1 import config_pb2, doctor_pb2, explanati
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
 from tradewind.node_task_manager.domain.component import Release
 from tradewind.node_task_manager.domain.names import RunName
-from tradewind.node_task_manager.domain.work import Held, Outcome
+from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import cache_mapping, checks, config_mapping, mapping, queue_mapping, work_mapping
 from tradewind.node_task_manager.rpc.ad_hoc_handlers import AdHocHandlers
 from tradewind.node_task_manager.rpc.cache_handlers import CacheHandlers

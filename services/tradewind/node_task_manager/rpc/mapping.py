@@ -27,9 +27,9 @@ from tradewind.node_task_manager.domain.plan import (
     PlanNode,
     RunIf,
 )
-from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent, waits_for_flow
+from tradewind.node_task_manager.domain.sub_flow import waits_for_flow
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
@@ -186,35 +186,28 @@ def component(found: Component) -> component_pb2.Component:
     )
 
 
-def event(shard: int, found: Event) -> component_pb2.Event:
-    """An event for the scheduler."""
+def tell(event: component_pb2.Event, found: Event) -> None:
+    """Fill in an event for the scheduler, in place: messages that are put into each other are copied each time."""
+    event.event_id, event.partition = found.event_id, found.partition
     if isinstance(found, SubFlowEvent):
-        return component_pb2.Event(
-            event_id=found.event_id, partition=found.partition, shard=shard, sub_flow=sub_flow_event(found)
-        )
+        event.sub_flow.CopyFrom(sub_flow_event(found))
+        return
+    finished = event.component_finished
+    finished.sink = found.sink
+    for handle, value in found.outputs:
+        finished.outputs.add(handle=handle, value_json=value)
     flow_id, cycle, run = found.run.split(":")
-    finished = component_pb2.Component(
-        flow_id=flow_id,
-        cycle=int(cycle),
-        run=int(run),
-        run_id=found.run_id,
-        component_id=found.component,
-        status=component_pb2.COMPONENT_STATUS_FINISHED,
-        counts=node_task_pb2.StatusCounts(
-            completed=found.completed, failed=found.failed, terminated=found.terminated, skipped=found.skipped
-        ),
-        node_count=found.nodes,
-        sinks_completed=found.sinks,
-        stop=stop_mark(found.stop),
-        finished_at=timestamp(found.at),
-    )
-    outputs = [node_task_pb2.Output(handle=handle, value_json=value) for handle, value in found.outputs]
-    return component_pb2.Event(
-        event_id=found.event_id,
-        partition=found.partition,
-        shard=shard,
-        component_finished=component_pb2.ComponentFinished(component=finished, sink=found.sink, outputs=outputs),
-    )
+    component, counts, at = finished.component, finished.component.counts, finished.component.finished_at
+    component.flow_id, component.cycle, component.run = flow_id, int(cycle), int(run)
+    component.run_id, component.component_id = found.run_id, found.component
+    component.status = component_pb2.COMPONENT_STATUS_FINISHED
+    component.node_count, component.sinks_completed = found.nodes, found.sinks
+    counts.completed, counts.failed = found.completed, found.failed
+    counts.terminated, counts.skipped = found.terminated, found.skipped
+    at.seconds, at.nanos = found.at // 1000, found.at % 1000 * 1_000_000
+    stop = stop_mark(found.stop)
+    if stop is not None:
+        component.stop.CopyFrom(stop)
 
 
 def node_task(seen: Seen, *, config: bool = False, history: bool = False) -> node_task_pb2.NodeTask:

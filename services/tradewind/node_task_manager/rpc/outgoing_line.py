@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.node_task_manager.domain.work import Held, Termination
+from tradewind.node_task_manager.ports.work import Held, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from tradewind.api.node_task_manager.v1 import node_task_pb2, sub_flow_pb2
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TaskError
-from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE, ReportKind, SubFlowEvent, SubFlowReport
+from tradewind.node_task_manager.domain.sub_flow import MOST_AT_ONCE, ReportKind, SubFlowReport
+from tradewind.node_task_manager.ports.events import SubFlowEvent
 from tradewind.node_task_manager.rpc.checks import json_fault
 from tradewind.node_task_manager.use_cases.sub_flows import Reported, SubFlowWait
 from tradewind.server.faults import InvalidInput, Violation

@@ -9,9 +9,9 @@ from tradewind.api.node_task_manager.v1 import work_pb2
 from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS, OUTPUT_BYTES
 from tradewind.node_task_manager.domain.names import TaskName, Token
 from tradewind.node_task_manager.domain.node_task import TaskError
-from tradewind.node_task_manager.domain.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.metrics import NODE_SECONDS
 from tradewind.node_task_manager.ports.reading import Line, Progress
+from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
@@ -25,17 +25,17 @@ _LEVELS = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 
-def token(path: str, text: str) -> Token:
-    """Parse a token. Raises InvalidInput."""
+def token(text: str, path: str, at: int, field: str = "") -> Token:
+    """Parse the token that stands in `path[at]field`. Raises InvalidInput."""
     try:
         return Token.parse(text)
     except ValueError as error:
-        raise InvalidInput([Violation(path, str(error))]) from None
+        raise InvalidInput([Violation(f"{path}[{at}]{field}", str(error))]) from None
 
 
 def held(path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
     """Parse tokens into (shard, held). Raises InvalidInput."""
-    parsed = [token(f"{path}[{at}]", text) for at, text in enumerate(tokens)]
+    parsed = [token(text, path, at) for at, text in enumerate(tokens)]
     return [(each.shard, Held(each.task_id, each.attempt, each.nonce)) for each in parsed]
 
 
@@ -54,14 +54,14 @@ def token_text(shard: int, of: Held) -> str:
 def completion(at: int, message: work_pb2.NodeTaskCompletion) -> tuple[int, Outcome]:
     """Parse a completion into (shard, outcome); outputs that are no JSON or too large, or a wait that cannot be, make
     it a failure."""
-    parsed = token(f"completions[{at}].token", message.token)
+    parsed = token(message.token, "completions", at, ".token")
     if message.HasField("wait"):
         wait = wait_order(message.wait)
         if isinstance(wait, TaskError):
             return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, OutcomeKind.FAILED, (), wait)
         suspended = OutcomeKind.SUSPENDED
         return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, suspended, wait=wait)
-    outputs = tuple((output.handle, output.value_json) for output in message.outputs)
+    outputs = tuple([(output.handle, output.value_json) for output in message.outputs])
     error = _output_fault(outputs)
     kind = OutcomeKind.FAILED if error else OutcomeKind.COMPLETED
     return parsed.shard, Outcome(parsed.task_id, parsed.attempt, parsed.nonce, kind, () if error else outputs, error)
@@ -82,7 +82,7 @@ def _output_fault(outputs: Sequence[tuple[str, str]]) -> TaskError | None:
 
 def failure(at: int, message: work_pb2.NodeTaskFailure) -> tuple[int, Outcome]:
     """Parse a failure into (shard, outcome)."""
-    parsed = token(f"failures[{at}].token", message.token)
+    parsed = token(message.token, "failures", at, ".token")
     kind = OutcomeKind.TERMINATED if message.terminated else OutcomeKind.FAILED
     error = TaskError(
         message.error.code[:64] or "NODE_ERROR",
@@ -108,7 +108,7 @@ def note_ends(
 
 def progress(at: int, message: work_pb2.NodeTaskProgress) -> tuple[int, Progress]:
     """Parse progress into (shard, progress)."""
-    parsed = token(f"progress[{at}].token", message.token)
+    parsed = token(message.token, "progress", at, ".token")
     reached = min(100, max(0, message.progress))
     return parsed.shard, Progress(
         parsed.task_id, parsed.nonce, reached, message.message[:1024], message.current_step[:256]
@@ -117,7 +117,7 @@ def progress(at: int, message: work_pb2.NodeTaskProgress) -> tuple[int, Progress
 
 def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
     """Parse a log line into (shard, line)."""
-    parsed = token(f"logs[{at}].token", message.token)
+    parsed = token(message.token, "logs", at, ".token")
     level = message.level.upper() if message.level.upper() in _LEVELS else "INFO"
     created = milliseconds(message.created_at) if is_instant(message.created_at) else 0
     return parsed.shard, Line(parsed.task_id, parsed.nonce, level, "node", message.message[:8192], created)
@@ -138,7 +138,6 @@ def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
         node_type=node.node_type,
         attempt=given.attempt,
         config_json=node.config_json,
-        inputs=[work_pb2.Input(handle=handle, values_json=values) for handle, values in ready.inputs],
         run_inputs_json=given.run_inputs,
         deadline=timestamp(given.deadline_ms),
         traceparent=given.traceparent,
@@ -147,6 +146,8 @@ def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
         item=TaskName.parse(given.task_id).item if node.fan_out is not None else None,
         resumed=resumption(given.resumed),
     )
+    for handle, values in ready.inputs:
+        message.inputs.add(handle=handle, values_json=values)
     ahead_ms = given.planned_ms - time.time_ns() // 1_000_000
     if ahead_ms > 0:
         message.start_in.FromMilliseconds(min(ahead_ms, MOST_AHEAD_MS))

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.node_task_manager.domain.work import Held
+from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine

@@ -2,8 +2,10 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
 from tradewind.node_task_manager.domain.fan_out import INLINE_BYTES, FanOutStep
@@ -12,9 +14,9 @@ from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
 from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.domain.waiting import MOST_KEPT, MOST_KEPT_OF_RUN, MOST_REQUESTS, Signal
-from tradewind.node_task_manager.domain.work import Effects, Held, Outcome, Postponed, Vacancy
 from tradewind.node_task_manager.ports.node_tasks import Cleaned, Purge, Renewal, Session, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress
+from tradewind.node_task_manager.ports.work import Effects, Held, Outcome, Postponed, Vacancy
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
@@ -305,7 +307,8 @@ class RedisNodeTaskStore:
 
 
 def _run(run: RunSubmission) -> dict[str, Any]:
-    return {**asdict(run), "run": str(run.run), "flow_id": run.run.flow_id}
+    given = {name: getattr(run, name) for name in RunSubmission.__slots__}
+    return {**given, "run": str(run.run), "flow_id": run.run.flow_id}
 
 
 def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> list[Sequence[Item]]:

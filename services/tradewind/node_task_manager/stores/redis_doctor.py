@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from tradewind.node_task_manager.domain.work import Effects
+from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.node_task_manager.stores.redis import RedisNodeTaskStore
 from tradewind.node_task_manager.use_cases.doctor import Looked

@@ -1,5 +1,6 @@
 """Looking at node tasks of one shard in Redis, and its events."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,8 @@ from tradewind.node_task_manager.domain.component import Component, ComponentSta
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
-from tradewind.node_task_manager.domain.sub_flow import SubFlowEvent
 from tradewind.node_task_manager.domain.waiting import Resumption, Wait
-from tradewind.node_task_manager.ports.events import ComponentEvent, Event
+from tradewind.node_task_manager.ports.events import ComponentEvent, Event, SubFlowEvent
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
@@ -190,7 +190,7 @@ class RedisEventLog:
     async def read(self, after: dict[int, str], limit: int) -> list[Event]:
         partitions = list(after)
         streams = [self._keys.events(partition) for partition in partitions]
-        raw = await self._client.execute_command("XREAD", "COUNT", limit, "STREAMS", *streams, *after.values())
+        raw = await self._client.call(streams[0], "XREAD", "COUNT", limit, "STREAMS", *streams, *after.values())
         names = dict(zip(streams, partitions, strict=True))
         pairs = raw.items() if isinstance(raw, dict) else raw or ()
         events: list[Event] = []
@@ -204,10 +204,9 @@ class RedisEventLog:
         return events
 
     async def acknowledge(self, through: dict[int, str]) -> None:
-        pipeline = self._client.pipeline(transaction=False)
-        for partition, event_id in through.items():
-            pipeline.execute_command("XTRIM", self._keys.events(partition), "MINID", _after(event_id))
-        await pipeline.execute()
+        keys = {self._keys.events(partition): event_id for partition, event_id in through.items()}
+        trims = [self._client.call(key, "XTRIM", key, "MINID", _after(event_id)) for key, event_id in keys.items()]
+        await asyncio.gather(*trims)
 
 
 def _scored(pairs: Any) -> list[tuple[int, str]]:
@@ -303,25 +302,42 @@ def _prefixed(record: Mapping[bytes, bytes], prefix: bytes) -> list[tuple[str, s
     return [(k[len(prefix) :].decode(), v.decode()) for k, v in record.items() if k.startswith(prefix)]
 
 
+class _Facts(msgspec.Struct, array_like=True, frozen=True):
+    """What is known of a component from its beginning; as `pack_facts` of records.lua writes it."""
+
+    run_id: str
+    user_id: str
+    plan: str
+    nodes: int
+    policy: str
+    partition: int
+    planned_ms: int
+    traceparent: str | bool
+    parts: int | bool
+    submitted_at: int
+    node_type: str
+
+
 def _component(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -> Component:
     stop = record.get(b"stop")
+    facts = msgspec.msgpack.decode(record[b"facts"], type=_Facts)
     return Component(
         run=run,
-        run_id=_text(record, "run_id"),
+        run_id=facts.run_id,
         component_id=component_id,
         status=ComponentStatus(_text(record, "status")),
-        user_id=_text(record, "user_id"),
-        plan=_text(record, "plan"),
-        nodes=_number(record, "nodes"),
+        user_id=facts.user_id,
+        plan=facts.plan,
+        nodes=facts.nodes,
         completed=_number(record, "completed"),
         failed=_number(record, "failed"),
         terminated=_number(record, "terminated"),
         skipped=_number(record, "skipped"),
         sinks_completed=_number(record, "sinks"),
-        submitted_at=_number(record, "submitted_at"),
+        submitted_at=facts.submitted_at,
         finished_at=_number(record, "finished_at"),
         stop=None if stop is None else _stop(stop),
-        node_type=_text(record, "node_type"),
+        node_type=facts.node_type,
         running=_number(record, "running"),
         cached=_number(record, "cached"),
         withheld=_text(record, "early") == "held" and _text(record, "status") == "running",

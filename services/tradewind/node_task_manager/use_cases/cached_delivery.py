@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from tradewind.node_task_manager.domain.caching import CacheUse
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind, Postponed
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind, Postponed
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches, Wait
 from tradewind.node_task_manager.use_cases.report import Report

@@ -17,8 +17,8 @@ import structlog
 
 from tradewind.node_task_manager.domain.caching import JITTER, MAX_BYTES, CacheUse, Entry
 from tradewind.node_task_manager.domain.system_config import SystemConfig
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.caches import CacheLook, CacheStore
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.breaker import Breaker
 from tradewind.node_task_manager.use_cases.cache_names import name_of, size_of

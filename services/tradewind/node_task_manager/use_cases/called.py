@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from tradewind.node_task_manager.domain.called import MOST_CANDIDATES, CalledWorker, caller_of
-from tradewind.node_task_manager.domain.work import Held
+from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.ports.workers import Answer, CalledWorkerDirectory, Ready, Replicas, WorkerCalls
 from tradewind.node_task_manager.use_cases.called_line import CalledConnection, CalledLine
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher

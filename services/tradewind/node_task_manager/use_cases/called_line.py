@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tradewind.node_task_manager.domain.called import CalledWorker, Patience
-from tradewind.node_task_manager.domain.work import Held, Termination
+from tradewind.node_task_manager.ports.work import Held, Termination
 from tradewind.node_task_manager.ports.workers import Answer, Ready, WorkerCalls
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 from tradewind.server.ending import end_tasks

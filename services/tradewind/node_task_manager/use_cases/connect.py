@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from tradewind.node_task_manager.domain.work import Held, Outcome
+from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.ports.workers import WorkerDirectory
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.report import MAX_OUTCOMES, Report

@@ -7,8 +7,8 @@ import structlog
 
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
-from tradewind.node_task_manager.domain.work import Assignment, Effects, Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.metrics import count_assigned
+from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
 from tradewind.node_task_manager.use_cases.caches import ResultCaches

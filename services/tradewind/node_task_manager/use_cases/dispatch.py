@@ -14,8 +14,8 @@ import structlog
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
-from tradewind.node_task_manager.domain.work import Effects, Held
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
+from tradewind.node_task_manager.ports.work import Effects, Held
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.delivery import Delivery

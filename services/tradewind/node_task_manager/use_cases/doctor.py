@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tradewind.node_task_manager.domain.work import Effects
+from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.server.doctor import Examined, Examiner
 

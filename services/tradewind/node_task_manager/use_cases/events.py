@@ -132,7 +132,8 @@ class EventFeed:
                 continue
             subscriber.wake.clear()
             try:
-                await asyncio.wait_for(subscriber.wake.wait(), self._look_s)
+                async with asyncio.timeout(self._look_s):
+                    await subscriber.wake.wait()
             except TimeoutError:
                 subscriber.news |= subscriber.positions.keys()
 

@@ -1,14 +1,16 @@
 """Bringing together an assignment and the values of its input handles."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from tradewind.node_task_manager.domain.names import TaskName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.retry import RetryWish
-from tradewind.node_task_manager.domain.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.reading import NodeTaskReader
+from tradewind.node_task_manager.ports.work import Assignment, Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 
 ELSEWHERE = "@"
@@ -32,7 +34,7 @@ class TooLarge:
 
 def at_hand(assignment: Assignment) -> bool:
     """Say whether every value came with the assignment."""
-    return not assignment.inputs_outside and all(value != ELSEWHERE for _, value in assignment.inputs)
+    return not assignment.inputs_outside and ELSEWHERE not in [value for _, value in assignment.inputs]
 
 
 def ready(shard: int, assignment: Assignment, plan: Plan) -> Ready:
@@ -45,7 +47,7 @@ def ready(shard: int, assignment: Assignment, plan: Plan) -> Ready:
         assignment,
         TaskName.parse(assignment.task_id).run,
         plan.nodes[assignment.index],
-        tuple((handle, tuple(values)) for handle, values in by_handle.items()),
+        tuple(by_handle.items()),
     )
 
 
@@ -72,4 +74,4 @@ async def read_inputs(
         if size > limit:
             return TooLarge(assignment, size)
     inputs = tuple((at, found.get(at, value)) for at, value in pairs)
-    return replace(assignment, inputs=inputs, inputs_outside=False)
+    return structs.replace(assignment, inputs=inputs, inputs_outside=False)

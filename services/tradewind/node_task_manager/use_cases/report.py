@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from tradewind.node_task_manager.domain.work import Held, Outcome, Postponed
+from tradewind.node_task_manager.ports.work import Held, Outcome, Postponed
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
 
 MAX_OUTCOMES = 25

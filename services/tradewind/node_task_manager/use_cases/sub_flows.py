@@ -10,7 +10,7 @@ from tradewind.node_task_manager.domain.names import RunName, TaskName
 from tradewind.node_task_manager.domain.node_task import NodeTask
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.sub_flow import SubFlowReport
-from tradewind.node_task_manager.domain.work import Assignment
+from tradewind.node_task_manager.ports.work import Assignment
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.inputs import TooLarge, read_inputs, ready
 from tradewind.node_task_manager.use_cases.items import read_items

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from tradewind.node_task_manager.domain.work import Held
+from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 
 _log = structlog.get_logger(__name__)

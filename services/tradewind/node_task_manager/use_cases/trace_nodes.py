@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
+from msgspec import structs
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitOutcome, SubmitResult
-from tradewind.node_task_manager.domain.work import Outcome, OutcomeKind
+from tradewind.node_task_manager.ports.work import Outcome, OutcomeKind
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.server.telemetry import Tracing, attempt_id, sampled, traceparent_of
 
@@ -92,4 +92,4 @@ class TraceNodes:
             follows=attempt_id(trace_id, given.task_id, given.attempt - 1) if given.attempt > 1 else 0,
         )
         span.end()
-        return replace(item, assignment=replace(given, traceparent=traceparent_of(span)))
+        return structs.replace(item, assignment=structs.replace(given, traceparent=traceparent_of(span)))

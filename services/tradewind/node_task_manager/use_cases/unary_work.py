@@ -1,11 +1,12 @@
 """Working without a stream: claim, renew and end node tasks call by call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
-from tradewind.node_task_manager.domain.work import Assignment, Held, Outcome, Postponed, Termination, Vacancy
+from msgspec import structs
+
 from tradewind.node_task_manager.metrics import LEASES_LOST, count_assigned, count_ended
+from tradewind.node_task_manager.ports.work import Assignment, Held, Outcome, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import answered
 from tradewind.node_task_manager.use_cases.caches import Hit, ResultCaches
@@ -46,7 +47,7 @@ class UnaryWork:
             if room <= 0 or size <= 0:
                 break
             effects = await dispatcher.shard.tasks.claim([Vacancy(worker_id, 0, room, tuple(offers))])
-            dispatcher.apply(replace(effects, assignments=()))
+            dispatcher.apply(structs.replace(effects, assignments=()))
             count_assigned(effects.assignments)
             left = list(effects.assignments)
             try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from tradewind.node_task_manager.domain.caching import CacheUse
-from tradewind.node_task_manager.domain.work import Held, Vacancy
+from tradewind.node_task_manager.ports.work import Held, Vacancy
 from tradewind.node_task_manager.ports.workers import WorkerLine
 
 MAX_VACANCIES = 32

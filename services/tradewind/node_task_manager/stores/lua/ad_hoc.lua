@@ -4,67 +4,53 @@
 --!include notifications
 -- Runs outside any flow, ad-hoc tasks and batches: counting what runs of them, telling who watches, listing by user.
 local NO_PARTITION = -1
-local changed, write_changed, list_run, expire_listed
+local TOLD_MS = 100
+local running, touched, events = {}, {}, {}
 
-do
-  local TOLD_MS, AHEAD, FAULTY = 100, {retrying = true, waiting = true, suspended = true}, {retrying = true, failed = true}
-  local running, touched, events = {}, {}, {}
+-- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
+-- always of its end, so whoever was told looks again a little later. What happened to the node task that an ad-hoc task
+-- is (`kind`), or to a watched one of a flow, is an event, and told at once.
+local function changed(comp, more, record, kind)
+  local told = kind and comp.watched and task_events().watched(comp, record.id)
+  if comp.partition == NO_PARTITION then
+    touched[comp] = touched[comp] or 'seldom'
+    running[comp] = (running[comp] or 0) + more
+    told = kind and record.id == comp.run
+    if told then touched[comp] = 'now' end
+  end
+  if told then
+    local ahead, faulty = kind == 'retrying' or kind == 'waiting' or kind == 'suspended', kind == 'retrying' or kind == 'failed'
+    events[#events + 1] = {comp, record.id, {kind = kind, at = time, attempt = record.attempt or 0,
+      worker_id = record.worker_id or nil, reason = record.reason or nil, retry_at = ahead and record.retry_at or nil,
+      stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, faulty and record.error}
+  end
+end
 
-  -- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
-  -- always of its end, so whoever was told looks again a little later. What happened to the node task that an ad-hoc task
-  -- is (`kind`), or to a watched one of a flow, is an event, and told at once.
-  function changed(comp, more, record, kind)
-    local told = kind and comp.watched and notices.watched(comp, record.id)
-    if comp.partition == NO_PARTITION then
-      touched[comp] = touched[comp] or 'seldom'
-      running[comp] = (running[comp] or 0) + more
-      told = kind and record.id == comp.run
-      if told then touched[comp] = 'now' end
+local function write_changed()
+  for comp, more in pairs(running) do
+    if more ~= 0 then call('HINCRBY', comp.key, 'running', more) end
+  end
+  for _, each in ipairs(events) do
+    local comp, id, event = each[1], each[2], each[3]
+    if each[4] then
+      local error = cmsgpack.unpack(each[4])
+      event.error = {code = error.code, message = notices().brief(error.message), type = error.type, final = error.final}
     end
-    if told then
-      events[#events + 1] = {comp, record.id, {kind = kind, at = time, attempt = record.attempt or 0,
-        worker_id = record.worker_id or nil, reason = record.reason or nil, retry_at = AHEAD[kind] and record.retry_at or nil,
-        stop = kind == 'stopping' and cmsgpack.unpack(record.stop) or nil}, FAULTY[kind] and record.error}
+    task_events().add(id, event, TERMINAL[event.kind])
+    if comp.partition ~= NO_PARTITION then call('PUBLISH', base .. 'wake', 'r:' .. id) end
+  end
+  for comp, how in pairs(touched) do
+    if comp.status == 'finished' then
+      call('PUBLISH', base .. 'wake', 'f:' .. comp.run)
+    elseif how == 'now' or call('SET', base .. 'told:' .. comp.run, '', 'NX', 'PX', TOLD_MS) then
+      call('PUBLISH', base .. 'wake', 'r:' .. comp.run)
     end
   end
-
-  local function write_events()
-    for _, each in ipairs(events) do
-      local comp, id, event = each[1], each[2], each[3]
-      if each[4] then
-        local error = cmsgpack.unpack(each[4])
-        event.error = {code = error.code, message = notices.brief(error.message), type = error.type, final = error.final}
-      end
-      notices.add_event(id, event, TERMINAL[event.kind])
-      if comp.partition ~= NO_PARTITION then call('PUBLISH', base .. 'wake', 'r:' .. id) end
-    end
-  end
-
-  function write_changed()
-    for comp, more in pairs(running) do
-      if more ~= 0 then call('HINCRBY', comp.key, 'running', more) end
-    end
-    write_events()
-    for comp, how in pairs(touched) do
-      if comp.status == 'finished' then
-        call('PUBLISH', base .. 'wake', 'f:' .. comp.run)
-      elseif how == 'now' or call('SET', base .. 'told:' .. comp.run, '', 'NX', 'PX', TOLD_MS) then
-        call('PUBLISH', base .. 'wake', 'r:' .. comp.run)
-      end
-    end
-    notices.publish()
-  end
-
-  function list_run(user, run)
-    call('ZADD', base .. 'user_runs:' .. user .. ':' .. string.match(run, '^[^:]+'), stamp, run)
-  end
-
-  -- A run that has ended leaves the list of its user when its records expire.
-  function expire_listed(comp) put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention) end
+  publish_notices()
 end
 
 -- The user hears once of the end of a task or a whole batch.
-function notices.ended(comp, node_type)
+local function end_ad_hoc(comp, node_type)
   local record, fact = records[comp.run], {subject = comp.run, node_type = node_type}
   if not record then
     fact.kind, fact.stopped = 'batch_finished', comp.stop and true or nil
@@ -73,9 +59,9 @@ function notices.ended(comp, node_type)
     fact.kind = 'task_completed'
   elseif record.status == 'failed' then
     local error = cmsgpack.unpack(record.error)
-    fact.kind, fact.code, fact.message, fact.given_up = 'task_failed', error.code, notices.brief(error.message), record.given_up
+    fact.kind, fact.code, fact.message, fact.given_up = 'task_failed', error.code, notices().brief(error.message), record.given_up
   else
-    fact.kind, fact.message = 'task_cancelled', notices.brief(record.reason)
+    fact.kind, fact.message = 'task_cancelled', notices().brief(record.reason)
   end
-  notices.notify(comp.user_id, fact)
+  notices().notify(comp.user_id, fact)
 end

@@ -1,60 +1,65 @@
 --!include suspension
 --!level
 -- How many further attempts a flow (or a user, for what belongs to no flow) may have, by how many attempts began: counted in
--- buckets of five seconds, the current one and the minute before. Only nodes that may be tried again are counted.
-local BUCKET, BUCKETS = 5000, 13
+-- buckets of five seconds, the current one and the minute before. Only nodes that may be tried again are counted. Made
+-- when it is needed first.
 local spenders = {}
-
-local function spender_of(comp)
-  local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
-  local name = flow and 'flow:' .. flow or 'user:' .. comp.user_id
-  if not spenders[name] then
-    spenders[name] = {key = base .. 'retries:' .. name, words = flow and 'flow "' .. flow .. '"' or 'user "' .. comp.user_id .. '"',
-      begun = 0, retried = 0}
-  end
-  return spenders[name]
-end
-
-local function count_attempt(comp)
-  local spender = spender_of(comp)
-  spender.begun = spender.begun + 1
-end
-
--- What earlier scripts counted: attempts begun, further attempts granted; buckets that are over are forgotten.
-local function spent(spender)
-  if not spender.before then
-    local before, over, oldest = {b = 0, r = 0}, {}, math.floor(time / BUCKET) - BUCKETS
-    local counts = call('HGETALL', spender.key)
-    for at = 1, #counts, 2 do
-      local kind, bucket = string.sub(counts[at], 1, 1), tonumber(string.sub(counts[at], 2))
-      if bucket > oldest then
-        before[kind] = before[kind] + tonumber(counts[at + 1])
-      else
-        over[#over + 1] = counts[at]
-      end
+local function retry_budget()
+  local made = {}
+  retry_budget = function() return made end
+  local BUCKET, BUCKETS = 5000, 13
+  local function spender_of(comp)
+    local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
+    local name = flow and 'flow:' .. flow or 'user:' .. comp.user_id
+    if not spenders[name] then
+      spenders[name] = {key = base .. 'retries:' .. name, words = flow and 'flow "' .. flow .. '"' or 'user "' .. comp.user_id .. '"',
+        begun = 0, retried = 0}
     end
-    if #over > 0 then call('HDEL', spender.key, unpack(over)) end
-    spender.before = before
+    return spenders[name]
   end
-  return spender.before
-end
 
--- Grants a further attempt, which is counted, and returns nil; or says why not.
-local function refuse_retry(comp)
-  local spender = spender_of(comp)
-  local before = spent(spender)
-  local most = math.max(limits.retries, math.floor((before.b + spender.begun) * limits.retry_percent / 100))
-  if before.r + spender.retried >= most then
-    return 'RETRY_BUDGET_EXHAUSTED: ' .. spender.words .. ' has had its ' .. most .. ' further attempts of this minute'
+  function made.count(comp)
+    local spender = spender_of(comp)
+    spender.begun = spender.begun + 1
   end
-  spender.retried = spender.retried + 1
-end
 
-local function write_budgets()
-  local bucket = string.format('%.0f', math.floor(time / BUCKET))
-  for _, spender in pairs(spenders) do
-    if spender.begun > 0 then call('HINCRBY', spender.key, 'b' .. bucket, spender.begun) end
-    if spender.retried > 0 then call('HINCRBY', spender.key, 'r' .. bucket, spender.retried) end
-    call('PEXPIRE', spender.key, BUCKET * BUCKETS)
+  -- What earlier scripts counted: attempts begun, further attempts granted; buckets that are over are forgotten.
+  local function spent(spender)
+    if not spender.before then
+      local before, over, oldest = {b = 0, r = 0}, {}, math.floor(time / BUCKET) - BUCKETS
+      local counts = call('HGETALL', spender.key)
+      for at = 1, #counts, 2 do
+        local kind, bucket = string.sub(counts[at], 1, 1), tonumber(string.sub(counts[at], 2))
+        if bucket > oldest then
+          before[kind] = before[kind] + tonumber(counts[at + 1])
+        else
+          over[#over + 1] = counts[at]
+        end
+      end
+      if #over > 0 then call('HDEL', spender.key, unpack(over)) end
+      spender.before = before
+    end
+    return spender.before
   end
+
+  -- Grants a further attempt, which is counted, and returns nil; or says why not.
+  function made.refuse(comp)
+    local spender = spender_of(comp)
+    local before = spent(spender)
+    local most = math.max(limits.retries, math.floor((before.b + spender.begun) * limits.retry_percent / 100))
+    if before.r + spender.retried >= most then
+      return 'RETRY_BUDGET_EXHAUSTED: ' .. spender.words .. ' has had its ' .. most .. ' further attempts of this minute'
+    end
+    spender.retried = spender.retried + 1
+  end
+
+  function made.write()
+    local bucket = string.format('%.0f', math.floor(time / BUCKET))
+    for _, spender in pairs(spenders) do
+      if spender.begun > 0 then call('HINCRBY', spender.key, 'b' .. bucket, spender.begun) end
+      if spender.retried > 0 then call('HINCRBY', spender.key, 'r' .. bucket, spender.retried) end
+      call('PEXPIRE', spender.key, BUCKET * BUCKETS)
+    end
+  end
+  return made
 end

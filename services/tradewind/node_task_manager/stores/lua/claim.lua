@@ -1,4 +1,5 @@
 --!include when_full
+--!level
 -- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
 local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
 local claims, carried, inputs_of_runs = 0, 0, {}
@@ -125,9 +126,9 @@ local function begin_clocks(record, entry, comp)
   return close_at, deadline
 end
 
-local function assign(record, comp, vacancy)
-  local entry = node(comp.plan, record.index)
-  take_slots(record, entry, comp)
+-- Gives a node task to a vacancy; `own` are limits of its own.
+local function assign(record, entry, comp, own, vacancy)
+  take_slots(record, entry, comp, own)
   local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
   record.status = 'running'
   set(record, 'attempt', attempt)
@@ -140,7 +141,7 @@ local function assign(record, comp, vacancy)
     note(record, 'message', '')
     note(record, 'step', '')
   end
-  if entry.retry then count_attempt(comp) end
+  if entry.retry then retry_budget().count(comp) end
   put('inflight', record.id, deadline)
   put('worker_tasks:' .. vacancy.worker_id, record.id, deadline)
   -- Only what was ready before this script waits there.
@@ -191,13 +192,13 @@ local function assign_within_limits(record, comp, vacancies, rank)
   local entry = node(comp.plan, record.index)
   local own = own_limits(entry, comp)
   for i = 1, own and #own or 0 do
-    if is_full(own[i]) then
+    if slots().is_full(own[i]) then
       held_back[entry.type] = (held_back[entry.type] or 0) + 1
-      hold_back(record, entry, comp, own[i], rank)
+      when_full().hold_back(record, entry, comp, own[i], own, rank)
       return false
     end
   end
-  assign(record, comp, roomiest(vacancies))
+  assign(record, entry, comp, own, roomiest(vacancies))
   return true
 end
 
@@ -232,8 +233,9 @@ local function serve(node_type, vacancies)
   if call('ZSCORE', base .. 'ready_types', node_type) then
     call('ZADD', base .. 'ready_types', time, node_type)
     -- What a limit holds back is looked for again when a slot of it comes free.
-    local wait = token_in(node_type)
-    if wait and wait > 0 then next_token = math.min(next_token or wait, wait) end
+    local rate = limits.type_rates and limits.type_rates[node_type]
+    local wait = rate and slots().token_in(node_type, rate) or 0
+    if wait > 0 then next_token = math.min(next_token or wait, wait) end
     if room_of_type(node_type) > 0 then effects.ready_types[#effects.ready_types + 1] = node_type end
   end
 end
@@ -330,7 +332,7 @@ end
 
 -- Types of which more may run since this script, and that it did not serve to the end, are others' to take from.
 local function tell_of_room()
-  if limits.running and leases < 0 and leased and leased >= limits.running then
+  if limits.running and slots().less_run() then
     for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, HEADS - 1)) do loosened[#loosened + 1] = node_type end
   end
   for _, node_type in ipairs(loosened) do
@@ -381,9 +383,9 @@ local function conclude()
     leave_waiting()
   end
   local first = write_delayed()
-  write_budgets()
+  if next(spenders) then retry_budget().write() end
   write_all()
-  write_dead_letters()
+  if next(buried) then dead_letters().write() end
   write_changed()
   write_rates()
   effects.due_in = math.min(due_in or first or -1, first or due_in or -1)

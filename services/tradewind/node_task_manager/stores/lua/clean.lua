@@ -27,9 +27,9 @@ local function ended_at(run, ids)
   local at, partition = 0, nil
   spend(#ids)
   for _, id in ipairs(ids) do
-    local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'finished_at', 'partition')
+    local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'finished_at', 'facts')
     if v[1] ~= 'finished' then return nil end
-    at, partition = math.max(at, tonumber(v[2])), v[3]
+    at, partition = math.max(at, tonumber(v[2])), unpack_facts(v[3]).partition
   end
   return at, partition
 end
@@ -57,12 +57,20 @@ local function trim(flow, keep, run)
   end
 end
 
+-- Components that expired by age leave the index of their flow.
+local tidied = {}
+local function tidy_index(flow)
+  if not tidied[flow] then call('ZREMRANGEBYSCORE', base .. 'flow_runs:' .. flow, 0, time) end
+  tidied[flow] = true
+end
+
 local LOOK = {}
 
 -- A run that ended a while ago is counted among those of its flow.
 function LOOK.run(run)
   local flow, cycle, number = string.match(run, '^([^:]+):(%d+):(%d+)$')
   number = tonumber(number)
+  tidy_index(flow)
   local v = call('HMGET', base .. 'run:' .. run, 'components', 'keep')
   if not v[1] then return walk_cycle('expire', flow, cycle, number - 1, time + limits.settle) end
   local at, partition = ended_at(run, cmsgpack.unpack(v[1]))

@@ -13,7 +13,7 @@ local function lost(record, outcome)
   -- A store that lost its last second does not know the attempt that its worker went on with.
   if (record.attempt or 0) < outcome.attempt and record.status ~= 'registered' then return nil end
   if record.nonce ~= outcome.nonce or record.status ~= 'running' then
-    if (outcome.kind == 'failed' or outcome.kind == 'suspended') and has_failed(record, outcome.nonce) then return '' end
+    if (outcome.kind == 'failed' or outcome.kind == 'suspended') and retries().has_failed(record, outcome.nonce) then return '' end
     return 'the lease lapsed; this is attempt ' .. outcome.attempt .. ', the latest is ' .. (record.attempt or 0)
   end
 end
@@ -35,7 +35,7 @@ for i, outcome in ipairs(args.outcomes) do
       set(record, 'attempt', outcome.attempt)
     end
     if outcome.kind == 'failed' then
-      fail_attempt(record, comp, outcome.error, outcome.wish)
+      retries().fail(record, comp, outcome.error, outcome.wish)
     elseif outcome.kind == 'completed' then
       record.outputs = outcome.outputs
       for _, output in ipairs(outcome.outputs) do note(record, 'out:' .. output[1], output[2]) end

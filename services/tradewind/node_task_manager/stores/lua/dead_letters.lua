@@ -1,41 +1,47 @@
 --!include release
--- What became of attempts that did not succeed, kept with the node task; and the node tasks that were given up.
-local HISTORY, DEAD_LETTERS = 20, 10000
+-- What became of attempts that did not succeed, kept with the node task; and the node tasks that were given up. Made when it is needed
+-- first.
 local buried = {}
+local function dead_letters()
+  local made = {}
+  dead_letters = function() return made end
+  local HISTORY, DEAD_LETTERS = 20, 10000
 
-local function remember(record, how)
-  local past = more(record).history and cmsgpack.unpack(record.history) or {}
-  past[#past + 1] = {attempt = record.attempt or 0, worker_id = record.worker_id or '', began = tonumber(record.started_at or 0),
-    ended = time, how = how}
-  if #past > HISTORY then table.remove(past, 1) end
-  set(record, 'history', cmsgpack.pack(past))
-end
-
--- The user hears of it: of an ad-hoc task by its end, else of the first one of a batch, and of a flow once a minute.
-function notices.given_up(record, comp, error)
-  local QUIET_MS = 60000
-  record.given_up = true
-  if record.id == comp.run then return end
-  local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
-  if notices.once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention) then
-    notices.notify(comp.user_id, {kind = 'dead_letter', subject = record.id, node_type = node(comp.plan, record.index).type,
-      code = error.code, message = notices.brief(error.message)})
+  function made.remember(record, how)
+    local past = more(record).history and cmsgpack.unpack(record.history) or {}
+    past[#past + 1] = {attempt = record.attempt or 0, worker_id = record.worker_id or '', began = tonumber(record.started_at or 0),
+      ended = time, how = how}
+    if #past > HISTORY then table.remove(past, 1) end
+    set(record, 'history', cmsgpack.pack(past))
   end
-end
 
-local function bury(record, comp, error)
-  local key = 'dead_letters:' .. comp.user_id
-  put(key, record.id, time)
-  buried[key] = true
-  notices.given_up(record, comp, error)
-end
-
--- The newest of each user stay, as long as their runs may.
-local function write_dead_letters()
-  for key in pairs(buried) do
-    call('ZREMRANGEBYSCORE', base .. key, '-inf', time - limits.run_retention)
-    call('ZREMRANGEBYRANK', base .. key, 0, -1 - DEAD_LETTERS)
-    call('PEXPIRE', base .. key, limits.run_retention)
-    call('ZADD', base .. 'to_clean', 'NX', time + limits.retention, key)
+  -- The user hears of it: of an ad-hoc task by its end, else of the first one of a batch, and of a flow once a minute.
+  local function tell(record, comp, error)
+    local QUIET_MS = 60000
+    record.given_up = true
+    if record.id == comp.run then return end
+    local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
+    if notices().once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention) then
+      notices().notify(comp.user_id, {kind = 'dead_letter', subject = record.id, node_type = node(comp.plan, record.index).type,
+        code = error.code, message = notices().brief(error.message)})
+    end
   end
+
+  function made.bury(record, comp, error)
+    local key = 'dead_letters:' .. comp.user_id
+    put(key, record.id, time)
+    buried[key] = true
+    tell(record, comp, error)
+  end
+
+  -- The newest of each user stay, as long as their runs may.
+  function made.write()
+    for key in pairs(buried) do
+      call('ZREMRANGEBYSCORE', base .. key, '-inf', time - limits.run_retention)
+      call('ZREMRANGEBYRANK', base .. key, 0, -1 - DEAD_LETTERS)
+      call('PEXPIRE', base .. key, limits.run_retention)
+      call('ZADD', base .. 'to_clean', 'NX', time + limits.retention, key)
+    end
+  end
+  return made
 end

@@ -45,11 +45,7 @@ do
   end
 
   local function free_slot(limit, id)
-    return function()
-      take('slots:' .. limit, id)
-      held[limit] = held_of(limit) - 1
-      freed[limit] = (freed[limit] or 0) + 1
-    end
+    return function() slots().let_go(limit, id) end
   end
 
   local function examine_lease(id, record)
@@ -206,7 +202,7 @@ do
       local list = 'user_runs:' .. comp.user_id .. ':' .. string.match(comp.run, '^[^:]+')
       if open and not scored(list, comp.run) then
         found('run-not-listed', comp.run, 'it is open, and not in the list of its user',
-          function() put(list, comp.run, call('HGET', comp.key, 'submitted_at') or stamp) end)
+          function() put(list, comp.run, string.format('%.0f', comp.submitted_at)) end)
       end
       return
     end
@@ -366,9 +362,9 @@ do
 
   function doctor.parked(member)
     local user, node_type = string.match(member, '^(.+):(.+)$')
-    if held_of('user:' .. user) == 0 then
+    if slots().held('user:' .. user) == 0 then
       found('held-back-with-room', 'parked ' .. member, 'nothing of the user runs, and the user is held back',
-        function() unpark(user, node_type) end)
+        function() readmission().unpark(user, node_type) end)
     end
   end
 
@@ -406,11 +402,11 @@ do
     if string.sub(limit, 1, 5) == 'pace:' then
       if not scored('delayed', '|' .. limit) then
         found('held-back-with-room', name, 'nobody would look again whether the rate has tokens',
-          function() look_again(limit, 0) end)
+          function() slots().look_again(limit, 0) end)
       end
       return
     end
-    local free = tonumber(most) - held_of(limit)
+    local free = tonumber(most) - slots().held(limit)
     -- Those let in already may be any of the queue.
     if free > call('ZCARD', base .. 'ready:' .. node_type .. ':' .. user) then
       found('held-back-with-room', name, free .. ' slots of the limit are free, and node tasks wait for one',
@@ -430,7 +426,7 @@ do
   end
 
   function doctor.work_left(text)
-    if unpacked(text) then return end
+    if todo().unpacked(text) then return end
     local item = cmsgpack.unpack(text)
     found('todo-of-nothing', item[1] .. ' ' .. item[2] .. ':' .. item[3], 'work is left for a component that is gone',
       function() call('LREM', base .. 'todo', 1, text) end)

@@ -5,13 +5,12 @@
 -- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait
 -- in `items:<node task>` and have no record. What nodes without `map` never need is made when it is needed first: here is one
 -- function for all of it, which returns the others.
-local fan
 -- Failed node tasks that wait for their next attempt, and offers that wait to be made anew.
 local delaying = {}
 
 fan_out = function()
-  if fan then return fan end
-  fan = {touched = {}}
+  local fan = {touched = {}}
+  fan_out = function() return fan end
   local COUNTED = {'total', 'need', 'begun', 'completed', 'failed', 'cancelled', 'bytes', 'halt', 'code', 'first'}
 
   -- The id of the mapped node that an item belongs to and the item's place, nil for any other node task.
@@ -231,9 +230,9 @@ fan_out = function()
       budget = budget - 1
       local item = task(record.id .. ':' .. string.format('%.0f', place))
       if item and item.status == 'running' then
-        request_stop(item, mark)
+        stopping().request(item, mark)
       elseif item and not TERMINAL[item.status] then
-        end_idle(item, comp, reason)
+        stopping().end_idle(item, comp, reason)
       end
     end
   end

@@ -3,12 +3,11 @@
 -- Returns for each whether it is kept.
 local call, base, limits, time = redis.call, args.base, args.limits, now(args.now)
 local stamp = string.format('%.0f', time)
-local notices = {position = args.now == 0 and '*' or stamp .. '-*'}
 --!include notifications
 local kept = {}
 for i, each in ipairs(args.notifications) do
-  kept[i] = each.key == '' or notices.once(each.user_id, 'key:' .. each.key, limits.retention)
-  if kept[i] then notices.notify(each.user_id, each.fact) end
+  kept[i] = each.key == '' or notices().once(each.user_id, 'key:' .. each.key, limits.retention)
+  if kept[i] then notices().notify(each.user_id, each.fact) end
 end
-notices.publish()
+publish_notices()
 return cmsgpack.pack(kept)

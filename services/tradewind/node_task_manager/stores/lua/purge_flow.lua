@@ -11,8 +11,8 @@ local mark = cmsgpack.pack({reason = 'the flow was deleted', by = 'system', at =
 
 -- A component in status "purged" is there for this script only.
 local function mark_purged(key)
-  local v = call('HMGET', key, 'status', 'plan')
-  if v[1] == 'running' then close_plan(v[2], 1) end
+  local v = call('HMGET', key, 'status', 'facts')
+  if v[1] == 'running' then close_plan(unpack_facts(v[2]).plan, 1) end
   if v[1] then call('HSET', key, 'status', 'purged') end
 end
 
@@ -29,7 +29,7 @@ local function drop(id, comp)
   if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
   if record.status == 'running' and record.worker_id then
     release_lease(record)
-    tell_to_stop(record, mark)
+    stopping().tell(record, mark)
   elseif record.status == 'running' then
     fan_out().withdraw(record)
   end
@@ -53,7 +53,7 @@ end
 
 -- A run of several components stays until the last of them is removed.
 local function drop_run(run, parts)
-  if parts and call('HINCRBY', run, 'removed', 1) < tonumber(parts) then
+  if parts and call('HINCRBY', run, 'removed', 1) < parts then
     call('PEXPIRE', run, limits.retention)
   else
     call('UNLINK', run)
@@ -63,12 +63,13 @@ end
 -- Removes a component as far as the budget goes, `purged` being the place of the next node; true when all of it is gone.
 local function drop_component(run, id)
   local key = base .. 'component:' .. run .. ':' .. id
-  local v = call('HMGET', key, 'nodes', 'user_id', 'plan', 'parts', 'purged', 'maps', 'purged_items', 'watched')
+  local v = call('HMGET', key, 'facts', 'purged', 'maps', 'purged_items', 'watched')
   if v[1] then
-    local comp, ids, before = {run = run, user_id = v[2], plan = v[3]}, nil, nil
-    local maps, first = {}, tonumber(v[7]) or 0
-    for _, index in ipairs(v[6] and cmsgpack.unpack(v[6]) or {}) do maps[index] = true end
-    for place = tonumber(v[5]) or 0, tonumber(v[1]) - 1 do
+    local comp, ids, before = unpack_facts(v[1]), nil, nil
+    comp.run = run
+    local maps, first = {}, tonumber(v[4]) or 0
+    for _, index in ipairs(v[3] and cmsgpack.unpack(v[3]) or {}) do maps[index] = true end
+    for place = tonumber(v[2]) or 0, comp.nodes - 1 do
       if budget <= 0 then
         call('HSET', key, 'status', 'purged', 'purged', place, 'purged_items', 0)
         return false
@@ -84,8 +85,8 @@ local function drop_component(run, id)
       first = 0
       drop(task_id, comp)
     end
-    drop_run(base .. 'run:' .. run, v[4])
-    forget_events(run, v[8])
+    drop_run(base .. 'run:' .. run, comp.parts)
+    forget_events(run, v[5])
     removed = removed + 1
   end
   call('UNLINK', key, base .. 'stop:' .. run, base .. 'stop:' .. run .. ':' .. id, base .. 'kept:' .. run .. ':' .. id)

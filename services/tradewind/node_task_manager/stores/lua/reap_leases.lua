@@ -18,16 +18,21 @@ local function which_ran_out(record, entry)
   end
 end
 
+-- Whether a limit, and not the want of a worker, keeps a ready node task waiting.
+local function is_held_up(record, entry, comp)
+  return record.blocked and record.blocked ~= '' or room_of_type(entry.type) <= 0 or room_of_user(comp.user_id) <= 0
+end
+
 local function reap(record)
   local comp = component_of(record)
   local ran_out = comp and not record.stop and which_ran_out(record, node(comp.plan, record.index))
   if not ran_out then return give_back(record, true) end
   if ran_out.code == 'HEARTBEAT_TIMEOUT' then
-    tell_to_stop(record, cmsgpack.pack({reason = ran_out.message, by = 'system', at = time}))
+    stopping().tell(record, cmsgpack.pack({reason = ran_out.message, by = 'system', at = time}))
   end
   release_lease(record)
   set(record, 'nonce', '')
-  fail_attempt(record, comp, ran_out)
+  retries().fail(record, comp, ran_out)
 end
 
 for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do
@@ -49,7 +54,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'start_deadlines', '-inf', tim
       effects.results[#effects.results + 1] = id
       dequeue(record, comp)
       fail(record, comp, 'TOTAL_TIMEOUT', 'no attempt succeeded within the total time of ' .. entry.total .. ' ms')
-    elseif held_up(record, entry, comp) then
+    elseif is_held_up(record, entry, comp) then
       -- It waits for a limit, not for a worker.
       call('ZADD', base .. 'start_deadlines', math.min(time + entry.start, total_at or HUGE), id)
     else

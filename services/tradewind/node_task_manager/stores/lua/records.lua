@@ -9,10 +9,7 @@ local effects = {assignments = {}, terminations = {}, partitions = {}, ready_typ
 -- Lists of a plan (ids, entries, edges out of a node) are kept in pieces of this many, as redis_plans.py writes them.
 local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
--- What every change needs of a node task is read at once, the rest by `more`.
-local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
-  'history', 'postponed', 'resumed'}
-
+--!level
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
 local function run_of(task)
@@ -33,8 +30,11 @@ local function task(id)
   return record
 end
 
+-- What every change needs of a node task is read at once, the rest by this.
 local function more(record)
   if not record.whole then
+    local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
+      'history', 'postponed', 'resumed'}
     record.whole = true
     local values = call('HMGET', record.key, unpack(MORE))
     for i = 1, #MORE do
@@ -44,22 +44,37 @@ local function more(record)
   return record
 end
 
--- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal,
--- `parts` the components of its run when there are several; it is `early` when nodes may have ended before their
+-- What is known of a component from its beginning, in its field `facts`: a list is far less to write and to read than a field
+-- for each. `parts` counts the components of its run when there are several.
+local function pack_facts(comp)
+  return cmsgpack.pack({comp.run_id, comp.user_id, comp.plan, comp.nodes, comp.policy, comp.partition, comp.planned,
+    comp.traceparent, comp.parts, comp.submitted_at, comp.node_type})
+end
+
+local function unpack_facts(packed)
+  local f = cmsgpack.unpack(packed)
+  return {run_id = f[1], user_id = f[2], plan = f[3], nodes = f[4], policy = f[5], partition = f[6], planned = f[7],
+    traceparent = f[8], parts = f[9], submitted_at = f[10], node_type = f[11]}
+end
+
+-- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal; it
+-- is `early` when nodes may have ended before their
 -- signals came: 1, or of a rerun 'keep' while results are being taken over, and 'kept' then; or one that was
 -- withheld, 'held' until it is 'freed' or 'unwanted'.
 local function component(run, id)
   local key = base .. 'component:' .. run .. ':' .. id
   local comp = components[key]
   if comp == nil then
-    local v = call('HMGET', key, 'status', 'run_id', 'user_id', 'plan', 'nodes', 'policy', 'partition', 'stop', 'traceparent',
-      'planned', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'parts', 'early', 'maps', 'watched')
-    comp = v[1] and v[1] ~= 'purged' and {id = id, run = run, key = key, changes = {}, n = 0, status = v[1], run_id = v[2],
-      user_id = v[3], plan = v[4], nodes = tonumber(v[5]), policy = v[6], partition = tonumber(v[7]), stop = v[8],
-      traceparent = v[9], planned = tonumber(v[10]), completed = tonumber(v[11]) or 0, failed = tonumber(v[12]) or 0,
-      terminated = tonumber(v[13]) or 0, skipped = tonumber(v[14]) or 0, sinks = tonumber(v[15]) or 0, parts = v[16],
-      early = v[17], maps = v[18], watched = v[19]}
-    if comp then comp.open = comp.nodes - comp.completed - comp.failed - comp.terminated - comp.skipped end
+    local v = call('HMGET', key, 'status', 'facts', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'stop', 'early',
+      'maps', 'watched')
+    comp = v[1] and v[1] ~= 'purged' and unpack_facts(v[2])
+    if comp then
+      comp.id, comp.run, comp.key, comp.changes, comp.n, comp.status = id, run, key, {}, 0, v[1]
+      comp.completed, comp.failed = v[3] and tonumber(v[3]) or 0, v[4] and tonumber(v[4]) or 0
+      comp.terminated, comp.skipped = v[5] and tonumber(v[5]) or 0, v[6] and tonumber(v[6]) or 0
+      comp.sinks, comp.stop, comp.early, comp.maps, comp.watched = v[7] and tonumber(v[7]) or 0, v[8], v[9], v[10], v[11]
+      comp.open = comp.nodes - comp.completed - comp.failed - comp.terminated - comp.skipped
+    end
     components[key] = comp
   end
   return comp
@@ -163,13 +178,12 @@ local before_writing
 
 -- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
 local totals = {}
-local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
-  SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true,
-  TOTAL_TIMEOUT = true, WORKER_LOST = true,
-  PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true, WAIT_TIMEOUT = true,
-  SUB_FLOW_FAILED = true}
 
 local function count_failure(code)
+  local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
+    SECRET_MISSING = true, START_TIMEOUT = true, TIMEOUT = true, HEARTBEAT_TIMEOUT = true, TOTAL_TIMEOUT = true,
+    WORKER_LOST = true, PROCESS_DIED = true, UNKNOWN_NODE_TYPE = true, RETRY_BUDGET_EXHAUSTED = true, ITEMS_FAILED = true,
+    WAIT_TIMEOUT = true, SUB_FLOW_FAILED = true}
   local name = 'failed:' .. (CODES[code] and code or 'OTHER')
   totals[name] = (totals[name] or 0) + 1
 end

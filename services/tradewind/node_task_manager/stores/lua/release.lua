@@ -1,27 +1,20 @@
 --!include slots
+--!level
 -- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
 local work, finished, queues = {}, {}, {}
 -- What a node that runs once for each item of a list needs besides; see fan_out.
 local fan_out
 -- What a node that waits without a worker needs besides; see suspension.
 local suspension
+-- What a rerun needs that takes over results; see keep.
+local keeping
+-- What stops node tasks and components; see below.
+local stopping
 local TURN = 1000000
 
 -- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next.
 local function later(kind, comp, index, offset, source)
   work[#work + 1] = {kind, comp, index, offset, source}
-end
-
-local function packed(item)
-  local comp = item[2]
-  return cmsgpack.pack({item[1], comp.run, comp.id, comp.run_id, item[3], item[4]})
-end
-
--- The item that `packed` wrote, or nil when its component is gone, or another one has its name.
-local function unpacked(text)
-  local item = cmsgpack.unpack(text)
-  local comp = component(item[2], item[3])
-  if comp and comp.run_id == item[4] then return {item[1], comp, item[5], item[6]} end
 end
 
 local function queue_of(node_type, user)
@@ -58,87 +51,93 @@ local function enqueue(record, comp)
   queue.bound = queue.bound or entry.flow_max or entry.key or entry.pace
 end
 
--- Puts up to `count` of a group that a limit held back into their queue again; returns how many.
-local function readmit_group(limit, group, count)
-  local node_type, user = string.match(group, '^([^:]+):([^:]+):')
-  local key = base .. 'blocked:' .. limit .. '|' .. group
-  local back = call('ZPOPMIN', key, count)
-  for i = 1, #back, 2 do
-    local record, queue = task(back[i]), queue_of(node_type, user)
-    set(record, 'blocked', '')
-    record.rank, record.comp = back[i + 1], component_of(record)
-    table.insert(queue.added, back[i + 1])
-    table.insert(queue.added, back[i])
-    queue.ranked, queue.bound = true, true
-  end
-  if call('EXISTS', key) == 0 then forget_group(limit, group) end
-  return #back / 2
-end
+-- Letting in what limits held back; made when it is needed first.
+local loosened = {}
+local function readmission()
+  local made = {}
+  readmission = function() return made end
 
--- Puts back up to `most` of a group that the rate of a key held back, as far as there are tokens now.
-local PACED_AT_ONCE = 100
-local function readmit_paced(limit, group, most)
-  local _, length, short = pace_of(limit, group)
-  local count = short > 0 and 0 or math.min(most, math.floor(-short / length) + 1)
-  if count > 0 then readmit_group(limit, group, count) end
-  if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
-    look_again(limit, count > 0 and count * length or short)
+  -- Puts up to `count` of a group that a limit held back into their queue again; returns how many.
+  function made.group(limit, group, count)
+    local node_type, user = string.match(group, '^([^:]+):([^:]+):')
+    local key = base .. 'blocked:' .. limit .. '|' .. group
+    local back = call('ZPOPMIN', key, count)
+    for i = 1, #back, 2 do
+      local record, queue = task(back[i]), queue_of(node_type, user)
+      set(record, 'blocked', '')
+      record.rank, record.comp = back[i + 1], component_of(record)
+      table.insert(queue.added, back[i + 1])
+      table.insert(queue.added, back[i])
+      queue.ranked, queue.bound = true, true
+    end
+    if call('EXISTS', key) == 0 then slots().forget_group(limit, group) end
+    return #back / 2
   end
-end
 
--- Puts back up to `count` of each group that a limit held back and now has room for.
-local function readmit(limit, count)
-  local paced = string.sub(limit, 1, 5) == 'pace:'
-  for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do
-    if paced then
-      readmit_paced(limit, group, PACED_AT_ONCE)
-    elseif tonumber(string.match(group, '%d+$')) > held_of(limit) then
-      readmit_group(limit, group, count)
+  -- Puts back up to `most` of a group that the rate of a key held back, as far as there are tokens now.
+  local function paced_group(limit, group, most)
+    local _, length, short = slots().pace(limit, group)
+    local count = short > 0 and 0 or math.min(most, math.floor(-short / length) + 1)
+    if count > 0 then made.group(limit, group, count) end
+    if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
+      slots().look_again(limit, count > 0 and count * length or short)
     end
   end
-end
 
--- Puts back as many of a group as others of it made room for.
-local function readmit_spared(name, count)
-  local limit, group = string.match(name, '^([^|]*)|(.+)$')
-  if string.sub(limit, 1, 5) == 'pace:' then return readmit_paced(limit, group, count) end
-  if tonumber(string.match(group, '%d+$')) > held_of(limit) then readmit_group(limit, group, count) end
-end
+  -- Puts back up to `count` of a group that a limit held back and now has room for; `paced` of one that a rate did.
+  local function some_of(limit, group, count, paced)
+    if string.sub(limit, 1, 5) == 'pace:' then
+      paced_group(limit, group, paced)
+    elseif tonumber(string.match(group, '%d+$')) > slots().held(limit) then
+      made.group(limit, group, count)
+    end
+  end
 
-local function unpark(user, node_type)
-  call('ZREM', base .. 'parked', user .. ':' .. node_type)
-  queue_of(node_type, user).rejoins = true
-end
+  function made.unpark(user, node_type)
+    call('ZREM', base .. 'parked', user .. ':' .. node_type)
+    queue_of(node_type, user).rejoins = true
+  end
 
--- Lets in what limits held back that have room now.
-local loosened = {}
-local function reopen()
-  local now_free = freed
-  freed = {}
-  for limit, count in pairs(now_free) do
+  -- Lets in what was held back by a limit that so many let go of.
+  function made.open(limit, count)
+    local PACED_AT_ONCE = 100
     local kind, rest = string.match(limit, '^(%a+):(.+)$')
     if kind == 'user' then
       if room_of_user(rest) > 0 then
         for _, member in ipairs(call('ZRANGE', base .. 'parked', '[' .. rest .. ':', '(' .. rest .. ';', 'BYLEX')) do
-          unpark(string.match(member, '^(.+):(.+)$'))
+          made.unpark(string.match(member, '^(.+):(.+)$'))
         end
       end
     elseif kind == 'type' then
       loosened[#loosened + 1] = rest
     else
-      readmit(limit, count)
+      for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do some_of(limit, group, count, PACED_AT_ONCE) end
     end
   end
+
+  -- Puts back as many of a group as others of it made room for.
+  function made.spared(name, count)
+    local limit, group = string.match(name, '^([^|]*)|(.+)$')
+    some_of(limit, group, count, count)
+  end
+  return made
+end
+
+-- Lets in what limits held back that have room now.
+local function reopen()
+  local now_free = freed
+  freed = {}
+  for limit, count in pairs(now_free) do readmission().open(limit, count) end
   local groups = spared
   spared = {}
-  for name, count in pairs(groups) do readmit_spared(name, count) end
+  for name, count in pairs(groups) do readmission().spared(name, count) end
 end
 
 -- Takes out what waits, be it in a queue, for its next attempt or suspended.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
   if entry.map and fan_out().owns(record) then return fan_out().withdraw(record) end
-  if record.status == 'pending' and not withdraw(record, entry, comp) then
+  if record.status == 'pending' and not slots().withdraw(record, entry, comp, own_limits(entry, comp)) then
     local items = queue_of(entry.type, comp.user_id).removed
     items[#items + 1] = record.id
   end
@@ -196,29 +195,6 @@ local function release_lease(record)
   take('worker_tasks:' .. record.worker_id, record.id)
 end
 
-local function tell_to_stop(record, mark)
-  effects.terminations[#effects.terminations + 1] = {worker_id = record.worker_id, task_id = record.id,
-    attempt = record.attempt, nonce = record.nonce, stop = cmsgpack.unpack(mark)}
-end
-
-local function request_stop(record, mark)
-  -- One that runs without a worker is a mapped node's.
-  if not record.worker_id then return fan_out().stop(record, mark) end
-  if record.stop then return end
-  set(record, 'stop', mark)
-  put('inflight', record.id, time + limits.stop_grace)
-  tell_to_stop(record, mark)
-  local comp = component_of(record)
-  if comp then changed(comp, 0, record, 'stopping') end
-end
-
-local function stop_component(comp, mark)
-  if comp.stop or comp.status == 'finished' then return end
-  set(comp, 'stop', mark)
-  changed(comp, 0)
-  if comp.early ~= 'keep' then later('stop', comp, 0, 0) end
-end
-
 -- A run that has ended gets its time to live, with all that belongs to it.
 local function expire_run(comp)
   local run, ids = base .. 'run:' .. comp.run, {comp.id}
@@ -229,7 +205,8 @@ local function expire_run(comp)
   end
   expiring[#expiring + 1] = run
   if comp.partition == NO_PARTITION then
-    expire_listed(comp)
+    -- It leaves the list of its user when its records expire.
+    put('ended_runs', comp.user_id .. ':' .. comp.run, time + limits.retention)
     return later('expire', comp, 0, 0)
   end
   local index = base .. 'flow_runs:' .. string.match(comp.run, '^[^:]+')
@@ -272,20 +249,13 @@ local function finish(record, comp, status, reason)
     later('deliver', comp, record.index, 1, record)
   end
   if status == 'failed' and comp.policy == 'fail_fast' then
-    stop_component(comp, cmsgpack.pack({reason = 'node "' .. entry.id .. '" failed and the flow fails fast', by = 'system', at = time}))
+    local reason = 'node "' .. entry.id .. '" failed and the flow fails fast'
+    stopping().component(comp, cmsgpack.pack({reason = reason, by = 'system', at = time}))
   end
   if comp.open == 0 then
     finished[#finished + 1] = comp
     expire_run(comp)
   end
-end
-
--- Ends one that no worker has: it is terminated if it is suspended, else skipped.
-local function end_idle(record, comp, reason)
-  local status = record.status == 'suspended' and 'terminated' or 'skipped'
-  if status == 'terminated' then suspension().leave(record, comp) end
-  if record.status ~= 'registered' then dequeue(record, comp) end
-  finish(record, comp, status, reason)
 end
 
 local function create(comp, id, entry, index)
@@ -315,12 +285,6 @@ local function emitted(source, handle)
   return source[field]
 end
 
-local function why_dead(source, entry, handle)
-  if source.status == 'completed' then return 'node "' .. entry.id .. '" did not emit "' .. handle .. '"' end
-  if source.status == 'failed' then return 'node "' .. entry.id .. '" failed' end
-  return 'node "' .. entry.id .. '" was ' .. source.status
-end
-
 local function deliver_edge(comp, source, entry, edge)
   local target = node(comp.plan, edge[2])
   local id = task_of(comp.run, target.id)
@@ -336,7 +300,9 @@ local function deliver_edge(comp, source, entry, edge)
       set(record, 'in:' .. edge[3], #value <= limits.signal_bytes and value or '@')
     end
   elseif not more(record).dead then
-    set(record, 'dead', why_dead(source, entry, edge[1]))
+    local why = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"' or source.status == 'failed' and 'failed'
+      or 'was ' .. source.status
+    set(record, 'dead', 'node "' .. entry.id .. '" ' .. why)
   end
   if record.waiting > 0 then return end
   if wanted(target.run_if, target.inputs, record.live or 0) then
@@ -378,24 +344,6 @@ function WORK.entries(comp, offset, entries)
   end
 end
 
-function WORK.stop(comp, offset)
-  if comp.open == 0 then return end
-  local reason = cmsgpack.unpack(comp.stop).reason
-  local ids, before
-  for place = offset, comp.nodes - 1 do
-    if budget <= 0 then return place end
-    budget = budget - 1
-    if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
-    local id = task_of(comp.run, ids[place - before])
-    local record = task(id) or create(comp, id, node(comp.plan, place), place)
-    if record.status == 'running' then
-      request_stop(record, comp.stop)
-    elseif not TERMINAL[record.status] then
-      end_idle(record, comp, reason)
-    end
-  end
-end
-
 function WORK.expire(comp, offset)
   local prefix, ids, before = base .. 'node_tasks:', nil, nil
   if offset == 0 then expiring[#expiring + 1] = comp.key end
@@ -407,23 +355,105 @@ function WORK.expire(comp, offset)
   end
 end
 
-local function leave(items, from)
-  local left = {}
-  for at = from, #items do left[#left + 1] = packed(items[at]) end
-  in_pieces('RPUSH', base .. 'todo', left)
+-- Stopping; made when it is needed first. A stop is put down where it is meant for, and reaches every node.
+stopping = function()
+  local made = {}
+  stopping = function() return made end
+
+  function made.tell(record, mark)
+    effects.terminations[#effects.terminations + 1] = {worker_id = record.worker_id, task_id = record.id,
+      attempt = record.attempt, nonce = record.nonce, stop = cmsgpack.unpack(mark)}
+  end
+
+  -- Asks a node task that runs to stop.
+  function made.request(record, mark)
+    -- One that runs without a worker is a mapped node's.
+    if not record.worker_id then return fan_out().stop(record, mark) end
+    if record.stop then return end
+    set(record, 'stop', mark)
+    put('inflight', record.id, time + limits.stop_grace)
+    made.tell(record, mark)
+    local comp = component_of(record)
+    if comp then changed(comp, 0, record, 'stopping') end
+  end
+
+  -- Ends one that no worker has: it is terminated if it is suspended, else skipped.
+  function made.end_idle(record, comp, reason)
+    local status = record.status == 'suspended' and 'terminated' or 'skipped'
+    if status == 'terminated' then suspension().leave(record, comp) end
+    if record.status ~= 'registered' then dequeue(record, comp) end
+    finish(record, comp, status, reason)
+  end
+
+  function made.component(comp, mark)
+    if comp.stop or comp.status == 'finished' then return end
+    set(comp, 'stop', mark)
+    changed(comp, 0)
+    if comp.early ~= 'keep' then later('stop', comp, 0, 0) end
+  end
+
+  -- Work: stops the nodes of a component from a place on.
+  function made.stop(comp, offset)
+    if comp.open == 0 then return end
+    local reason = cmsgpack.unpack(comp.stop).reason
+    local ids, before
+    for place = offset, comp.nodes - 1 do
+      if budget <= 0 then return place end
+      budget = budget - 1
+      if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
+      local id = task_of(comp.run, ids[place - before])
+      local record = task(id) or create(comp, id, node(comp.plan, place), place)
+      if record.status == 'running' then
+        made.request(record, comp.stop)
+      elseif not TERMINAL[record.status] then
+        made.end_idle(record, comp, reason)
+      end
+    end
+  end
+  return made
+end
+
+-- Work that is left for later scripts; made when there is some.
+local function todo()
+  local made, list = {}, base .. 'todo'
+  todo = function() return made end
+
+  local function packed(item)
+    local comp = item[2]
+    return cmsgpack.pack({item[1], comp.run, comp.id, comp.run_id, item[3], item[4]})
+  end
+
+  -- The item that `packed` wrote, or nil when its component is gone, or another one has its name.
+  function made.unpacked(text)
+    local item = cmsgpack.unpack(text)
+    local comp = component(item[2], item[3])
+    if comp and comp.run_id == item[4] then return {item[1], comp, item[5], item[6]} end
+  end
+
+  function made.put_back(item) call('LPUSH', list, packed(item)) end
+
+  function made.leave(items, from)
+    local left = {}
+    for at = from, #items do left[#left + 1] = packed(items[at]) end
+    in_pieces('RPUSH', list, left)
+  end
+
+  -- The function that does such work.
+  function made.doing(kind) return stopping()[kind] or keeping()[kind] or fan_out()[kind] end
+  return made
 end
 
 -- Does the work of this script, then what earlier ones left, as far as the budget goes; the rest is left to later ones.
 local drained
 local function work_off()
-  local todo, at, own = base .. 'todo', 1, true
+  local at, own = 1, true
   drained = false
   while budget > 0 do
     local item = own and work[at]
-    local popped = not item and call('LPOP', todo)
+    local popped = not item and call('LPOP', base .. 'todo')
     if popped then
       budget = budget - 1
-      own, item = false, unpacked(popped)
+      own, item = false, todo().unpacked(popped)
     else
       own, item = true, work[at]
       if not item then
@@ -432,25 +462,25 @@ local function work_off()
       end
       at = at + 1
     end
-    local offset = item and (WORK[item[1]] or fan_out()[item[1]])(item[2], item[4], item[3], item[5])
+    local offset = item and (WORK[item[1]] or todo().doing(item[1]))(item[2], item[4], item[3], item[5])
     if offset then
       item[4] = offset
-      if popped then call('LPUSH', todo, packed(item)) else at = at - 1 end
+      if popped then todo().put_back(item) else at = at - 1 end
     end
   end
-  leave(work, at)
+  if at <= #work then todo().leave(work, at) end
   work = {}
 end
 
 local function announce(comp)
   comp.status = 'finished'
   set(comp, 'finished_at', stamp)
-  if comp.partition == NO_PARTITION then return notices.ended(comp, node(comp.plan, 0).type) end
+  if comp.partition == NO_PARTITION then return end_ad_hoc(comp, node(comp.plan, 0).type) end
   call('XADD', base .. 'events:' .. comp.partition, '*', 'finished', cmsgpack.pack({run = comp.run, component = comp.id,
     run_id = comp.run_id, nodes = comp.nodes, completed = comp.completed, failed = comp.failed, terminated = comp.terminated,
     skipped = comp.skipped, sinks = comp.sinks, at = time, sink = comp.sink, outputs = comp.outputs,
     stop = comp.stop and cmsgpack.unpack(comp.stop) or nil}))
-  if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
+  if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices().component_failed(comp) end
   effects.partitions[#effects.partitions + 1] = comp.partition
 end
 

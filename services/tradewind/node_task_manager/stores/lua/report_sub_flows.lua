@@ -19,7 +19,7 @@ local function take_report(report)
   else
     take('delayed', record.id)
     set(record, 'retry_at', 0)
-    fail_attempt(record, comp, report.error, {none = report.final})
+    retries().fail(record, comp, report.error, {none = report.final})
   end
   return ''
 end

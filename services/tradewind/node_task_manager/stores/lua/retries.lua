@@ -3,58 +3,65 @@
 -- Failed attempts that are followed by another: a node task waits in `delayed` until it is due, then it is queued.
 local DUE_AT_ONCE = 250
 
--- How long a node task waits after so many failures; as domain/retry.py has it.
-local function delay_of(policy, id, failures)
-  local delay = policy.initial_ms
-  for _ = 2, failures do
-    if delay >= policy.max_ms or policy.factor == 1 then break end
-    delay = delay * policy.factor
-  end
-  local drawn = tonumber(string.sub(redis.sha1hex(id .. ':' .. failures), 1, 8), 16) / 4294967296
-  return math.floor(math.min(delay, policy.max_ms) * (1 - policy.jitter * drawn))
-end
+-- Made when the first attempt fails.
+local function retries()
+  local made = {}
+  retries = function() return made end
 
--- Why a failed attempt is not followed by another, or nil; `wish` is what the attempt said of it.
-local function why_final(record, comp, policy, error, wish, wait)
-  if wish and wish.none then return 'the node asked for no further attempt' end
-  for _, name in ipairs(policy.non_retryable) do
-    if name == error.type or name == error.code then return name .. ' is not retried' end
-  end
-  if record.failures >= policy.attempts then return 'all ' .. policy.attempts .. ' attempts failed' end
-  if record.total_at and tonumber(record.total_at) <= time + wait then
-    return 'the total time is over before the next attempt could begin'
-  end
-  return refuse_retry(comp)
-end
-
--- The end of an attempt that did not succeed: the node task is delayed, or failed for good.
-local function fail_attempt(record, comp, error, wish)
-  local policy = not record.stop and not comp.stop and node(comp.plan, record.index).retry
-  if policy then
-    set(record, 'failures', (tonumber(more(record).failures) or 0) + 1)
-    remember(record, error.code)
-    local wait = math.max(1, wish and wish.after_ms or delay_of(policy, record.id, record.failures))
-    local final = why_final(record, comp, policy, error, wish, wait)
-    if not final then
-      set(record, 'error', cmsgpack.pack(error))
-      set(record, 'settled', record.nonce)
-      set(record, 'nonce', '')
-      set(record, 'retry_at', time + wait)
-      changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
-      record.status, record.comp = 'pending', comp
-      delaying[#delaying + 1] = record
-      return
+  -- How long a node task waits after so many failures; as domain/retry.py has it.
+  local function delay_of(policy, id, failures)
+    local delay = policy.initial_ms
+    for _ = 2, failures do
+      if delay >= policy.max_ms or policy.factor == 1 then break end
+      delay = delay * policy.factor
     end
-    error.final = final
-    bury(record, comp, error)
+    local drawn = tonumber(string.sub(redis.sha1hex(id .. ':' .. failures), 1, 8), 16) / 4294967296
+    return math.floor(math.min(delay, policy.max_ms) * (1 - policy.jitter * drawn))
   end
-  set(record, 'error', cmsgpack.pack(error))
-  count_failure(error.code)
-  finish(record, comp, 'failed')
-end
 
--- Whether the latest attempt that failed or was suspended, and was not the last, is the one with this nonce.
-local function has_failed(record, nonce) return more(record).settled == nonce end
+  -- Why a failed attempt is not followed by another, or nil; `wish` is what the attempt said of it.
+  local function why_final(record, comp, policy, error, wish, wait)
+    if wish and wish.none then return 'the node asked for no further attempt' end
+    for _, name in ipairs(policy.non_retryable) do
+      if name == error.type or name == error.code then return name .. ' is not retried' end
+    end
+    if record.failures >= policy.attempts then return 'all ' .. policy.attempts .. ' attempts failed' end
+    if record.total_at and tonumber(record.total_at) <= time + wait then
+      return 'the total time is over before the next attempt could begin'
+    end
+    return retry_budget().refuse(comp)
+  end
+
+  -- The end of an attempt that did not succeed: the node task is delayed, or failed for good.
+  function made.fail(record, comp, error, wish)
+    local policy = not record.stop and not comp.stop and node(comp.plan, record.index).retry
+    if policy then
+      set(record, 'failures', (tonumber(more(record).failures) or 0) + 1)
+      dead_letters().remember(record, error.code)
+      local wait = math.max(1, wish and wish.after_ms or delay_of(policy, record.id, record.failures))
+      local final = why_final(record, comp, policy, error, wish, wait)
+      if not final then
+        set(record, 'error', cmsgpack.pack(error))
+        set(record, 'settled', record.nonce)
+        set(record, 'nonce', '')
+        set(record, 'retry_at', time + wait)
+        changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
+        record.status, record.comp = 'pending', comp
+        delaying[#delaying + 1] = record
+        return
+      end
+      error.final = final
+      dead_letters().bury(record, comp, error)
+    end
+    set(record, 'error', cmsgpack.pack(error))
+    count_failure(error.code)
+    finish(record, comp, 'failed')
+  end
+
+  -- Whether the latest attempt that failed or was suspended, and was not the last, is the one with this nonce.
+  function made.has_failed(record, nonce) return more(record).settled == nonce end
+  return made
+end
 
 -- Queues what is due; returns the time in ms until the next of the others is, or nil, and whether more is due already.
 local function wake_delayed()

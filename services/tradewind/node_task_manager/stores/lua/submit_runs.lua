@@ -5,7 +5,7 @@
 -- keeps results of, -1), source_id (its run_id), kept {[component id, places of nodes]}, withheld (ids of components that begin by release_components)}.
 -- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
 --!include claim
-local backlog, results, known_plans, opened, indexes = {}, {}, {}, {}, {}
+local backlog, results, known_plans, opened = {}, {}, {}, {}
 local queued, waiting_types = {}, nil
 
 local function plan_facts(digest)
@@ -37,11 +37,26 @@ local function queued_of(user)
   return queued[user]
 end
 
+-- What stands against runs, by key: a tombstone of their flow, and marks that stop them or one of their components.
+local against = {}
+local function look_up_what_stands_against(runs)
+  local keys = {}
+  for _, run in ipairs(runs) do
+    local stop = base .. 'stop:' .. run.run
+    keys[#keys + 1] = base .. 'purged:' .. run.flow_id
+    keys[#keys + 1] = stop
+    for _, part in ipairs(run.components) do keys[#keys + 1] = stop .. ':' .. part[1] end
+  end
+  for first = 1, #keys, 1000 do
+    for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do against[keys[first + i - 1]] = value end
+  end
+end
+
 local function source_of(run) return string.match(run.run, '^(.+:)%d+$') .. run.source end
 
 -- Why a run of a flow is not taken.
 local function flow_refusal(run)
-  local purged = call('GET', base .. 'purged:' .. run.flow_id)
+  local purged = against[base .. 'purged:' .. run.flow_id]
   if purged and run.begun_ms <= tonumber(purged) then return {outcome = 'flow_purged'} end
   local events = base .. 'events:' .. run.partition
   backlog[events] = backlog[events] or call('XLEN', events)
@@ -73,7 +88,7 @@ end
 
 -- The stop mark that is meant for this very run, of two that may be there.
 local function stop_mark(run, stopped, id)
-  for _, text in ipairs({stopped or '', call('GET', base .. 'stop:' .. run.run .. ':' .. id) or ''}) do
+  for _, text in ipairs({stopped or '', against[base .. 'stop:' .. run.run .. ':' .. id] or ''}) do
     local mark = text ~= '' and cmsgpack.unpack(text)
     if mark and mark.run_id == run.run_id then return cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at}) end
   end
@@ -82,19 +97,12 @@ end
 local function begin_component(run, id, digest, stopped, kept, held)
   local facts, key = plan_facts(digest), base .. 'component:' .. run.run .. ':' .. id
   local comp = {id = id, run = run.run, key = key, changes = {}, n = 0, status = 'running', open = facts.nodes, completed = 0,
-    failed = 0, terminated = 0, skipped = 0, sinks = 0}
+    failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id, user_id = run.user_id, plan = digest,
+    nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
+    traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
+    submitted_at = time, node_type = run.node_type}
   components[key] = comp
-  set(comp, 'run_id', run.run_id)
-  set(comp, 'user_id', run.user_id)
-  set(comp, 'plan', digest)
-  set(comp, 'nodes', facts.nodes)
-  set(comp, 'policy', facts.policy)
-  set(comp, 'partition', run.partition)
-  set(comp, 'submitted_at', stamp)
-  set(comp, 'planned', run.planned_ms)
-  if #run.components > 1 then set(comp, 'parts', #run.components) end
-  if run.node_type ~= '' then set(comp, 'node_type', run.node_type) end
-  if run.traceparent ~= '' then set(comp, 'traceparent', run.traceparent) end
+  note(comp, 'facts', pack_facts(comp))
   opened[digest] = (opened[digest] or 0) + 1
   changed(comp, 0)
   -- The mark of the run does not mean what handles its outcome.
@@ -105,7 +113,7 @@ local function begin_component(run, id, digest, stopped, kept, held)
     later('keep', comp, run.source, 0)
   end
   if held then set(comp, 'early', 'held') end
-  if mark then stop_component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
+  if mark then stopping().component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
 end
 
 -- The run before stays on record while the rerun does. Returns the nodes whose results are kept, by component.
@@ -126,7 +134,7 @@ local function begin(run)
   local ids, index, kept, held = {}, {}, {}, {}
   for _, id in ipairs(run.withheld) do held[id] = true end
   if run.source >= 0 then kept = hold_source(run) end
-  local stopped = call('GET', base .. 'stop:' .. run.run)
+  local stopped = against[base .. 'stop:' .. run.run]
   for i, part in ipairs(run.components) do
     ids[i] = part[1]
     index[2 * i - 1], index[2 * i] = 'inf', run.run .. ':' .. part[1]
@@ -138,22 +146,19 @@ local function begin(run)
   if run.inputs_json ~= '' then call('HSET', key, 'inputs', run.inputs_json) end
   if run.keep_cycles + run.keep_for_ms > 0 then call('HSET', key, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
   if run.partition == NO_PARTITION then
-    list_run(run.user_id, run.run)
+    call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
   else
     local name = base .. 'flow_runs:' .. run.flow_id
     in_pieces('ZADD', name, index)
-    indexes[name] = true
+    call('PEXPIRE', name, limits.plan_retention)
   end
   return {outcome = 'accepted'}
 end
 
+look_up_what_stands_against(args.runs)
 for i, run in ipairs(args.runs) do results[i] = refusal(run) or begin(run) end
 -- A plan in use has no time to live.
 for digest, count in pairs(opened) do
   if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then call('PERSIST', base .. 'plan:' .. digest) end
-end
-for name in pairs(indexes) do
-  call('ZREMRANGEBYSCORE', name, 0, time)
-  call('PEXPIRE', name, limits.plan_retention)
 end
 return cmsgpack.pack({results = results, effects = conclude()})

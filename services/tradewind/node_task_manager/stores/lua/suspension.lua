@@ -2,11 +2,9 @@
 -- Node tasks that wait for a signal or a time, without a worker: their record says for what in `wait`, and they stand in
 -- `delayed` when a time ends the wait. What is sent before they wait is kept in the record of the run. Like what mapped nodes
 -- need, all of it is made when it is needed first.
-local waits
-
 suspension = function()
-  if waits then return waits end
-  waits = {}
+  local waits = {}
+  suspension = function() return waits end
 
   local function kept_in(comp, id) return base .. 'run:' .. comp.run, 'signals:' .. id end
 
@@ -86,7 +84,7 @@ suspension = function()
     local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
     if flow then call('ZADD', base .. 'to_clean', 'NX', time + limits.tombstone, 'flow:' .. flow) end
     if wait.form ~= '' then
-      notices.notify(comp.user_id, {kind = 'answer_wanted', subject = record.id, node_type = entry.type, message = wait.title})
+      notices().notify(comp.user_id, {kind = 'answer_wanted', subject = record.id, node_type = entry.type, message = wait.title})
     end
   end
 

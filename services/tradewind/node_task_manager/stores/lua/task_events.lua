@@ -1,23 +1,25 @@
 -- Events of ad-hoc tasks, and of node tasks of flows that somebody watches, each in a stream of its own that holds the newest.
--- Uses args, base, limits, stamp.
--- What tells of changes is in one table: locals cost time in every run of a script.
-local notices = {}
--- A position in a stream is the time of the script that wrote there, and a number within it.
-notices.position = args.now == 0 and '*' or stamp .. '-*'
+-- Uses args, base, limits, stamp. Few scripts need it, so it is made when it is needed first.
+local function task_events()
+  local made = {}
+  task_events = function() return made end
 
--- Whether events of a node task of a flow are kept: its component names all that somebody has watched, within their run.
-function notices.watched(comp, id)
-  return comp.watched and string.find(comp.watched, ' ' .. string.sub(id, #comp.run + 2) .. ' ', 1, true) ~= nil
-end
-
-function notices.add_event(id, event, over)
-  local key = base .. 'task_events:' .. id
-  call('XADD', key, 'MAXLEN', limits.task_events, notices.position, 'e', cmsgpack.pack(event))
-  if over then
-    -- A stream that grows has 4 KiB to grow into; its copy is as large as it must be.
-    local copy = key .. ':copy'
-    call('COPY', key, copy)
-    call('RENAME', copy, key)
-    call('PEXPIRE', key, limits.retention)
+  -- Whether events of a node task of a flow are kept: its component names all that somebody has watched, within their run.
+  function made.watched(comp, id)
+    return comp.watched and string.find(comp.watched, ' ' .. string.sub(id, #comp.run + 2) .. ' ', 1, true) ~= nil
   end
+
+  function made.add(id, event, over)
+    local key = base .. 'task_events:' .. id
+    -- A position in the stream is the time of the script that wrote there, and a number within it.
+    call('XADD', key, 'MAXLEN', limits.task_events, args.now == 0 and '*' or stamp .. '-*', 'e', cmsgpack.pack(event))
+    if over then
+      -- A stream that grows has 4 KiB to grow into; its copy is as large as it must be.
+      local copy = key .. ':copy'
+      call('COPY', key, copy)
+      call('RENAME', copy, key)
+      call('PEXPIRE', key, limits.retention)
+    end
+  end
+  return made
 end

@@ -20,9 +20,9 @@ end
 local mark = cmsgpack.pack({reason = args.reason, by = args.by, at = time})
 effects.results[1] = ''
 if record.status == 'running' then
-  request_stop(record, mark)
+  stopping().request(record, mark)
 elseif not TERMINAL[record.status] then
   set(record, 'stop', mark)
-  end_idle(record, comp, args.reason)
+  stopping().end_idle(record, comp, args.reason)
 end
 return cmsgpack.pack(conclude())

@@ -105,11 +105,11 @@ end
 
 -- Goes on with a component; returns the places to go on at, or nil. One that is not finished is left alone.
 local function walk_component(verb, run, id, place, item, till)
-  local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'plan', 'nodes', 'user_id', 'failed',
-    'maps', 'watched')
+  local v = call('HMGET', base .. 'component:' .. run .. ':' .. id, 'status', 'facts', 'failed', 'maps', 'watched')
   spend(2)
   if v[1] ~= 'finished' then return end
-  local comp = {plan = v[2], nodes = tonumber(v[3]), user_id = v[4], failed = v[5], maps = v[6], watched = v[7]}
+  local comp = unpack_facts(v[2])
+  comp.failed, comp.maps, comp.watched = v[3], v[4], v[5]
   if call('EXISTS', base .. 'plan:' .. comp.plan) == 1 then
     local ids
     ids, place, item = some_of(run, comp, place, item)

@@ -1,58 +1,61 @@
 --!include retries
--- What becomes of a ready node task that its own limits hold back: it waits, unless its key says otherwise.
-local HOLDERS, WAITERS = 100, 100
+-- What becomes of a ready node task that its own limits hold back: it waits, unless its key says otherwise. Made when the first
+-- one is held back.
+local function when_full()
+  local HOLDERS, WAITERS = 100, 100
+  local made = {}
+  when_full = function() return made end
 
-local function skip(record, comp, reason)
-  take('start_deadlines', record.id)
-  finish(record, comp, 'skipped', reason)
-end
+  local function skip(record, comp, reason)
+    take('start_deadlines', record.id)
+    finish(record, comp, 'skipped', reason)
+  end
 
-local function full_words(entry, limit)
-  return 'key "' .. entry.key .. '" has ' .. limit[2] .. ' of ' .. limit[2] .. ' running and when_full is ' .. entry.when_full
-end
+  -- Asks the one that has run longest under a key, of those not stopping yet, to stop; false when all are.
+  local function stop_oldest(limit, reason)
+    local oldest
+    local function look(id)
+      local record = task(id)
+      if record and record.status == 'running' and not record.stop and record.slots ~= '' then
+        local at = tonumber(more(record).started_at)
+        if not oldest or at < oldest.at or (at == oldest.at and id < oldest.record.id) then oldest = {at = at, record = record} end
+      end
+    end
+    for _, id in ipairs(call('ZRANGE', base .. 'slots:' .. limit, 0, HOLDERS - 1)) do look(id) end
+    local new = added['slots:' .. limit] or {}
+    for at = 2, #new, 2 do look(new[at]) end
+    if oldest then stopping().request(oldest.record, cmsgpack.pack({reason = reason, by = 'system', at = time})) end
+    return oldest ~= nil
+  end
 
--- Asks the one that has run longest under a key, of those not stopping yet, to stop; false when all are.
-local function stop_oldest(limit, reason)
-  local oldest
-  local function look(id)
-    local record = task(id)
-    if record and record.status == 'running' and not record.stop and record.slots ~= '' then
-      local at = tonumber(more(record).started_at)
-      if not oldest or at < oldest.at or (at == oldest.at and id < oldest.record.id) then oldest = {at = at, record = record} end
+  -- Skips those who wait for the same, the one that stands first or all.
+  local function skip_waiters(group, count, reason)
+    for _, id in ipairs(call('ZRANGE', base .. 'blocked:' .. group, 0, count - 1)) do
+      local record = task(id)
+      local comp = record and component_of(record)
+      call('ZREM', base .. 'blocked:' .. group, id)
+      if comp and record.status == 'pending' then
+        set(record, 'blocked', '')
+        skip(record, comp, reason)
+      end
     end
   end
-  for _, id in ipairs(call('ZRANGE', base .. 'slots:' .. limit, 0, HOLDERS - 1)) do look(id) end
-  local new = added['slots:' .. limit] or {}
-  for at = 2, #new, 2 do look(new[at]) end
-  if oldest then request_stop(oldest.record, cmsgpack.pack({reason = reason, by = 'system', at = time})) end
-  return oldest ~= nil
-end
 
--- Skips those who wait for the same, the one that stands first or all.
-local function skip_waiters(group, count, reason)
-  for _, id in ipairs(call('ZRANGE', base .. 'blocked:' .. group, 0, count - 1)) do
-    local record = task(id)
-    local comp = record and component_of(record)
-    call('ZREM', base .. 'blocked:' .. group, id)
-    if comp and record.status == 'pending' then
-      set(record, 'blocked', '')
-      skip(record, comp, reason)
+  -- Of `limit`, one of its `own` (its name, and how many it lets run), there is no room; each node task is judged once, and
+  -- then waits its turn.
+  function made.hold_back(record, entry, comp, limit, own, rank)
+    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not record.blocked then
+      local group = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
+      local reason = 'key "' .. entry.key .. '" has ' .. limit[2] .. ' of ' .. limit[2] .. ' running and when_full is ' .. entry.when_full
+      if entry.when_full == 'drop_new' then return skip(record, comp, reason) end
+      local newer = reason .. ': ' .. record.id .. ' is newer'
+      if entry.when_full == 'keep_newest' then
+        skip_waiters(group, WAITERS, newer)
+      elseif not stop_oldest(limit[1], newer) then
+        skip_waiters(group, 1, newer)
+      end
     end
+    slots().block(record, entry, comp, limit, own, rank)
   end
-end
-
--- Of `limit` (its name, and how many it lets run) there is no room; each node task is judged once, and then waits its turn.
-local function hold_back(record, entry, comp, limit, rank)
-  local group = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
-  if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not record.blocked then
-    local reason = full_words(entry, limit)
-    if entry.when_full == 'drop_new' then return skip(record, comp, reason) end
-    local newer = reason .. ': ' .. record.id .. ' is newer'
-    if entry.when_full == 'keep_newest' then
-      skip_waiters(group, WAITERS, newer)
-    elseif not stop_oldest(limit[1], newer) then
-      skip_waiters(group, 1, newer)
-    end
-  end
-  block(record, entry, comp, limit[1], limit[2], rank)
+  return made
 end

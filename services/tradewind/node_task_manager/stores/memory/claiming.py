@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from tradewind.node_task_manager.domain.concurrency import WhenFull
 from tradewind.node_task_manager.domain.limits import MOST_AHEAD_MS
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.work import Assignment, Vacancy
+from tradewind.node_task_manager.ports.work import Assignment, Vacancy
 from tradewind.node_task_manager.stores.memory.consequences import MemoryConsequences
 from tradewind.node_task_manager.stores.memory.queues import HEADS
 from tradewind.node_task_manager.stores.memory.replacing import replace
@@ -116,7 +118,7 @@ class MemoryClaiming(MemoryConsequences):
         if node.retry and node.retry.attempts > 1:
             self._budgets.begin(self._spender(task))
         waited_ms = max(0, self._clock() - task.ready_at)
-        turn.assignments.append(replace(self._assignment(task), waited_ms=waited_ms))
+        turn.assignments.append(structs.replace(self._assignment(task), waited_ms=waited_ms))
 
     def _lease(self, task: NodeTask, worker_id: str) -> NodeTask:
         """Give an attempt to a worker: under a new nonce, with clocks that begin now."""

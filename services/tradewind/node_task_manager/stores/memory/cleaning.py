@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
@@ -50,7 +49,7 @@ class MemoryCleaning(MemoryClaiming):
             self._ends[name] = now + self._limits.settle_ms
             return
         del self._ends[name]
-        if str(replace(submission.run, run=submission.run.run + 1)) in self._runs:
+        if str(submission.run._replace(run=submission.run.run + 1)) in self._runs:
             return
         if submission.keep_for_ms and ended_at + submission.keep_for_ms <= now:
             self._drop_cycle(submission.run)
@@ -64,8 +63,8 @@ class MemoryCleaning(MemoryClaiming):
     def _drop_cycle(self, run: RunName) -> None:
         """Remove a run and those of its cycle before it."""
         for number in range(run.run, -1, -1):
-            if str(replace(run, run=number)) in self._runs:
-                self._drop(replace(run, run=number))
+            if str(run._replace(run=number)) in self._runs:
+                self._drop(run._replace(run=number))
 
     def _drop(self, run: RunName) -> None:
         name = str(run)

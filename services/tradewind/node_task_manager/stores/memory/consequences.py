@@ -18,8 +18,8 @@ from tradewind.node_task_manager.domain.node_task import (
 from tradewind.node_task_manager.domain.plan import FailurePolicy
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.work import Termination
 from tradewind.node_task_manager.ports.events import ComponentEvent
+from tradewind.node_task_manager.ports.work import Termination
 from tradewind.node_task_manager.stores.memory.budget import RetryBudgets
 from tradewind.node_task_manager.stores.memory.events import MemoryEvents
 from tradewind.node_task_manager.stores.memory.limiting import MemoryLimiting

@@ -19,7 +19,7 @@ from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark, TaskError
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.work import Effects, Vacancy
+from tradewind.node_task_manager.ports.work import Effects, Vacancy
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 from tradewind.node_task_manager.stores.memory.records import task_name
 from tradewind.node_task_manager.stores.memory.turn import Turn

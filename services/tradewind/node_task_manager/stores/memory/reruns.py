@@ -14,14 +14,14 @@ class MemoryReruns(MemoryCleaning):
     def _has_lost_its_source(self, run: RunSubmission) -> bool:
         if run.source < 0:
             return False
-        source = self._runs.get(str(replace(run.run, run=run.source)))
+        source = self._runs.get(str(run.run._replace(run=run.source)))
         return source is None or source.submission.run_id != run.source_id
 
     def _keep_results(self, run: RunSubmission, owner: tuple[str, str], turn: Turn) -> None:
         """Complete the nodes of a component whose results are kept; then their signals are delivered."""
         if run.source < 0:
             return
-        source_run = replace(run.run, run=run.source)
+        source_run = run.run._replace(run=run.source)
         self._kept.get(run.run.flow_id, set()).discard(source_run)
         self._ends[str(source_run)] = self._clock() + self._limits.settle_ms
         plan = self._plans[self._components[owner].plan]

@@ -6,8 +6,8 @@ from dataclasses import replace
 from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.work import Effects, Held, Vacancy
 from tradewind.node_task_manager.ports.node_tasks import Renewal, Session
+from tradewind.node_task_manager.ports.work import Effects, Held, Vacancy
 from tradewind.node_task_manager.stores.memory.claiming import MemoryClaiming
 from tradewind.node_task_manager.stores.memory.turn import Turn
 

@@ -13,9 +13,9 @@ from tradewind.node_task_manager.domain.component import (
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, StopMark
 from tradewind.node_task_manager.domain.task_event import TaskEventKind
-from tradewind.node_task_manager.domain.work import Effects, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.ports.node_tasks import Purge, Submitted
 from tradewind.node_task_manager.ports.reading import Line, Progress, Queue, StoredLine
+from tradewind.node_task_manager.ports.work import Effects, Outcome, OutcomeKind, Postponed, Termination, Vacancy
 from tradewind.node_task_manager.stores.memory.clocks import which_ran_out
 from tradewind.node_task_manager.stores.memory.records import Run, run_of, task_name
 from tradewind.node_task_manager.stores.memory.replacing import replace

@@ -7,9 +7,10 @@ from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.retry import RetryWish
-from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowEvent, SubFlowReport
+from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowReport
 from tradewind.node_task_manager.domain.waiting import Wait
-from tradewind.node_task_manager.domain.work import Effects, Vacancy
+from tradewind.node_task_manager.ports.events import SubFlowEvent
+from tradewind.node_task_manager.ports.work import Effects, Vacancy
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
 from tradewind.node_task_manager.stores.memory.turn import Turn
 

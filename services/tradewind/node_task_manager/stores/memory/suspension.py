@@ -14,7 +14,7 @@ from tradewind.node_task_manager.domain.waiting import (
     Signal,
     Wait,
 )
-from tradewind.node_task_manager.domain.work import Effects
+from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.memory.fan_out import MemoryFanOut
 from tradewind.node_task_manager.stores.memory.turn import Turn
 

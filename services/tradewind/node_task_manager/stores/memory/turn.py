@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tradewind.node_task_manager.domain.fan_out import FanOutOffer
-from tradewind.node_task_manager.domain.work import Assignment, Effects, Termination
+from tradewind.node_task_manager.ports.work import Assignment, Effects, Termination
 from tradewind.node_task_manager.stores.memory.slots import Group
 
 

@@ -1,7 +1,8 @@
 """What passes between the store and those who work for it: vacancies, assignments, outcomes, effects."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.node_task import StopMark, TaskError
@@ -9,8 +10,7 @@ from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.waiting import Resumption, Wait
 
 
-@dataclass(frozen=True, slots=True)
-class Vacancy:
+class Vacancy(msgspec.Struct, frozen=True):
     """A worker that can take `credits` more node tasks. `session` 0 stands for a worker without a stream.
 
     Of several the one gets a node task that has room for the greatest part of its `capacity`.
@@ -23,8 +23,7 @@ class Vacancy:
     capacity: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True):
     """A node task leased to a worker; times in epoch ms, 0 for none. It was ready for `waited_ms`.
 
     `inputs` pairs the place of a live edge with its value. A value of `@` stays with its source and is read outside
@@ -50,8 +49,7 @@ class Assignment:
     waited_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Termination:
+class Termination(msgspec.Struct, frozen=True):
     """A running node task that its worker is to stop."""
 
     worker_id: str
@@ -70,8 +68,7 @@ class OutcomeKind(StrEnum):
     SUSPENDED = "suspended"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from.
 
     One that is suspended says what it waits for.
@@ -88,8 +85,7 @@ class Outcome:
     wait: Wait | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """A token as its holder names it."""
 
     task_id: str
@@ -97,8 +93,7 @@ class Held:
     nonce: str
 
 
-@dataclass(frozen=True, slots=True)
-class Postponed:
+class Postponed(msgspec.Struct, frozen=True):
     """An attempt that its worker never got, to be made again in `wait_ms`."""
 
     task_id: str
@@ -107,8 +102,7 @@ class Postponed:
     wait_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(msgspec.Struct, frozen=True):
     """What a change brought about beyond its own answer.
 
     `partitions` got events; `ready_types` have node tasks that no vacancy of the caller could take; `todo` pieces of
@@ -122,6 +116,6 @@ class Effects:
     ready_types: tuple[str, ...] = ()
     stale_workers: tuple[str, ...] = ()
     todo: int = 0
-    results: tuple[str, ...] = field(default=())
+    results: tuple[str, ...] = ()
     due_in: int = -1
     fan_outs: tuple[FanOutOffer, ...] = ()
