@@ -265,5 +265,5 @@ class Client(
         return BatchHandle(self, batch.batch_id, record=batch, warnings=tuple(answer.warnings))
 
     def _handle(self, started: Started) -> CycleHandle:
-        cycle = started.cycle
-        return CycleHandle(self, cycle.flow_id, cycle.cycle, cycle.run, record=cycle, outputs=started.outputs)
+        cycle = started.message
+        return CycleHandle(self, cycle.flow_id, cycle.cycle, cycle.run, started=started)

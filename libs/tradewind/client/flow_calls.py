@@ -1,11 +1,11 @@
 """What a client asks the scheduler about flows."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tradewind.api.scheduler.v1 import flow_pb2
+from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb
 from tradewind.client import json_text
 from tradewind.client.calls import new_request_id
@@ -48,12 +48,34 @@ class RunRequest:
     inputs: Inputs | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Started:
-    """A cycle that was run, and what the flow's sink nodes emitted where that is known already."""
+    """A cycle that was run; its record and its outputs are read from the answer when they are asked for."""
 
-    cycle: CycleRecord
-    outputs: Mapping[str, Mapping[str, Any]] | None = field(default=None)
+    __slots__ = ("_answer", "_with_outputs")
+
+    def __init__(
+        self, answer: pb.RunFlowResponse | pb.RunFlowResult | pb.RerunCycleResponse, *, with_outputs: bool
+    ) -> None:
+        self._answer = answer
+        self._with_outputs = with_outputs
+
+    @property
+    def message(self) -> cycle_pb2.Cycle:
+        """The cycle, as it travelled."""
+        return self._answer.cycle
+
+    def record(self) -> CycleRecord:
+        """Read the cycle."""
+        return cycle_from(self._answer.cycle)
+
+    def outputs(self) -> Mapping[str, Mapping[str, Any]] | None:
+        """Read what the flow's sink nodes emitted, by node and handle; None when it is not known to have completed."""
+        if not self._with_outputs or self._answer.cycle.status != cycle_pb2.CYCLE_STATUS_COMPLETED:
+            return None
+        return {
+            node.node_id: {output.handle: json_text.decode(output.value_json) for output in node.outputs}
+            for node in self._answer.outputs
+        }
 
 
 class FlowCalls:
@@ -192,7 +214,7 @@ class FlowCalls:
             answer = await calls.repeated(lambda: self._connection.runs.run(request, calls.timeout + seconds))
         else:
             answer = await calls.call(self._connection.scheduler.RunFlow, request, extra=seconds)
-        return started_from(answer, with_outputs=request.include_outputs)
+        return Started(answer, with_outputs=request.include_outputs)
 
     async def _start_cycles(
         self, requests: Sequence[RunRequest | str], *, wait: Seconds = 0.0
@@ -209,24 +231,10 @@ class FlowCalls:
             )
             for result in answer.results:
                 if result.HasField("cycle"):
-                    results.append(started_from(result, with_outputs=request.include_outputs))
+                    results.append(Started(result, with_outputs=request.include_outputs))
                 else:
                     results.append(error_of_reason(result.error_reason, result.error_message))
         return results
-
-
-def started_from(
-    answer: pb.RunFlowResponse | pb.RunFlowResult | pb.RerunCycleResponse, *, with_outputs: bool
-) -> Started:
-    """Read a cycle that was begun, and its outputs when it has ended."""
-    cycle = cycle_from(answer.cycle)
-    if not (cycle.ended and with_outputs):
-        return Started(cycle)
-    outputs = {
-        node.node_id: {output.handle: json_text.decode(output.value_json) for output in node.outputs}
-        for node in answer.outputs
-    }
-    return Started(cycle, outputs)
 
 
 def _batches(requests: Sequence[RunRequest | str]) -> Iterable[list[pb.RunFlowItem]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.client.cycles import CycleDescription, CycleRecord, CycleStatus
 from tradewind.client.definitions import Definition
 from tradewind.client.errors import CycleFailed, NotFound, TimedOut
-from tradewind.client.flow_calls import FlowDescription, Inputs
+from tradewind.client.flow_calls import FlowDescription, Inputs, Started
 from tradewind.client.flows import FlowRecord, RegisteredFlow
 from tradewind.client.logs import LogLevel, LogLine
 from tradewind.client.revisions import RevisedFlow, RevisionRecord
@@ -97,23 +97,30 @@ class CycleHandle:
         cycle: int,
         run: int | None = None,
         *,
-        record: CycleRecord | None = None,
-        outputs: Outputs | None = None,
+        started: Started | None = None,
     ) -> None:
         self._client = client
         self.flow_id = flow_id
         self.cycle = cycle
         self.run = run
-        self.record = record
-        self._outputs = outputs
+        self._started = started
+        self._record: CycleRecord | None = None
+        self._outputs: Outputs | None = None
 
     def __repr__(self) -> str:
         return f"CycleHandle({self.flow_id!r}, {self.cycle})"
 
+    @property
+    def record(self) -> CycleRecord | None:
+        """What was last heard of it."""
+        if self._record is None and self._started is not None:
+            self._record = self._started.record()
+        return self._record
+
     async def get(self) -> CycleRecord:
         """Return the cycle as it is now. Raises NotFound."""
-        self.record = await self._client.get_cycle(self.flow_id, self.cycle, self.run)
-        return self.record
+        self._record = record = await self._client.get_cycle(self.flow_id, self.cycle, self.run)
+        return record
 
     async def describe(self, *, include_outputs: bool = False) -> CycleDescription:
         """Return everything of it: nodes, signals, logs, statistics. Raises NotFound."""
@@ -151,23 +158,24 @@ class CycleHandle:
 
     async def stop(self, *, reason: str = "") -> CycleRecord:
         """Ask what runs of it to stop. Raises NotFound, WrongStatus when it has ended."""
-        self.record = await self._client.stop_cycle(self.flow_id, self.cycle, self.run, reason=reason)
-        return self.record
+        self._record = record = await self._client.stop_cycle(self.flow_id, self.cycle, self.run, reason=reason)
+        return record
 
     async def wait(self, timeout: Seconds | None = None) -> CycleRecord:
         """Return it once it has ended, however it did. Raises TimedOut when it has not after `timeout`."""
-        if self.record is not None and self.record.ended:
-            return self.record
+        known = self.record
+        if known is not None and known.ended:
+            return known
         seconds = None if timeout is None else seconds_of(timeout)
         try:
             async with asyncio.timeout(seconds):
                 async with aclosing(self._client.watch_cycle(self.flow_id, self.cycle)) as states:
                     async for record in states:
-                        self.record = record
+                        self._record = known = record
         except TimeoutError:
             raise TimedOut(f"cycle {self.cycle} of {self.flow_id} still runs after {seconds} s") from None
-        assert self.record is not None
-        return self.record
+        assert known is not None
+        return known
 
     async def result(self, timeout: Seconds | None = None) -> Outputs:
         """Wait until it has completed and return what the flow's sink nodes emitted, by node and handle.
@@ -175,13 +183,15 @@ class CycleHandle:
         Raises CycleFailed, with the nodes that failed and why, when it ended in any other way; TimedOut when it has
         not ended after `timeout`.
         """
-        cycle = await self.wait(timeout)
-        if cycle.succeeded and self._outputs is not None:
-            return self._outputs
-        description = await self._client.describe_cycle(
-            self.flow_id, self.cycle, self.run, include_outputs=True, include_logs=False
-        )
-        self._outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
-        if not cycle.succeeded:
-            raise CycleFailed(cycle, description.failures, self._outputs)
+        if self._outputs is None and self._started is not None:
+            self._outputs = self._started.outputs()
+        if self._outputs is None:
+            cycle = await self.wait(timeout)
+            description = await self._client.describe_cycle(
+                self.flow_id, self.cycle, self.run, include_outputs=True, include_logs=False
+            )
+            outputs = {node.node_id: node.outputs for node in description.sinks if node.outputs}
+            if not cycle.succeeded:
+                raise CycleFailed(cycle, description.failures, outputs)
+            self._outputs = outputs
         return self._outputs

@@ -7,7 +7,7 @@ from tradewind.api.scheduler.v1 import stop_pb2
 from tradewind.client.calls import new_request_id
 from tradewind.client.connection import Connection
 from tradewind.client.cycles import CycleRecord, cycle_from
-from tradewind.client.flow_calls import Inputs, Started, started_from
+from tradewind.client.flow_calls import Inputs, Started
 from tradewind.client.node_tasks import NodeTaskRecord, node_task_from
 from tradewind.client.wire import Seconds, duration, inputs_json, seconds_of
 
@@ -77,4 +77,4 @@ class RerunCalls:
         )
         calls = self._connection.to_scheduler
         answer = await calls.call(self._connection.scheduler.RerunCycle, request, extra=seconds)
-        return started_from(answer, with_outputs=request.include_outputs)
+        return Started(answer, with_outputs=request.include_outputs)
