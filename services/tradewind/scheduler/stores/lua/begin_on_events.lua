@@ -7,7 +7,7 @@
 -- Settles an event that begins no cycle, whatever runs; returns whether it has.
 local function meet_event(key, status, due, schedule_epoch, same_revision, event)
   -- One that was met before stays what it was.
-  if firing_of(key, due) then return false end
+  if firings().of(key, due) then return false end
   local oldest = call('ZRANGE', key .. ':firings', -FIRINGS, -FIRINGS, 'WITHSCORES')
   -- What is older than all that the ledger holds may have been in it.
   if oldest[2] and due < tonumber(oldest[2]) then return true end
@@ -23,7 +23,7 @@ local function meet_event(key, status, due, schedule_epoch, same_revision, event
     outcome, reason = 'skipped', 'the schedule of the flow is over'
   end
   if reason == '' then return false end
-  note_firing(key, due, outcome, reason, nil, nil, nil, due .. event[1])
+  firings().note(key, due, outcome, reason, nil, nil, nil, due .. event[1])
   return true
 end
 --!include begin_cycles

@@ -1,7 +1,9 @@
 -- Keys, fencing and announcements of partitions of flows. Uses args: now, and base (key prefix with its tag), epoch (the
 -- caller's as owner, 0 when it does not act as one), KEYS: 1 owner, unless it works in groups: then `answers_of` does it.
-local time, call = now(args.now), redis.call
+-- `digits` is how a whole number is written, which `..` takes twice as long for.
+local time, call, digits = now(args.now), redis.call, string.format
 local base, epoch, owner, changes
+--!level
 
 local function enter(its_base, its_epoch, its_owner)
   base, epoch, owner, changes = its_base, its_epoch, its_owner, {}
@@ -23,7 +25,7 @@ end
 local LINES = 1000
 local function append_line(flow_id, cycle, level, source, text)
   local key = logs_key(flow_id, cycle)
-  if call('RPUSH', key, time .. ' ' .. level .. ' ' .. source .. ' ' .. text) > LINES then
+  if call('RPUSH', key, digits('%d %s %s ', time, level, source) .. text) > LINES then
     call('LTRIM', key, -LINES, -1)
   end
 end
@@ -37,16 +39,17 @@ local function publish()
   if #changes > 0 then call('PUBLISH', base .. 'changes', cmsgpack.pack(changes)) end
 end
 
--- Runs act(key, unpack(item)) for every item of groups, each {base, epoch, items} of one partition; KEYS: for each group
--- its owner, then a key for each of its items. Returns for each group what was returned for its items, nothing when it
--- is overtaken.
-local function answers_of(groups, act)
+-- Runs act(key, unpack(item)) for every item of groups, each {base, epoch, items} of one partition, and then conclude();
+-- KEYS: for each group its owner, then a key for each of its items. Returns for each group what was returned for its items,
+-- nothing when it is overtaken.
+local function answers_of(groups, act, conclude)
   local replies, at = {}, 0
   for g, group in ipairs(groups) do
     local answers, items = {}, group[3]
     enter(group[1], group[2], KEYS[at + 1])
     if not overtaken() then
       for i = 1, #items do answers[i] = act(KEYS[at + 1 + i], unpack(items[i])) end
+      conclude()
       publish()
     end
     replies[g] = answers

@@ -1,11 +1,12 @@
 -- Compare-and-set of chain states, each by itself; one that becomes terminal is also ended: out of the open runs, on its
 -- way to expiry, old cycles of its flow trimmed, a flow whose schedule is over completed or failed.
 -- KEYS: for each group 1 owner, then the hash of the run of each item.
--- args: now; tell (whether ends are to be told, see `ends`), most_told; groups, each {base, epoch, items} of one partition, an item {flow_id, cycle, run, run_id,
---   version (expected), fields (flat, those that change), large (those of them that are not told with the change, flat, or
---   false), check_in (ms to the next look at an open run, -1 to leave it),
---   ending (terminal status, "" for none), keep (cycles of the flow), keep_for (ms), flow_status (of a flow whose schedule is
---   over with it, "" for none), level, text (a log line, "" for none)}.
+-- args: now; tell (whether ends are to be told, see `ends`), most_told; groups, each {base, epoch, items} of one partition,
+--   an item {flow_id, cycle, run, run_id, start_time (ms), backfill (the run's, 0 for none), parent (whether it runs for a
+--   node of another flow), version (expected), fields (flat, those that change), large (those of them that are not told with
+--   the change, flat, or false), check_in (ms to the next look at an open run, -1 to leave it), ending (terminal status, ""
+--   for none), keep (cycles of the flow), keep_for (ms), flow_status (of a flow whose schedule is over with it, "" for none),
+--   level, text (a log line, "" for none)}.
 -- Returns for each group its results, each {outcome (ok, conflict, missing, terminal), version on record, end time, whether
 -- a planned time waited for it or the flow was paused}, none when somebody else owns the partition by now.
 --!include trimming
@@ -14,39 +15,61 @@
 --!include backfilling
 local TRIMMED = 10
 
+-- Runs that have ended: nobody looks at them any more.
+local closed = {}
+local function close_runs()
+  if #closed == 0 then return end
+  call('ZREM', base .. 'open', unpack(closed))
+  closed = {}
+end
+
+-- Whether planned times of any flow of a partition wait, by the partition's `base`.
+local queues = {}
+
+-- Whether a planned time of a flow waits.
+local function is_awaited(flow)
+  if queues[base] == nil then queues[base] = call('EXISTS', base .. 'queued') == 1 end
+  return queues[base] and call('EXISTS', flow .. ':queued') == 1
+end
+
 -- Returns whether something is to be done about it: a planned time waits, also of a backfill, or the flow was paused.
-local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
-  local name, flow = cycle .. ':' .. run, flow_key(flow_id)
+local function end_run(key, flow_id, name, number, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
+  local flow, subject = flow_key(flow_id), flow_id .. ':' .. name
   call('PEXPIRE', key, keep_for)
   call('PEXPIRE', key .. ':nodes', keep_for)
-  call('PEXPIRE', logs_key(flow_id, cycle), keep_for)
+  call('PEXPIRE', logs_key(flow_id, number), keep_for)
   call('ZREM', flow .. ':open', name)
-  call('ZREM', base .. 'open', flow_id .. ':' .. name)
+  closed[#closed + 1] = subject
+  if args.tell then
+    call('ZADD', base .. 'ends', time, subject .. ' ' .. run_id .. ' ' .. ending)
+    call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.most_told - 1)
+  end
   if parent then
     call('ZREM', flow .. ':filling', name)
-    call('ZADD', base .. 'returns', time, flow_id .. ':' .. name .. ' ' .. run_id .. ' ' .. ending)
+    call('ZADD', base .. 'returns', time, subject .. ' ' .. run_id .. ' ' .. ending)
     call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
   end
   trim(flow_id, keep, TRIMMED)
   local known = call('HMGET', flow, 'status', 'next_execution', 'paused_next', 'pause_after')
   local status, most = known[1], tonumber(known[4] or 0)
   local next_at = tonumber(status == 'paused' and known[3] or known[2])
-  local paused = most > 0 and run == 0 and not backfill and not parent and count_failures(flow, flow_id, status, most, cycle, ending)
+  local filled = backfill > 0
+  local paused = most > 0 and run == 0 and not filled and not parent and count_failures(flow, flow_id, status, most, number, ending)
   end_flow_that_is_over(flow, status, next_at, flow_status)
-  if backfill then end_filling(flow, flow_id, backfill, name, ending) end
-  return paused or parent ~= false or backfill ~= false or args.tell or call('EXISTS', flow .. ':queued') == 1
+  if filled then backfills().ended(flow, flow_id, backfill, name, ending) end
+  return paused or parent or filled or args.tell or is_awaited(flow)
 end
 
-local function update(key, flow_id, cycle, run, run_id, expected, fields, large, check_in, ending, keep,
+local function update(key, flow_id, cycle, run, run_id, start, backfill, parent, expected, fields, large, check_in, ending, keep,
                       keep_for, flow_status, level, text)
-  local known = call('HMGET', key, 'run_id', 'version', 'status', 'backfill', 'parent', 'start_time')
+  local known = call('HMGET', key, 'run_id', 'version', 'status')
   if known[1] ~= run_id then return {'missing', 0, 0, false} end
   local version = tonumber(known[2])
   if known[3] ~= 'running' then return {'terminal', version, 0, false} end
   if version ~= expected then return {'conflict', version, 0, false} end
   version = version + 1
   -- What was done ahead of the planned time has not ended before it.
-  local at = math.max(time, tonumber(known[6]))
+  local at = math.max(time, start)
   local size = #fields
   fields[size + 1], fields[size + 2] = 'version', version
   if ending ~= '' then
@@ -55,19 +78,15 @@ local function update(key, flow_id, cycle, run, run_id, expected, fields, large,
   call('HSET', key, unpack(fields))
   if large then call('HSET', key, unpack(large)) end
   announce(flow_id, cycle, run, version, large and {} or fields)
-  if text ~= '' then append_line(flow_id, cycle, level, 'scheduler', text) end
+  local number = digits('%d', cycle)
+  local name = digits('%s:%d', number, run)
+  if text ~= '' then append_line(flow_id, number, level, 'scheduler', text) end
   if ending ~= '' then
-    if args.tell then
-      call('ZADD', base .. 'ends', time, flow_id .. ':' .. cycle .. ':' .. run .. ' ' .. run_id .. ' ' .. ending)
-      call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.most_told - 1)
-    end
-    return {'ok', version, at, end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status,
-      known[4], known[5])}
+    return {'ok', version, at, end_run(key, flow_id, name, number, run, run_id, keep, keep_for, ending, flow_status, backfill,
+      parent)}
   end
-  if check_in >= 0 then
-    call('ZADD', base .. 'open', 'XX', time + check_in, flow_id .. ':' .. cycle .. ':' .. run)
-  end
+  if check_in >= 0 then call('ZADD', base .. 'open', 'XX', time + check_in, flow_id .. ':' .. name) end
   return {'ok', version, 0, false}
 end
 
-return answers_of(args.groups, update)
+return answers_of(args.groups, update, close_runs)

@@ -242,16 +242,20 @@ def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
 
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
     state, ending, flow_status, log = update.state, update.ending, update.flow_status, update.log
+    facts = state.facts
     return (
         *state.name,
-        state.facts.run_id,
+        facts.run_id,
+        facts.start_ms,
+        facts.backfill_id,
+        facts.parent is not None,
         state.version,
         update_fields(state, update.fields),
         large_fields(state, update.fields),
         update.check_in_ms,
         ending.value if ending else "",
-        state.facts.keep_cycles,
-        state.facts.keep_for_ms or RETENTION_MS,
+        facts.keep_cycles,
+        facts.keep_for_ms or RETENTION_MS,
         flow_status.value if flow_status else "",
         log.level.value if log else "",
         log.text if log else "",
