@@ -252,6 +252,56 @@ async def test_a_message_of_many_outcomes_is_cut_and_acknowledged_as_a_whole(ben
     assert completed == [most, rest]
 
 
+async def test_the_store_has_two_scripts_with_outcomes_at_a_time(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a", "b", "c", "d"))
+    await until(lambda: len(line.nodes) == 4, "all nodes are given")
+    answered = bench.store.unanswered["complete"] = asyncio.Event()
+    for at, ready in enumerate(line.assigned):
+        await bench.connections.hear(worker, 2 + at, [outcome(ready)])
+        await until(lambda at=at: bench.store.count("complete") == min(at + 1, 2), "it is sent, or waits")
+    answered.set()
+    await until(lambda: line.acknowledged == [2, 3, 4, 5], "all have taken effect")
+    sent = [len(args[0]) for name, args in bench.store.calls if name == "complete"]
+    assert sent == [1, 1, 2]
+    await settled(bench)
+    assert (worker.held, worker.room) == ({}, 10)
+
+
+async def test_outcomes_that_fail_are_stored_after_others_that_were_under_way_with_them(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a", "b"))
+    await until(lambda: len(line.nodes) == 2, "both nodes are given")
+    first, second = map(outcome, line.assigned)
+    arrived = bench.store.held_up["complete"] = asyncio.Event()
+    bench.store.refused["complete"] = lambda outcomes, _vacancies: first[1] in outcomes
+    await bench.connections.hear(worker, 2, [first])
+    await until(lambda: bench.store.count("complete") == 1, "the first is on its way")
+    await bench.connections.hear(worker, 3, [second])
+    await until(lambda: bench.store.count("complete") == 2, "the second is on its way")
+    arrived.set()
+    await until(lambda: bench.store.count("complete") > 3, "the first is tried again and again")
+    assert line.acknowledged == [3]
+    del bench.store.refused["complete"]
+    await until(lambda: line.acknowledged == [3, 2], "the first has taken effect")
+
+
+async def test_what_follows_outcomes_waits_for_all_that_are_under_way(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a", "b"))
+    await until(lambda: len(line.nodes) == 2, "both nodes are given")
+    a, b = line.assigned
+    answered = bench.store.unanswered["complete"] = asyncio.Event()
+    await bench.connections.hear(worker, 2, [outcome(a)])
+    await until(lambda: bench.store.count("complete") == 1, "an outcome is on its way")
+    await bench.connections.hear(worker, 3, given_back=[held(b)])
+    await asyncio.sleep(0)
+    assert bench.store.count("give_back") == 0
+    answered.set()
+    await until(lambda: line.acknowledged == [2, 3], "both have taken effect")
+    assert [name for name, _ in bench.store.calls if name in ("complete", "give_back")] == ["complete", "give_back"]
+
+
 async def test_while_the_store_is_away_no_more_is_read_than_may_wait(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """The heart of the node task manager: one flush loop per shard.
 
-While one script runs, reports, submissions and room collect; the next script takes all of them, and what it makes
-ready goes to workers with its reply. Nothing here waits for a single item or polls.
+While scripts run, reports, submissions and room collect; the next script takes all of them, and what it makes ready
+goes to workers with its reply. Nothing here waits for a single item or polls.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ _log = structlog.get_logger(__name__)
 _MAX_RUNS = 200
 _MAX_WAITING_RUNS = 10_000
 _MAX_WAITING_RUN_BYTES = 64 * 1024 * 1024
+_MOST_UNDER_WAY = 2
+"""Scripts with outcomes that the store has at a time: with one it would wait for what is made of each answer here."""
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _MAX_TRIES = 50
 _REMIND_S = 2.1
@@ -67,6 +69,7 @@ class Dispatcher:
         self._stopping = False
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
         self._reminder: asyncio.TimerHandle | None = None
         self._remind_again = False
         self._due = Alarm(self._drain)
@@ -85,7 +88,7 @@ class Dispatcher:
         self._due.cancel()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_STOP_S)
-            await end_tasks([self._task])
+            await end_tasks([self._task, *self._under_way])
         await self._delivery.stop()
         await self._fan_outs.stop()
         _refuse(self._runs, _leaving())
@@ -161,8 +164,8 @@ class Dispatcher:
         while True:
             # After a failure the next turn claims at any rate: what that one missed, and to notice recovery.
             self._todo = self._todo or failures > 0
-            if not (self._reports or self._runs or self._claim_due):
-                if self._stopping:
+            if not (self._reports or self._runs or self._claim_due or any(task.done() for task in self._under_way)):
+                if self._stopping and not self._under_way:
                     return
                 self._wake.clear()
                 await self._wake.wait()
@@ -182,11 +185,32 @@ class Dispatcher:
     async def _flush(self) -> bool:
         """Carry one turn of everything to the store; False when runs had to be refused."""
         stored = await self._flush_runs() if self._runs else True
+        await self._collect(_MOST_UNDER_WAY - 1 if self._reports else _MOST_UNDER_WAY)
         if self._reports:
-            await self._flush_reports()
+            batch = self._reports.take()
+            if all(report.plain for report in batch):
+                task = asyncio.get_running_loop().create_task(self._flush_reports(batch))
+                self._under_way.add(task)
+                task.add_done_callback(lambda _: self._wake.set())
+            else:
+                await self._collect(0)
+                await self._flush_reports(batch)
         elif self._claim_due:
             await self._claim()
         return stored
+
+    async def _collect(self, most: int) -> None:
+        """Wait until at most so many flushes of reports are under way. Raises what one that has ended raised."""
+        while True:
+            ended = [task for task in self._under_way if task.done()]
+            self._under_way.difference_update(ended)
+            for error in [task.exception() for task in ended]:
+                if error is not None:
+                    raise error
+            if len(self._under_way) <= most:
+                return
+            self._wake.clear()
+            await self._wake.wait()
 
     async def _flush_runs(self) -> bool:
         batch = self._take_runs()
@@ -250,8 +274,7 @@ class Dispatcher:
             raise
         self.apply(effects, offers)
 
-    async def _flush_reports(self) -> None:
-        batch = self._reports.take()
+    async def _flush_reports(self, batch: Sequence[Report]) -> None:
         try:
             await self._complete([report for report in batch if report.outcomes])
             rest = [report for report in batch if report.given_back or report.postponed or report.renew]

@@ -58,6 +58,11 @@ class Report:
         self.tries = 0
         self.failed_at = 0
 
+    @property
+    def plain(self) -> bool:
+        """Whether there are outcomes only, and nothing was tried before: such reports may overtake each other."""
+        return not (self.given_back or self.postponed or self.renew or self.tries)
+
 
 class ReportQueue:
     """Reports in the order of their arrival.
