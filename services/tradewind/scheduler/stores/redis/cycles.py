@@ -1,7 +1,6 @@
 """Cycles and their chain states in Redis."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 import msgspec
 
@@ -235,7 +234,7 @@ def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
     state = None
     if reply.outcome is BeginOutcome.BEGUN and run is not None:
         if reply.inputs:
-            request = replace(request, inputs_json=reply.inputs)
+            request = request._replace(inputs_json=reply.inputs)
         state = begun_state(request, run, reply.start, reply.planned)
     return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state, reply.stopping)
 
