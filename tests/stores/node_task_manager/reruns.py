@@ -1,6 +1,5 @@
 """Reruns for the random actor: of runs that have ended, keeping some of the results that are good."""
 
-import dataclasses
 import random
 from collections.abc import Mapping
 
@@ -27,8 +26,7 @@ async def random_rerun(
         return None
     before, kept = rng.choice(worthwhile)
     name = before.run._replace(run=before.run.run + 1)
-    return dataclasses.replace(
-        before,
+    return before._replace(
         run=name,
         run_id=f"{before.run_id}+",
         begun_ms=now,

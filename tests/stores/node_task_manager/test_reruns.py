@@ -1,6 +1,6 @@
 """Reruns: nodes whose results of the run before are kept."""
 
-import dataclasses
+from dataclasses import replace
 
 from tests.servers import RedisServer
 from tests.stores.node_task_manager.shards import LIMITS, Bench, memory_shard, plan_of, redis_shard
@@ -30,8 +30,7 @@ def first(bench: Bench, plan: Plan, keep_cycles: int = 0) -> RunSubmission:
 def again(before: RunSubmission, *places: int) -> RunSubmission:
     """A rerun that keeps the results of these nodes."""
     name = before.run._replace(run=before.run.run + 1)
-    return dataclasses.replace(
-        before,
+    return before._replace(
         run=name,
         run_id=f"r{name.run}",
         source=before.run.run,
@@ -109,10 +108,10 @@ async def test_results_that_are_gone_are_not_kept(bench: Bench) -> None:
     plan = plan_of("a>b")
     await bench.shard.save(plan)
     before = first(bench, plan)
-    for unknown in (again(before, 0), dataclasses.replace(again(before, 0), source_id="other")):
+    for unknown in (again(before, 0), again(before, 0)._replace(source_id="other")):
         assert (await bench.shard.submit([unknown])).results[0].outcome == "results_expired"
     await run(bench, before)
-    submitted = await bench.shard.submit([dataclasses.replace(again(before, 0), source_id="x")])
+    submitted = await bench.shard.submit([again(before, 0)._replace(source_id="x")])
     assert submitted.results[0].outcome == "results_expired"
 
 
@@ -123,7 +122,7 @@ async def test_the_runs_of_a_cycle_stay_and_go_together(bench: Bench, store: Red
     await run(bench, before)
     rerun = again(before, 0)
     assert (await bench.shard.submit([rerun])).results[0].outcome == "accepted"
-    other = dataclasses.replace(before, run=RunName("flow", 1, 0), run_id="other")
+    other = before._replace(run=RunName("flow", 1, 0), run_id="other")
     # While the rerun is open its source is not trimmed, however many cycles end.
     await _settle(bench)
     (assigned,) = await bench.take()
@@ -152,7 +151,7 @@ async def _settle(bench: Bench) -> None:
 
 async def test_many_are_kept_in_bounded_steps(store: RedisServer | None) -> None:
     """With ten records a script it takes many; nothing is delivered before all results are taken over."""
-    clock, limits = ManualClock(), dataclasses.replace(LIMITS, records_per_script=10)
+    clock, limits = ManualClock(), replace(LIMITS, records_per_script=10)
     if store is None:
         bench = Bench(memory_shard(clock, limits), clock)
     else:

@@ -1,7 +1,7 @@
 """A random actor that does the same to memory and Redis: users, schedulers and workers in one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tests.stores.node_task_manager.both import FLOWS, USERS, WORKERS, position
 from tests.stores.node_task_manager.fan_outs import Offered, join, random_split
@@ -91,7 +91,7 @@ class World(Workers):
 
     def _again(self) -> RunSubmission:
         run = self.rng.choice(list(self.runs.values()))
-        return run if self.rng.random() < 0.7 else replace(run, run_id="other")
+        return run if self.rng.random() < 0.7 else run._replace(run_id="other")
 
     async def rerun(self) -> None:
         """Run a run again that has ended, keeping some of its results."""

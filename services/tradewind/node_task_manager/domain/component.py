@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import StopMark
@@ -58,8 +59,7 @@ class Release:
     skip: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunSubmission:
+class RunSubmission(NamedTuple):
     """A run to be carried out. `components` pairs each component's id with its plan's digest.
 
     Nobody hears of events in partition -1: the run is an ad-hoc task or a batch, all of whose nodes are of `node_type`.

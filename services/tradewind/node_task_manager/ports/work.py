@@ -23,7 +23,7 @@ class Vacancy(msgspec.Struct, frozen=True):
     capacity: int = 1
 
 
-class Assignment(msgspec.Struct, frozen=True):
+class Assignment(msgspec.Struct, frozen=True, array_like=True):
     """A node task leased to a worker; times in epoch ms, 0 for none. It was ready for `waited_ms`.
 
     `inputs` pairs the place of a live edge with its value. A value of `@` stays with its source and is read outside
@@ -45,8 +45,8 @@ class Assignment(msgspec.Struct, frozen=True):
     traceparent: str = ""
     planned_ms: int = 0
     deadline_ms: int = 0
-    resumed: Resumption | None = None
     waited_ms: int = 0
+    resumed: Resumption | None = None
 
 
 class Termination(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class OutcomeKind(StrEnum):
     SUSPENDED = "suspended"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """The end of an attempt; `outputs` pairs emitted handles with JSON text, `cache` names where they come from.
 
     One that is suspended says what it waits for.

@@ -129,49 +129,54 @@ def submission(request: pb2.SubmitComponentsRequest) -> None:
     """Raise InvalidInput with every fault of runs and plans."""
     faults: list[Violation | None] = [_count_fault("runs", request.runs, _MAX_RUNS)]
     for at, run in enumerate(request.runs):
-        path = f"runs[{at}]"
-        for name in ("flow_id", "run_id", "user_id"):
-            faults.append(check_identifier(f"{path}.{name}", getattr(run, name)))
-        if run.cycle < 0 or run.run < 0:
-            faults.append(Violation(f"{path}.cycle", "cycle and run are 0 or more"))
-        if not run.components:
-            faults.append(Violation(f"{path}.components", "must not be empty"))
-        faults.append(_count_fault(f"{path}.components", run.components, _MAX_COMPONENTS))
-        if run.inputs_json:
-            faults.append(json_fault(f"{path}.inputs_json", run.inputs_json, wants_object=True))
-        for place, part in enumerate(run.components):
-            faults.append(check_identifier(f"{path}.components[{place}].component_id", part.component_id))
-        faults += _repeated(f"{path}.components", "component_id", [part.component_id for part in run.components])
-        faults.append(_instant_fault(f"{path}.planned_time", run.planned_time))
-        faults.append(_instant_fault(f"{path}.begun_at", run.begun_at))
-        faults += _keeping_faults(path, run)
-        faults += _rerun_faults(path, run)
+        found = [fault for fault in _run_faults(run) if fault is not None]
+        faults += [Violation(f"runs[{at}].{fault.path}", fault.message) for fault in found]
     for at, plan in enumerate(request.plans):
         faults += _plan_faults(f"plans[{at}]", plan)
     _require(faults)
 
 
-def _rerun_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
-    if run.HasField("keep_from"):
-        yield check_identifier(f"{path}.keep_from.run_id", run.keep_from.run_id)
-        if not 0 <= run.keep_from.run < run.run:
-            yield Violation(f"{path}.keep_from.run", f"must be an earlier run, 0 to {run.run - 1}")
-    for at, part in enumerate(run.components):
-        kept = f"{path}.components[{at}].kept_nodes"
-        if part.kept_nodes and not run.HasField("keep_from"):
-            yield Violation(kept, "needs keep_from, the run that has their results")
-        elif part.kept_nodes and part.withheld:
-            yield Violation(kept, "must be empty for a component that is withheld")
-        elif part.kept_nodes and min(part.kept_nodes) < 0:
-            yield Violation(kept, "must hold places of nodes, from 0")
-
-
-def _keeping_faults(path: str, run: component_pb2.RunSubmission) -> Iterator[Violation]:
+def _run_faults(run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
+    yield check_identifier("flow_id", run.flow_id)
+    yield check_identifier("run_id", run.run_id)
+    yield check_identifier("user_id", run.user_id)
+    if run.cycle < 0 or run.run < 0:
+        yield Violation("cycle", "cycle and run are 0 or more")
+    parts = run.components
+    if not parts:
+        yield Violation("components", "must not be empty")
+    yield _count_fault("components", parts, _MAX_COMPONENTS)
+    if run.inputs_json:
+        yield json_fault("inputs_json", run.inputs_json, wants_object=True)
+    ids = [part.component_id for part in parts]
+    for place, component_id in enumerate(ids):
+        yield check_identifier(f"components[{place}].component_id", component_id)
+    yield from _repeated("components", "component_id", ids)
+    yield _instant_fault("planned_time", run.planned_time)
+    yield _instant_fault("begun_at", run.begun_at)
     if not 0 <= run.keep_cycles <= MOST_KEPT_CYCLES:
-        yield Violation(f"{path}.keep_cycles", f"must be 0 to {MOST_KEPT_CYCLES}, is {run.keep_cycles}")
-    seconds = run.keep_for.seconds + run.keep_for.nanos / 1e9
-    if run.HasField("keep_for") and not SHORTEST_KEPT_MS <= seconds * 1000 <= LONGEST_KEPT_MS:
-        yield Violation(f"{path}.keep_for", f"must be from a minute to 7 days, is {seconds:g} s")
+        yield Violation("keep_cycles", f"must be 0 to {MOST_KEPT_CYCLES}, is {run.keep_cycles}")
+    if run.HasField("keep_for"):
+        seconds = run.keep_for.seconds + run.keep_for.nanos / 1e9
+        if not SHORTEST_KEPT_MS <= seconds * 1000 <= LONGEST_KEPT_MS:
+            yield Violation("keep_for", f"must be from a minute to 7 days, is {seconds:g} s")
+    yield from _rerun_faults(run)
+
+
+def _rerun_faults(run: component_pb2.RunSubmission) -> Iterator[Violation | None]:
+    again = run.HasField("keep_from")
+    if again:
+        yield check_identifier("keep_from.run_id", run.keep_from.run_id)
+        if not 0 <= run.keep_from.run < run.run:
+            yield Violation("keep_from.run", f"must be an earlier run, 0 to {run.run - 1}")
+    for at, part in enumerate(run.components):
+        places = part.kept_nodes
+        if places and not again:
+            yield Violation(f"components[{at}].kept_nodes", "needs keep_from, the run that has their results")
+        elif places and part.withheld:
+            yield Violation(f"components[{at}].kept_nodes", "must be empty for a component that is withheld")
+        elif places and min(places) < 0:
+            yield Violation(f"components[{at}].kept_nodes", "must hold places of nodes, from 0")
 
 
 def _plan_faults(path: str, plan: component_pb2.Plan) -> Iterator[Violation | None]:

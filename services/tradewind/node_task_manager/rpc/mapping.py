@@ -35,7 +35,7 @@ from tradewind.node_task_manager.rpc.cache_mapping import cache_use
 from tradewind.node_task_manager.rpc.fan_out_mapping import fan_out, item_counts
 from tradewind.node_task_manager.rpc.retry_mapping import retry_policy
 from tradewind.node_task_manager.rpc.sub_flow_mapping import sub_flow_cycle, sub_flow_event
-from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
+from tradewind.node_task_manager.rpc.times import milliseconds, set_timestamp, timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait
 from tradewind.node_task_manager.use_cases.look import Seen, SeenSignal
 from tradewind.server.partitions import partition_of
@@ -115,11 +115,12 @@ def key_rate(message: node_task_pb2.KeyRate) -> KeyRate:
 
 def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
     """Parse a submission."""
+    parts = list(message.components)
     return RunSubmission(
         run=RunName(message.flow_id, message.cycle, message.run),
         run_id=message.run_id,
         user_id=message.user_id,
-        components=tuple((part.component_id, part.plan_digest) for part in message.components),
+        components=tuple([(part.component_id, part.plan_digest) for part in parts]),
         partition=partition_of(message.flow_id),
         inputs_json=message.inputs_json,
         traceparent=message.traceparent[:256],
@@ -129,8 +130,8 @@ def run_submission(message: component_pb2.RunSubmission) -> RunSubmission:
         keep_for_ms=milliseconds(message.keep_for),
         source=message.keep_from.run if message.HasField("keep_from") else -1,
         source_id=message.keep_from.run_id,
-        withheld=tuple(part.component_id for part in message.components if part.withheld),
-        kept=tuple((part.component_id, tuple(part.kept_nodes)) for part in message.components if part.kept_nodes),
+        withheld=tuple([part.component_id for part in parts if part.withheld]),
+        kept=tuple([(part.component_id, tuple(part.kept_nodes)) for part in parts if part.kept_nodes]),
     )
 
 
@@ -197,14 +198,14 @@ def tell(event: component_pb2.Event, found: Event) -> None:
     for handle, value in found.outputs:
         finished.outputs.add(handle=handle, value_json=value)
     flow_id, cycle, run = found.run.split(":")
-    component, counts, at = finished.component, finished.component.counts, finished.component.finished_at
+    component, counts = finished.component, finished.component.counts
     component.flow_id, component.cycle, component.run = flow_id, int(cycle), int(run)
     component.run_id, component.component_id = found.run_id, found.component
     component.status = component_pb2.COMPONENT_STATUS_FINISHED
     component.node_count, component.sinks_completed = found.nodes, found.sinks
     counts.completed, counts.failed = found.completed, found.failed
     counts.terminated, counts.skipped = found.terminated, found.skipped
-    at.seconds, at.nanos = found.at // 1000, found.at % 1000 * 1_000_000
+    set_timestamp(component.finished_at, found.at)
     stop = stop_mark(found.stop)
     if stop is not None:
         component.stop.CopyFrom(stop)

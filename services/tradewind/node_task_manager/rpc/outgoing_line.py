@@ -42,9 +42,16 @@ class OutgoingLine:
         await self._writable.wait()
 
     def assign(self, ready: Sequence[Ready]) -> None:
+        response = self._room_for(0)
         for each in ready:
-            message = mapping.assignment(each)
-            self._room_for(message.ByteSize()).assignments.append(message)
+            message = mapping.assignment(each, response.assignments.add)
+            size = message.ByteSize()
+            if self._fits(size):
+                self._count(size)
+            else:
+                crowded, response = response, self._room_for(size)
+                response.assignments.append(message)
+                del crowded.assignments[-1]
 
     def terminate(self, shard: int, terminations: Sequence[Termination]) -> None:
         for each in terminations:
@@ -107,13 +114,20 @@ class OutgoingLine:
 
     def _room_for(self, size: int) -> work_pb2.WorkResponse:
         """Return the message that `size` more bytes belong into, so that none grows beyond 2 MiB."""
-        if self._messages and self._sizes[-1] + size <= MAX_MESSAGE_BYTES:
-            self._sizes[-1] += size
-        else:
+        if not self._messages or not self._fits(size):
             self._messages.append(work_pb2.WorkResponse())
-            self._sizes.append(size)
-        self._waiting += size
-        if self.full and not self.closed_for:
-            self._writable.clear()
+            self._sizes.append(0)
+        self._count(size)
         self._wake.set()
         return self._messages[-1]
+
+    def _fits(self, size: int) -> bool:
+        """Say whether `size` more bytes belong into the last message, in which what is larger is alone."""
+        before = self._sizes[-1]
+        return not before or before + size <= MAX_MESSAGE_BYTES
+
+    def _count(self, size: int) -> None:
+        self._sizes[-1] += size
+        self._waiting += size
+        if self._waiting > MAX_WAITING_BYTES and not self.closed_for:
+            self._writable.clear()

@@ -12,6 +12,11 @@ def timestamp(ms: int) -> Timestamp | None:
     return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000) if ms else None
 
 
+def set_timestamp(value: Timestamp, ms: int) -> None:
+    """Set a Timestamp within a message to epoch milliseconds; one that is made elsewhere is copied into it."""
+    value.seconds, value.nanos = ms // 1000, ms % 1000 * 1_000_000
+
+
 def milliseconds(value: Timestamp | Duration) -> int:
     """Return a Timestamp or Duration in whole milliseconds."""
     return value.seconds * 1000 + value.nanos // 1_000_000

@@ -1,7 +1,7 @@
 """Protobuf on the outside, domain on the inside: what passes to and from workers."""
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ from tradewind.node_task_manager.ports.work import Held, Outcome, OutcomeKind, T
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.rpc.mapping import stop_mark
 from tradewind.node_task_manager.rpc.retry_mapping import retry_wish
-from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, timestamp
+from tradewind.node_task_manager.rpc.times import is_instant, milliseconds, set_timestamp
 from tradewind.node_task_manager.rpc.waiting_mapping import resumption, wait_order
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.server.faults import InvalidInput, Violation
@@ -123,10 +123,12 @@ def line(at: int, message: work_pb2.NodeTaskLog) -> tuple[int, Line]:
     return parsed.shard, Line(parsed.task_id, parsed.nonce, level, "node", message.message[:8192], created)
 
 
-def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
-    """A node task for a worker."""
+def assignment(
+    ready: Ready, make: Callable[..., work_pb2.NodeTaskAssignment] = work_pb2.NodeTaskAssignment
+) -> work_pb2.NodeTaskAssignment:
+    """A node task for a worker; `make` may add it to a message that it belongs to, which saves a copy."""
     given, run, node = ready.assignment, ready.run, ready.node
-    message = work_pb2.NodeTaskAssignment(
+    message = make(
         token=f"{ready.shard}~{given.task_id}~{given.attempt}~{given.nonce}",
         node_task_id=given.task_id,
         flow_id=run.flow_id,
@@ -139,18 +141,20 @@ def assignment(ready: Ready) -> work_pb2.NodeTaskAssignment:
         attempt=given.attempt,
         config_json=node.config_json,
         run_inputs_json=given.run_inputs,
-        deadline=timestamp(given.deadline_ms),
         traceparent=given.traceparent,
         user_id=given.user_id,
-        planned_time=timestamp(given.planned_ms),
         item=TaskName.parse(given.task_id).item if node.fan_out is not None else None,
         resumed=resumption(given.resumed),
     )
     for handle, values in ready.inputs:
         message.inputs.add(handle=handle, values_json=values)
-    ahead_ms = given.planned_ms - time.time_ns() // 1_000_000
-    if ahead_ms > 0:
-        message.start_in.FromMilliseconds(min(ahead_ms, MOST_AHEAD_MS))
+    if given.deadline_ms:
+        set_timestamp(message.deadline, given.deadline_ms)
+    if given.planned_ms:
+        set_timestamp(message.planned_time, given.planned_ms)
+        ahead_ms = given.planned_ms - time.time_ns() // 1_000_000
+        if ahead_ms > 0:
+            message.start_in.FromMilliseconds(min(ahead_ms, MOST_AHEAD_MS))
     return message
 
 

@@ -306,9 +306,9 @@ class RedisNodeTaskStore:
         return await _RECORD(self._client, self._any_key, self._args((), more))
 
 
-def _run(run: RunSubmission) -> dict[str, Any]:
-    given = {name: getattr(run, name) for name in RunSubmission.__slots__}
-    return {**given, "run": str(run.run), "flow_id": run.run.flow_id}
+def _run(run: RunSubmission) -> tuple[Any, ...]:
+    """Return a run as `submit_runs` takes it."""
+    return (str(run.run), run.run.flow_id, *run[1:])
 
 
 def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> list[Sequence[Item]]:

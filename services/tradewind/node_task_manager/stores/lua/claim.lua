@@ -96,13 +96,12 @@ local function inputs_of_run(comp)
   return inputs
 end
 
-local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_at)
+-- Adds an Assignment; an attempt that begins now was ready for `waited` ms.
+local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_at, waited)
   local inputs, outside = inputs_of(record, entry)
-  effects.assignments[#effects.assignments + 1] = {worker_id = worker_id, task_id = record.id, nonce = nonce,
-    attempt = attempt, component_id = comp.id, plan = comp.plan, index = record.index, run_id = comp.run_id,
-    user_id = comp.user_id, inputs = inputs, inputs_outside = outside, traceparent = comp.traceparent or nil,
-    run_inputs = entry.inputs == 0 and inputs_of_run(comp) or nil, planned_ms = comp.planned, deadline_ms = close_at,
-    resumed = attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
+  effects.assignments[#effects.assignments + 1] = {worker_id, record.id, nonce, attempt, comp.id, comp.plan, record.index,
+    comp.run_id, comp.user_id, inputs, outside, entry.inputs == 0 and inputs_of_run(comp) or '', comp.traceparent or '',
+    comp.planned, close_at, waited, attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
 end
 
 -- When the time of an attempt that begins now is over, 0 for never, and when its lease lapses. One of a cycle that is about
@@ -147,10 +146,8 @@ local function assign(record, entry, comp, own, vacancy)
   -- Only what was ready before this script waits there.
   if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
   vacancy.credits = vacancy.credits - 1
-  hand_over(record, comp, entry, vacancy.worker_id, attempt, nonce, close_at)
-  if record.ready_at and record.ready_at ~= stamp then
-    effects.assignments[#effects.assignments].waited_ms = math.max(0, time - tonumber(record.ready_at))
-  end
+  local waited = record.ready_at and record.ready_at ~= stamp and math.max(0, time - tonumber(record.ready_at)) or 0
+  hand_over(record, comp, entry, vacancy.worker_id, attempt, nonce, close_at, waited)
 end
 
 -- What a turn costs a user: the less the greater the user's weight, which matters only where others wait as well.

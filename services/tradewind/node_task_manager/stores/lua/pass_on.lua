@@ -17,7 +17,7 @@ if comp then
   put('inflight', record.id, deadline)
   put('worker_tasks:' .. args.to, record.id, deadline)
   changed(comp, 0, record, 'running')
-  hand_over(record, comp, entry, args.to, record.attempt, record.nonce, close_at)
+  hand_over(record, comp, entry, args.to, record.attempt, record.nonce, close_at, 0)
 end
 write_all()
 write_changed()

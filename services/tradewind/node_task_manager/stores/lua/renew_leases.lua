@@ -34,7 +34,7 @@ if current and args.session ~= 0 and args.named then
       local comp = component_of(record)
       if comp then
         hand_over(record, comp, node(comp.plan, record.index), record.worker_id, record.attempt, record.nonce,
-          tonumber(record.close_at) or 0)
+          tonumber(record.close_at) or 0, 0)
       end
     end
     if #effects.assignments == RESENT then break end

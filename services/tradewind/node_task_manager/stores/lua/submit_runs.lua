@@ -1,5 +1,5 @@
 -- Creates runs: their components, and node tasks for their entry nodes; the rest comes to be as signals arrive.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, runs {run, flow_id, cycle, run_id, user_id,
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, runs, each a list {run, flow_id, run_id, user_id,
 -- components {[id, digest]}, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent,
 -- planned_ms, begun_ms, node_type, keep_cycles, keep_for_ms (0: as the limits say), source (number of the run that a rerun
 -- keeps results of, -1), source_id (its run_id), kept {[component id, places of nodes]}, withheld (ids of components that begin by release_components)}.
@@ -155,8 +155,14 @@ local function begin(run)
   return {outcome = 'accepted'}
 end
 
-look_up_what_stands_against(args.runs)
-for i, run in ipairs(args.runs) do results[i] = refusal(run) or begin(run) end
+local runs = {}
+for i, r in ipairs(args.runs) do
+  runs[i] = {run = r[1], flow_id = r[2], run_id = r[3], user_id = r[4], components = r[5], partition = r[6], inputs_json = r[7],
+    traceparent = r[8], planned_ms = r[9], begun_ms = r[10], node_type = r[11], keep_cycles = r[12], keep_for_ms = r[13],
+    source = r[14], source_id = r[15], kept = r[16], withheld = r[17]}
+end
+look_up_what_stands_against(runs)
+for i, run in ipairs(runs) do results[i] = refusal(run) or begin(run) end
 -- A plan in use has no time to live.
 for digest, count in pairs(opened) do
   if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then call('PERSIST', base .. 'plan:' .. digest) end
