@@ -1,6 +1,6 @@
 """The chain state of a run: what became of its components so far.
 
-What is made anew for each run, here and in `beginning`, is a tuple: a frozen dataclass takes five times as long to make.
+What is made anew for each run, here and in `beginning`, is a tuple: a frozen dataclass takes five times as long.
 """
 
 from collections.abc import Mapping

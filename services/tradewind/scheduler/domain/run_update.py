@@ -37,4 +37,5 @@ class RunUpdate(NamedTuple):
     @property
     def flow_status(self) -> FlowStatus | None:
         """The status of a flow of whose schedule this end is the last, or None."""
-        return None if self.ending is None else _FLOW_AFTER[self.ending]
+        ending = self.ending
+        return None if ending is None else _FLOW_AFTER[ending]

@@ -240,7 +240,7 @@ def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
 
 
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
-    state, ending, flow_status, log = update.state, update.ending, update.flow_status, update.log
+    state, log = update.state, update.log
     facts = state.facts
     return (
         *state.name,
@@ -252,10 +252,10 @@ def _update_item(update: RunUpdate) -> tuple[object, ...]:
         update_fields(state, update.fields),
         large_fields(state, update.fields),
         update.check_in_ms,
-        ending.value if ending else "",
+        update.ending or "",
         facts.keep_cycles,
         facts.keep_for_ms or RETENTION_MS,
-        flow_status.value if flow_status else "",
-        log.level.value if log else "",
+        update.flow_status or "",
+        log.level if log else "",
         log.text if log else "",
     )
