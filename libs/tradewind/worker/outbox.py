@@ -251,13 +251,14 @@ class Outbox:
             request.give_back_tokens.append(token)
             sent.give_backs.append(token)
             left -= 1
+        completions = request.completions
         while self._completions and left > 0:
             room -= _size_of(self._completions[0])
             if room < 0 and sent.completions:
                 break
             completion = self._completions.popleft()
             sent.completions.append(completion)
-            _write(completion, request.completions.add())
+            _write(completion, completions.add())
             left -= 1
         sent.size = MAX_BYTES - room
 
