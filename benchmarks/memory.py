@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import redis
 
