@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import redis
 
@@ -129,7 +129,7 @@ class Bench:
         """End cycles of one flow as completed."""
         updates = [
             RunUpdate(
-                replace(state, components={"0": ComponentEnd(length, sinks_completed=1)}, status=CycleStatus.COMPLETED),
+                state._replace(components={"0": ComponentEnd(length, sinks_completed=1)}, status=CycleStatus.COMPLETED),
                 (component_field("0"), STATUS),
                 log=LogText(LogLevel.INFO, f"Cycle {state.name.cycle} completed"),
             )

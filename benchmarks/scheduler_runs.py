@@ -25,6 +25,8 @@ from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2_grp
 from tradewind.api.scheduler.v1 import cycle_pb2, flow_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
+from tradewind.api.trigger.v1 import trigger_service_pb2 as trigger_pb2
+from tradewind.api.trigger.v1 import trigger_service_pb2_grpc as trigger_grpc
 from tradewind.scheduler.app import Scheduler
 from tradewind.scheduler.settings import SchedulerSettings
 from tradewind.scheduler.stores.keys import ACL
@@ -82,13 +84,23 @@ class InstantNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
             dropping.cancel()
 
 
-def serve_node_tasks(pipe: Pipe) -> None:
-    """Be the process of the node task manager; tells its port, ends when told anything."""
+class NobodyListens(trigger_grpc.TriggerServiceServicer):
+    """The trigger service, as far as a scheduler asks it while no flow is started."""
+
+    async def CountListeners(  # noqa: N802
+        self, request: trigger_pb2.CountListenersRequest, context: Context
+    ) -> trigger_pb2.CountListenersResponse:
+        return trigger_pb2.CountListenersResponse()
+
+
+def serve_peers(pipe: Pipe) -> None:
+    """Be the process of the node task manager and the trigger service; tells its port, ends when told anything."""
 
     async def serve() -> None:
         server = grpc.aio.server()
         servicer = InstantNodeTaskManager()  # type: ignore[abstract]
         ntm_grpc.add_NodeTaskManagerServiceServicer_to_server(servicer, server)
+        trigger_grpc.add_TriggerServiceServicer_to_server(NobodyListens(), server)  # type: ignore[abstract]
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         pipe.send(port)
@@ -98,7 +110,7 @@ def serve_node_tasks(pipe: Pipe) -> None:
     uvloop.run(serve())
 
 
-def serve_scheduler(pipe: Pipe, store_url: str, node_tasks: str) -> None:
+def serve_scheduler(pipe: Pipe, store_url: str, peers: str) -> None:
     """Be the process of the scheduler; tells its port, ends when told anything."""
 
     configure_logging("error")
@@ -107,8 +119,8 @@ def serve_scheduler(pipe: Pipe, store_url: str, node_tasks: str) -> None:
         settings = load_settings(
             SchedulerSettings,
             store_url=store_url,
-            node_task_manager_address=node_tasks,
-            trigger_address="127.0.0.1:1",
+            node_task_manager_address=peers,
+            trigger_address=peers,
             registry_address="127.0.0.1:1",
         )
         server = Server([Scheduler(settings)], drain_s=1)
@@ -214,8 +226,8 @@ async def main(flows: int, rounds: int) -> None:
             return process, mine.recv()
 
         try:
-            _, node_tasks = start(serve_node_tasks)
-            scheduler, port = start(serve_scheduler, store.url_for(ACL.name), f"127.0.0.1:{node_tasks}")
+            _, peers = start(serve_peers)
+            scheduler, port = start(serve_scheduler, store.url_for(ACL.name), f"127.0.0.1:{peers}")
             await measure(flows, rounds, store, scheduler, port)
         finally:
             for process, pipe in reversed(started):

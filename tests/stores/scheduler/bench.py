@@ -194,7 +194,7 @@ class Bench:
         shaped = changes.pop("shape", None) or shape(flow_id)
         assert isinstance(shaped, CycleShape)
         made = BeginRequest(shaped, f"run{next(self._names)}", CycleOrigin.RUN_FLOW, CHECK_IN)
-        return replace(made, **changes)  # type: ignore[arg-type]
+        return made._replace(**changes)  # type: ignore[arg-type]
 
     async def scheduled(self, due_ms: int, flow_id: str = "f", now_ms: int = 0, **changes: object) -> BeginRequest:
         """A request of the flow's own schedule, judged now, or ahead of it at `now_ms`."""
@@ -255,12 +255,12 @@ class Bench:
         self, state: ChainState, status: CycleStatus = CycleStatus.COMPLETED, log: str = "", epoch: int = 0
     ) -> UpdateResult:
         text = LogText(LogLevel.INFO, log) if log else None
-        update = RunUpdate(replace(state, status=status), {STATUS}, log=text)
+        update = RunUpdate(state._replace(status=status), {STATUS}, log=text)
         (result,) = await self.stores.states.update_many([update], epochs(state.name.flow_id, epoch))
         return result
 
     async def write(self, state: ChainState, reason: str) -> UpdateResult:
-        return await self.stores.states.try_update(replace(state, reason=reason), {REASON})
+        return await self.stores.states.try_update(state._replace(reason=reason), {REASON})
 
     async def fold(self, state: ChainState, ends: Mapping[str, ComponentEnd]) -> UpdateResult:
         fields = [component_field(component_id) for component_id in ends]

@@ -32,7 +32,7 @@ class RandomBeginnings(RandomFlows):
         made = shape(flow_id, revision, keep_cycles=keep, schedule=schedule, timeout_ms=0 if schedule.once else 9000)
         made = replace(made, digest=flow.digest if flow else "d1")
         wish = BeginRequest(made, f"run{next(self.numbers)}", CycleOrigin.RUN_FLOW, CHECK_IN)
-        return replace(wish, **changes)
+        return wish._replace(**changes)
 
     def begin(self, *wishes: BeginRequest) -> None:
         epochs = self.epochs
@@ -69,8 +69,8 @@ class RandomBeginnings(RandomFlows):
             **judged(flow.schedule, due, max(due, self.clock.now_ms())),
         )
         if digest is not None:
-            wish = replace(wish, shape=replace(wish.shape, digest=digest))
-        self.begin(replace(wish, shape=replace(wish.shape, revision=wish.shape.revision - stale)))
+            wish = wish._replace(shape=replace(wish.shape, digest=digest))
+        self.begin(wish._replace(shape=replace(wish.shape, revision=wish.shape.revision - stale)))
 
     @rule(
         flow_ids=st.lists(ids, min_size=1, max_size=3),
@@ -105,7 +105,7 @@ class RandomBeginnings(RandomFlows):
                 inputs_json='{"n": 1,\n"event": {"id": "ü"}}',
                 event=EventFiring(event_id, *refused) if refused else EventFiring(event_id),
             )
-            wishes.append(replace(wish, shape=replace(wish.shape, revision=wish.shape.revision - stale)))
+            wishes.append(wish._replace(shape=replace(wish.shape, revision=wish.shape.revision - stale)))
         self.begin(*wishes, self.wish(flow_ids[0]))
 
     @rule(flow_ids=st.lists(ids, min_size=1, max_size=3))

@@ -106,7 +106,7 @@ async def test_the_schedule_does_not_mind_it(bench: Bench) -> None:
     assert (answer.outcome, answer.stopping) == (BeginOutcome.SETTLED, True)
     assert (await bench.state(own.name)).stop is not None
     assert (await bench.state(filling.name)).stop is None
-    await bench.end(replace(own, version=2), CycleStatus.CANCELLED)
+    await bench.end(own._replace(version=2), CycleStatus.CANCELLED)
     assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.BEGUN
     assert (await bench.begin()).outcome is BeginOutcome.OVERLAP
 
@@ -135,7 +135,7 @@ async def test_it_waits_while_the_flow_is_paused_and_ends_when_that_stops(bench:
     ended = await bench.filled(backfill_id)
     assert (ended.status, ended.reason, ended.running) == (BackfillStatus.CANCELLED, "the flow was stopped", 1)
     assert (await bench.backfill_firings(backfill_id))[-1] == (T - 3 * MINUTE, "dropped", -1, 3, "the flow was stopped")
-    await bench.end(replace(second, version=2), CycleStatus.CANCELLED)
+    await bench.end(second._replace(version=2), CycleStatus.CANCELLED)
     ended = await bench.filled(backfill_id)
     assert (ended.status, ended.running, ended.failed) == (BackfillStatus.CANCELLED, 0, 1)
 

@@ -1,7 +1,6 @@
 """Chain states under compare-and-set: the contract of ChainStateRepository."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -47,14 +46,14 @@ async def test_the_store_raises_the_version(bench: Bench) -> None:
     state = await bench.begun()
     result = await bench.write(state, "one")
     assert (result.outcome, result.version, result.end_ms) == (UpdateOutcome.OK, 2, 0)
-    assert await bench.state(state.name) == replace(state, version=2, reason="one")
+    assert await bench.state(state.name) == state._replace(version=2, reason="one")
 
 
 @pytest.mark.parametrize("version", [0, 2, 17])
 async def test_another_version_is_a_conflict_and_writes_nothing(bench: Bench, version: int) -> None:
     await bench.register()
     state = await bench.begun()
-    result = await bench.write(replace(state, version=version), "stale")
+    result = await bench.write(state._replace(version=version), "stale")
     assert (result.outcome, result.version) == (UpdateOutcome.CONFLICT, 1)
     assert await bench.state(state.name) == state
 
@@ -65,7 +64,7 @@ async def test_no_write_brings_an_absent_record_into_being(
 ) -> None:
     await bench.register()
     state = await bench.begun()
-    ghost = replace(state, name=RunName("f", 5), version=version)
+    ghost = state._replace(name=RunName("f", 5), version=version)
     assert (await bench.write(ghost, "late")).outcome is UpdateOutcome.MISSING
     assert (await bench.end(ghost, log="late")).outcome is UpdateOutcome.MISSING
     assert await bench.stores.states.load(ghost.name) is None
@@ -75,7 +74,7 @@ async def test_no_write_brings_an_absent_record_into_being(
 async def test_a_state_of_another_run_under_the_same_name_is_missing(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    other = replace(state, facts=replace(state.facts, run_id="another"))
+    other = state._replace(facts=state.facts._replace(run_id="another"))
     assert (await bench.write(other, "mine")).outcome is UpdateOutcome.MISSING
 
 
@@ -83,14 +82,14 @@ async def test_only_the_named_fields_are_written(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
     stop = StopRequest("ada", "why not", bench.now, timeout=True)
-    wished = replace(state, reason="a b", stop=stop, submitted_ms=5, components={"0": ComponentEnd(1, 2, 3, 4, 5)})
+    wished = state._replace(reason="a b", stop=stop, submitted_ms=5, components={"0": ComponentEnd(1, 2, 3, 4, 5)})
     fields = {REASON: {"reason": "a b"}, STOP: {"stop": stop}, SUBMITTED: {"submitted_ms": 5}}
     expected = state
     for version, (field, written) in enumerate(fields.items(), start=1):
-        assert (await bench.stores.states.try_update(replace(wished, version=version), {field})).ok
-        expected = replace(expected, version=version + 1, **written)  # type: ignore[arg-type]
+        assert (await bench.stores.states.try_update(wished._replace(version=version), {field})).ok
+        expected = expected._replace(version=version + 1, **written)  # type: ignore[arg-type]
         assert await bench.state(state.name) == expected
-    result = await bench.stores.states.try_update(replace(wished, version=4), {component_field("0")})
+    result = await bench.stores.states.try_update(wished._replace(version=4), {component_field("0")})
     assert result.ok
     assert (await bench.state(state.name)).components == {"0": ComponentEnd(1, 2, 3, 4, 5)}
 
@@ -124,7 +123,7 @@ async def test_a_terminal_status_is_never_left(bench: Bench, status: CycleStatus
     ended = await bench.state(state.name)
     assert (ended.status, ended.end_ms) == (status, bench.now)
     for version in (0, 1, 2, 3):
-        late = replace(ended, version=version)
+        late = ended._replace(version=version)
         assert (await bench.write(late, "late")).outcome is UpdateOutcome.TERMINAL
         assert (await bench.end(late, CycleStatus.COMPLETED)).outcome is UpdateOutcome.TERMINAL
     assert await bench.state(state.name) == ended
@@ -149,13 +148,13 @@ async def test_folding_and_ending_are_one_write_and_many_runs_go_together(bench:
     states = [await bench.begun() for _ in range(3)]
     updates = [
         RunUpdate(
-            replace(state, components={"0": ComponentEnd(2)}, status=CycleStatus.COMPLETED),
+            state._replace(components={"0": ComponentEnd(2)}, status=CycleStatus.COMPLETED),
             (component_field("0"), STATUS),
             log=LogText(LogLevel.INFO, f"Cycle {state.name.cycle} completed"),
         )
         for state in states
     ]
-    stale = RunUpdate(replace(states[0], version=9, reason="x"), (REASON,))
+    stale = RunUpdate(states[0]._replace(version=9, reason="x"), (REASON,))
     results = await bench.stores.states.update_many([*updates, stale])
     assert [result.outcome.value for result in results] == ["ok", "ok", "ok", "terminal"]
     for state in await bench.stores.cycles.newest("f", None, 9):
@@ -170,7 +169,7 @@ async def test_folding_and_ending_are_one_write_and_many_runs_go_together(bench:
 async def test_a_write_may_say_when_to_look_again(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    update = RunUpdate(replace(state, submitted_ms=bench.now), {SUBMITTED}, check_in_ms=777)
+    update = RunUpdate(state._replace(submitted_ms=bench.now), {SUBMITTED}, check_in_ms=777)
     await bench.stores.states.update_many([update])
     check = (await bench.stores.open_runs.check([partition_of("f")], 9))[partition_of("f")]
     assert check.next_ms == bench.now + 777
@@ -203,7 +202,7 @@ async def test_no_increment_of_fifty_writers_is_lost(bench: Bench) -> None:
     state = await bench.begun()
 
     def one_more(current: ChainState) -> tuple[ChainState, set[str]]:
-        return replace(current, submitted_ms=current.submitted_ms + 1), {SUBMITTED}
+        return current._replace(submitted_ms=current.submitted_ms + 1), {SUBMITTED}
 
     async def increment() -> None:
         for _ in range(20):

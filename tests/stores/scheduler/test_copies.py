@@ -1,7 +1,6 @@
 """What goes into a store and comes out of it is a copy: changing it changes nothing on record."""
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import cast
 
 from tests.stores.scheduler.bench import Bench
@@ -12,7 +11,7 @@ async def test_a_state_that_was_written_or_loaded_may_be_changed(bench: Bench) -
     await bench.register()
     state = await bench.begun()
     written = {"0": ComponentEnd(completed=1)}
-    result = await bench.stores.states.try_update(replace(state, components=written), {component_field("0")})
+    result = await bench.stores.states.try_update(state._replace(components=written), {component_field("0")})
     assert result.ok
     written["0"] = ComponentEnd(failed=9)
     written["1"] = ComponentEnd(failed=9)

@@ -1,7 +1,7 @@
 """Each invariant is broken by hand, found, mended, and all is well again."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -128,7 +128,7 @@ async def started(ward: Ward) -> None:
 async def open_cycle(ward: Ward) -> ChainState:
     """A cycle that runs."""
     await started(ward)
-    return await ward.begun(replace(ward.request(), run_id="r", request=request_of("r")))
+    return await ward.begun(ward.request()._replace(run_id="r", request=request_of("r")))
 
 
 async def ended_cycle(ward: Ward) -> None:
@@ -139,7 +139,7 @@ async def ended_cycle(ward: Ward) -> None:
 async def open_child(ward: Ward) -> ChainState:
     """A cycle that runs for a node of another flow, whose flow has no cycle besides."""
     await started(ward)
-    return await ward.begun(replace(ward.request(), run_id="child", origin=CycleOrigin.SUB_FLOW, parent=PARENT))
+    return await ward.begun(ward.request()._replace(run_id="child", origin=CycleOrigin.SUB_FLOW, parent=PARENT))
 
 
 async def ended_child(ward: Ward) -> None:
@@ -262,7 +262,7 @@ async def test_a_planned_time_that_passed_unheard_is_told_again(ward: Ward) -> N
 async def test_a_submitted_run_that_the_node_task_manager_does_not_know_is_looked_after(ward: Ward) -> None:
     state = await open_cycle(ward)
     assert await ward.found() == [], "not submitted yet"
-    await ward.stores.states.try_update(replace(state, submitted_ms=ward.now), {SUBMITTED})
+    await ward.stores.states.try_update(state._replace(submitted_ms=ward.now), {SUBMITTED})
     ward.peers.known.add("f:0:0")
     assert await ward.found() == []
     ward.peers.known.clear()
@@ -276,7 +276,7 @@ async def test_a_node_that_nobody_tells_of_the_end_it_waits_for_is_looked_after(
     child = await open_child(ward)
     await ward.register("above")
     above = await ward.begun(ward.request("above", run_id=PARENT.run_id))
-    await ward.stores.states.try_update(replace(above, submitted_ms=ward.now), {SUBMITTED})
+    await ward.stores.states.try_update(above._replace(submitted_ms=ward.now), {SUBMITTED})
     ward.peers.known.add("above:0:0")
     ward.peers.waiting.append(SubFlowWait("sub", PARENT.run_id, 1, "f", child.name))
     assert await ward.found() == [], "it runs"
@@ -293,7 +293,7 @@ async def test_a_node_that_nobody_tells_of_the_end_it_waits_for_is_looked_after(
 
 async def test_services_that_are_away_are_not_blamed(ward: Ward) -> None:
     state = await open_cycle(ward)
-    await ward.stores.states.try_update(replace(state, submitted_ms=ward.now), {SUBMITTED})
+    await ward.stores.states.try_update(state._replace(submitted_ms=ward.now), {SUBMITTED})
     ward.peers.away = True
     assert await ward.found() == []
 

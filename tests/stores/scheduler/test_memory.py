@@ -32,11 +32,11 @@ async def test_each_note_is_a_field_of_its_own(bench: Bench) -> None:
     parts = {"error": ERROR, "memory": MEMORY, "result_json": RESULT}
     expected = state.notes
     for version, (part, field) in enumerate(parts.items(), start=1):
-        result = await bench.stores.states.try_update(replace(state, version=version, notes=notes), {field})
+        result = await bench.stores.states.try_update(state._replace(version=version, notes=notes), {field})
         assert (result.outcome, result.version) == (UpdateOutcome.OK, version + 1)
         expected = replace(expected, **{part: getattr(notes, part)})
         assert (await bench.state(state.name)).notes == expected
-    gone = replace(state, version=4, notes=Notes())
+    gone = state._replace(version=4, notes=Notes())
     assert (await bench.stores.states.try_update(gone, {RESULT})).ok
     assert (await bench.state(state.name)).notes == replace(notes, result_json="")
 
@@ -45,7 +45,7 @@ async def test_large_variables_are_compressed(bench: Bench, server: RedisServer 
     await bench.register()
     state = await bench.begun()
     memory = Memory().after(MemoryChange({"text": LARGE}))
-    assert (await bench.stores.states.try_update(replace(state, notes=Notes(memory=memory)), {MEMORY})).ok
+    assert (await bench.stores.states.try_update(state._replace(notes=Notes(memory=memory)), {MEMORY})).ok
     assert (await bench.stores.memories.try_save("f", memory)).ok
     assert (await bench.state(state.name)).notes.memory == memory
     assert await bench.stores.memories.load("f") == memory
@@ -58,10 +58,10 @@ async def test_large_variables_are_compressed(bench: Bench, server: RedisServer 
 async def test_variables_stay_with_an_ended_run_and_change_no_more(bench: Bench) -> None:
     await bench.register()
     state = await bench.begun()
-    kept = replace(state, notes=Notes(memory=Memory().after(CURSOR)))
+    kept = state._replace(notes=Notes(memory=Memory().after(CURSOR)))
     assert (await bench.stores.states.try_update(kept, {MEMORY})).ok
-    assert (await bench.end(replace(state, version=2))).ok
-    late = replace(state, version=3, notes=Notes(memory=Memory()))
+    assert (await bench.end(state._replace(version=2))).ok
+    late = state._replace(version=3, notes=Notes(memory=Memory()))
     assert (await bench.stores.states.try_update(late, {MEMORY})).outcome is UpdateOutcome.TERMINAL
     ended = await bench.state(state.name)
     assert (ended.status, ended.notes) == (CycleStatus.COMPLETED, kept.notes)
@@ -70,7 +70,7 @@ async def test_variables_stay_with_an_ended_run_and_change_no_more(bench: Bench)
 async def test_what_waits_outlives_every_retention(bench: Bench, server: RedisServer | None) -> None:
     await bench.register()
     state = await bench.begun()
-    waits = replace(state, notes=Notes(memory=Memory().after(CURSOR)))
+    waits = state._replace(notes=Notes(memory=Memory().after(CURSOR)))
     assert (await bench.stores.states.try_update(waits, {MEMORY})).ok
     bench.clock.advance(400 * 24 * 3600 * 1000)
     assert (await bench.state(state.name)).notes == waits.notes
@@ -110,7 +110,7 @@ async def test_five_thousand_increments_of_fifty_writers(bench: Bench) -> None:
     def one_more(current: ChainState) -> tuple[ChainState, set[str]]:
         count = int(current.notes.memory.variables.get("count", "0")) + 1
         memory = current.notes.memory.after(MemoryChange({"count": str(count)}))
-        return replace(current, notes=replace(current.notes, memory=memory)), {MEMORY}
+        return current._replace(notes=replace(current.notes, memory=memory)), {MEMORY}
 
     async def increments() -> None:
         for _ in range(100):

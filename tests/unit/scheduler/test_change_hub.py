@@ -1,7 +1,5 @@
 """The change hub: what listeners hear, also after messages were missed."""
 
-from dataclasses import replace
-
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tests.waiting import until
 from tradewind.scheduler.domain.chain_state import REASON, ChainState
@@ -45,7 +43,7 @@ async def test_after_a_gap_what_was_missed_is_read() -> None:
     await hub.listen("f", ear)
     first = (await scheduler.run()).state
     listeners = scheduler.stores.data.listeners.pop(partition_of("f"))
-    await scheduler.stores.states.try_update(replace(first, reason="missed"), {REASON})
+    await scheduler.stores.states.try_update(first._replace(reason="missed"), {REASON})
     second = (await scheduler.run()).state
     scheduler.stores.data.listeners[partition_of("f")] = listeners
     assert len(ear.heard) == 1

@@ -1,7 +1,5 @@
 """One trace for each cycle."""
 
-from dataclasses import replace
-
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
@@ -62,8 +60,8 @@ async def test_an_end_is_a_span_below_the_beginning_unless_the_trace_is_not_samp
     tracing = Tracing("test", exporter)
     traces = TraceRuns(tracing)
     for traceparent in (TRACED, TRACED[:-1] + "0", ""):
-        facts = replace(state.facts, traceparent=traceparent)
-        traces.ended(replace(state, facts=facts, status=CycleStatus.TIMEOUT, reason="it took too long"))
+        facts = state.facts._replace(traceparent=traceparent)
+        traces.ended(state._replace(facts=facts, status=CycleStatus.TIMEOUT, reason="it took too long"))
     tracing.shutdown()
     (span,) = exporter.get_finished_spans()
     assert (span.name, span.status.description) == ("end_cycle", "it took too long")

@@ -57,14 +57,14 @@ def test_a_cycle_ends_with_its_outcome_and_says_why(
         "cancelled": "CYCLE_STOPPED",
     }
     noted = Notes(error.get(status.value, ""))
-    assert final == replace(state, status=status, reason=reason, notes=noted)
+    assert final == state._replace(status=status, reason=reason, notes=noted)
     assert set(fields) == ({"status", "reason", "error"} if reason else {"status"})
     assert log == LogText(level, f"Cycle 7 {status.value}" + (f": {reason}" if reason else ""))
 
 
 def test_the_reason_why_it_waited_goes_when_it_completes() -> None:
     waited = ChainState(
-        RunName("f", 0), replace(FACTS, component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"
+        RunName("f", 0), FACTS._replace(component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"
     )
 
     final, fields, _ = ended(waited)

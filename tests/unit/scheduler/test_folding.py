@@ -1,7 +1,5 @@
 """Folding events: one write for each run, its end in the same write, whatever others write meanwhile."""
 
-from dataclasses import replace
-
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler, event
 from tradewind.scheduler.domain.chain_state import REASON
 from tradewind.scheduler.domain.cycle_status import CycleStatus
@@ -25,7 +23,7 @@ async def test_what_others_wrote_meanwhile_stays() -> None:
     scheduler = MemoryScheduler()
     await scheduler.register(nodes=2)
     run = (await scheduler.run()).state
-    await scheduler.stores.states.try_update(replace(run, reason="somebody else's"), {REASON})
+    await scheduler.stores.states.try_update(run._replace(reason="somebody else's"), {REASON})
     await scheduler.fold([event(run, "0")], OWNED)
     state = await scheduler.state(run.name)
     assert (state.version, state.reason, set(state.components)) == (3, "somebody else's", {"0"})
@@ -43,7 +41,7 @@ async def test_known_ends_and_strangers_write_nothing() -> None:
     await scheduler.fold([event(run, "0"), stranger], OWNED)
     state = await scheduler.state(run.name)
     assert (state.version, set(state.components)) == (2, {"0"})
-    ghost = event(replace(run, name=run.name._replace(cycle=9)))
+    ghost = event(run._replace(name=run.name._replace(cycle=9)))
     assert await scheduler.fold([ghost], OWNED) == set()
 
 

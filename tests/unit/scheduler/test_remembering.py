@@ -1,7 +1,6 @@
 """What the scheduler keeps in memory: definitions, open states, and the time to wake up."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -22,7 +21,7 @@ async def test_definitions_are_kept_by_flow_and_revision() -> None:
     second = await scheduler.planned()
     assert second.shape.revision == 2
     assert await scheduler.definitions.of_run(run) is first
-    assert await scheduler.definitions.of_run(replace(run, facts=replace(run.facts, revision=9))) is None
+    assert await scheduler.definitions.of_run(run._replace(facts=run.facts._replace(revision=9))) is None
     fresh = Definitions(scheduler.stores.flows)
     older = await fresh.of_run(run)
     assert older == first

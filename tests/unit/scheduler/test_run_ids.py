@@ -1,7 +1,5 @@
 """Which runs are the same when they begin again after a store has forgotten them."""
 
-from dataclasses import replace
-
 from tests.unit.scheduler.memory_scheduler import MemoryScheduler
 from tradewind.scheduler.domain.chain_state import CycleOrigin
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -26,11 +24,11 @@ async def test_a_planned_time_and_an_attempt_of_a_node_have_one_run() -> None:
     assert await run_id(DUE, CHILD) == await run_id(DUE, CHILD)
     ids = await run_id(
         DUE,
-        replace(DUE, due_ms=PLANNED + 60_000, now_ms=PLANNED + 60_000),
-        replace(DUE, schedule_epoch=2**60 + 1),
+        DUE._replace(due_ms=PLANNED + 60_000, now_ms=PLANNED + 60_000),
+        DUE._replace(schedule_epoch=2**60 + 1),
         CHILD,
-        replace(CHILD, parent=Parent(RunName("above", 1), "r0", "sub", 2)),
-        replace(CHILD, parent=Parent(RunName("above", 1), "r1", "sub", 1)),
+        CHILD._replace(parent=Parent(RunName("above", 1), "r0", "sub", 2)),
+        CHILD._replace(parent=Parent(RunName("above", 1), "r1", "sub", 1)),
     )
     assert len(set(ids)) == 5, "the same planned time under another schedule was settled before"
     assert all(len(each) == 20 for each in ids if each)

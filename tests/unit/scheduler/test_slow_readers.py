@@ -1,7 +1,6 @@
 """Clients that do not read what they asked for cost the scheduler a bounded amount, and nobody else anything."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -19,7 +18,7 @@ from tradewind.server.errors import ErrorTable
 
 
 def state(cycle: int, version: int = 1, inputs: int = 0) -> ChainState:
-    return ChainState(RunName("f", cycle), replace(FACTS, inputs_json="x" * inputs), version)
+    return ChainState(RunName("f", cycle), FACTS._replace(inputs_json="x" * inputs), version)
 
 
 def taken(backlog: Backlog) -> list[list[ChainState]]:

@@ -152,7 +152,7 @@ class World:
     async def end(self, status: CycleStatus) -> None:
         """The cycle of `f` ends."""
         (child,) = await self.children()
-        await self.scheduler.stores.states.update_many([RunUpdate(replace(child, status=status), (STATUS,))])
+        await self.scheduler.stores.states.update_many([RunUpdate(child._replace(status=status), (STATUS,))])
 
 
 def at_call(fatal: int, when: str) -> Callable[[], str]:

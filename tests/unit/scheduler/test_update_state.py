@@ -1,7 +1,6 @@
 """Changing a chain state against other writers: what is tried again, for how long, and what is not."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -46,7 +45,7 @@ class Answers:
             raise outcome
         version = state.version + 1
         if outcome is UpdateOutcome.CONFLICT:
-            self.state = replace(state, version=version, reason="")
+            self.state = state._replace(version=version, reason="")
         return UpdateResult(outcome, version)
 
     async def update_many(self, *args: object, **kwargs: object) -> list[UpdateResult]:
@@ -54,7 +53,7 @@ class Answers:
 
 
 def told(state: ChainState) -> tuple[ChainState, set[str]]:
-    return replace(state, reason="so"), {REASON}
+    return state._replace(reason="so"), {REASON}
 
 
 async def test_a_conflict_is_tried_again_from_what_is_on_record_then() -> None:

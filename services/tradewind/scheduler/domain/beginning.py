@@ -1,7 +1,8 @@
 """Beginning a cycle: what is asked for, and what may be answered."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.chain_state import ChainState, CycleFacts, CycleOrigin, Notes
@@ -52,8 +53,7 @@ class EventFiring:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginRequest:
+class BeginRequest(NamedTuple):
     """A wish for a cycle now.
 
     A scheduled one answers a trigger's `due_ms` under its schedule epoch, and begins only in a running flow: at the
@@ -108,8 +108,7 @@ class RerunRequest:
     def first_state(self, start_ms: int) -> ChainState:
         """Return the first state, at version 1, of the run that began at `start_ms`."""
         name = self.source.name
-        facts = replace(
-            self.source.facts,
+        facts = self.source.facts._replace(
             run_id=self.run_id,
             start_ms=start_ms,
             deadline_ms=start_ms + self.timeout_ms if self.timeout_ms else 0,
@@ -143,8 +142,7 @@ class BeginOutcome(StrEnum):
     EARLY = "early"
 
 
-@dataclass(frozen=True, slots=True)
-class BeginAnswer:
+class BeginAnswer(NamedTuple):
     """Answer to a BeginRequest.
 
     `run` names the cycle that has begun, the one that had begun for the same planned time or request (`duplicate`), or

@@ -60,7 +60,7 @@ def outcome_so_far(state: ChainState) -> tuple[CycleStatus, str]:
     handlers = state.facts.handlers
     if handlers is not None:
         components = {key: end for key, end in state.components.items() if key not in handlers.all}
-        main = replace(state, components=components)
+        main = state._replace(components=components)
     status = _outcome(main)
     return status, _reason(main, status, main.counts())
 
@@ -74,7 +74,7 @@ def given_up(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...
     """Return a run that can never be carried out, ended as failed."""
     log = LogText(LogLevel.ERROR, f"Cycle {state.name.cycle} failed: {reason}")
     notes = replace(state.notes, error="DEFINITION_LOST")
-    return replace(state, status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR), log
+    return state._replace(status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR), log
 
 
 def _outcome(state: ChainState) -> CycleStatus:

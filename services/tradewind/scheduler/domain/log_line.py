@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 LONGEST_TEXT = 8192
 """In characters; what is longer is cut."""
@@ -45,8 +46,7 @@ class LogLine:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogText:
+class LogText(NamedTuple):
     """What the scheduler wants to say in a run's log."""
 
     level: LogLevel

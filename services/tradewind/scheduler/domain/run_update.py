@@ -1,7 +1,7 @@
 """A write to a run's chain state."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tradewind.scheduler.domain.chain_state import STATUS, ChainState
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
@@ -17,8 +17,7 @@ _FLOW_AFTER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RunUpdate:
+class RunUpdate(NamedTuple):
     """A state to write over the version that it carries, only as far as `fields` names what changed.
 
     With the field `status` and a terminal one, the run ends with it. `check_in_ms` is when to look after an open run
@@ -38,4 +37,5 @@ class RunUpdate:
     @property
     def flow_status(self) -> FlowStatus | None:
         """The status of a flow of whose schedule this end is the last, or None."""
-        return None if self.ending is None else _FLOW_AFTER[self.ending]
+        ending = self.ending
+        return None if ending is None else _FLOW_AFTER[ending]

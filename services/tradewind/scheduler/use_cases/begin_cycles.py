@@ -1,7 +1,7 @@
 """Begins cycles: many flows at once, in few script calls whatever their partitions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tradewind.scheduler.domain.backfill import BackfillStep
 from tradewind.scheduler.domain.beginning import BeginAnswer, BeginOutcome, BeginRequest, CycleShape, EventFiring
@@ -24,8 +24,7 @@ from tradewind.server.schedules.schedule import Verdict
 _REVISIONS_TRIED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """A cycle wished for; the fields are those of BeginRequest. `traceparent` is that of who wishes.
 
     What the flow's schedule makes of a time, or an event, that was found due at `now_ms` is judged here.
@@ -50,8 +49,7 @@ class Wish:
     event: DueEvent | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(NamedTuple):
     """What became of a wish; `planned` is there when the flow is."""
 
     answer: BeginAnswer

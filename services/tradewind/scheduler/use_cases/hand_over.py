@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
@@ -184,9 +184,9 @@ class HandOver:
             check_in_ms = retry_after(now_ms - run.state.facts.start_ms, retry_ms)
             self._alarm.ring_in(check_in_ms)
             log = LogText(LogLevel.WARNING, f"Not submitted yet: {reason}") if reason != run.state.reason else None
-            updates.append(RunUpdate(replace(run.state, reason=reason), (REASON,), check_in_ms, log))
+            updates.append(RunUpdate(run.state._replace(reason=reason), (REASON,), check_in_ms, log))
         states = [
-            replace(update.state, version=result.version) if result.ok else update.state
+            update.state._replace(version=result.version) if result.ok else update.state
             for update, result in zip(updates, await self._states.update_many(updates), strict=True)
         ]
         self._open_states.keep(states)

@@ -85,8 +85,8 @@ class KeepMemory:
                 memory = _changed(str(run), memory, change)
             notes = replace(state.notes, memory=memory)
             if result_json is None:
-                return replace(state, notes=notes), (MEMORY,)
-            return replace(state, notes=replace(notes, result_json=result_json)), (MEMORY, RESULT)
+                return state._replace(notes=notes), (MEMORY,)
+            return state._replace(notes=replace(notes, result_json=result_json)), (MEMORY, RESULT)
 
         if found.notes.memory.knows(change):
             return found.notes.memory

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 import structlog
 
@@ -100,7 +99,7 @@ class LookAfterRuns:
             return state
         seconds = (deadline_ms - state.facts.start_ms) / 1000
         reason = f"the cycle took longer than its timeout of {seconds:g} s"
-        stopping = replace(state, stop=StopRequest("system", reason, now_ms, timeout=True))
+        stopping = state._replace(stop=StopRequest("system", reason, now_ms, timeout=True))
         log = LogText(LogLevel.WARNING, f"Stopping: {reason}")
         return await self._write(RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log), epochs) or state
 
@@ -143,7 +142,7 @@ class LookAfterRuns:
             if state.submitted_ms:
                 calm[state.name] = wait_ms
             else:
-                known = replace(state, submitted_ms=self._clock.now_ms())
+                known = state._replace(submitted_ms=self._clock.now_ms())
                 await self._write(RunUpdate(known, (SUBMITTED,), wait_ms), epochs)
         await self._open_runs.postpone(calm)
         await self._submit_again(again, epochs)

@@ -63,12 +63,12 @@ class StopCycle:
                 before = replace(before, forced=True)
             if is_terminal(state.status):
                 raise cycle_ended(state)
-            stopping = replace(state, stop=before or self._asked(by, reason, request_id))
+            stopping = state._replace(stop=before or self._asked(by, reason, request_id))
             what = "Stopping what handles the outcome as well" if before is not None else "Stopping"
             log = LogText(LogLevel.WARNING, f"{what}, by {by}: {reason}")
             (result,) = await self._states.update_many([RunUpdate(stopping, (STOP,), _STOP_AGAIN_MS, log)])
             if result.ok:
-                stopping = replace(stopping, version=result.version)
+                stopping = stopping._replace(version=result.version)
                 for order in stop_orders(stopping):
                     self._background.begin(self._node_tasks.stop(order), "stop of a cycle")
                 self._alarm.ring_in(_STOP_AGAIN_MS)
@@ -93,7 +93,7 @@ class StopCycle:
             raise InvalidInput([Violation("component_id", f'no component "{component_id}"; there is {known}')])
         if component_id in state.components:
             raise cycle_ended(state) if is_terminal(state.status) else _component_ended(state, component_id)
-        order = stop_order(replace(state, stop=StopRequest(by, reason, self._clock.now_ms())))
+        order = stop_order(state._replace(stop=StopRequest(by, reason, self._clock.now_ms())))
         await self._node_tasks.stop(replace(order, component_id=component_id))
         await self._note(state, f"Stopping component {component_id}, by {by}: {reason}")
         return await self._read.cycle(*state.name)

@@ -1,7 +1,6 @@
 """Changing one run's chain state against whoever else writes it."""
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_random_exponential
 
@@ -37,7 +36,7 @@ async def update_state(
         changed, fields = change(state)
         result = await states.try_update(changed, fields)
         if result.ok:
-            return result, replace(changed, version=result.version, end_ms=result.end_ms)
+            return result, changed._replace(version=result.version, end_ms=result.end_ms)
         return result, state
 
     retrying = AsyncRetrying(

@@ -84,7 +84,7 @@ class MemoryCycles:
             if request.queued:
                 waiting = flow.queued.pop(0)
                 planned_ms, event_id = waiting.planned_ms, waiting.event_id
-                request = replace(request, inputs_json=waiting.inputs_json or request.inputs_json)
+                request = request._replace(inputs_json=waiting.inputs_json or request.inputs_json)
             elif request.scheduled:
                 next_ms = self._plan(request, flow, now)
                 if not planned_ms or (flow.in_the_way and flow.overlap is not OverlapPolicy.ALLOW):
@@ -327,7 +327,7 @@ class MemoryCycles:
     def _end(self, flow: Flow, run: Run, status: CycleStatus, now: int) -> None:
         name = run.state.name
         # What was done ahead of the planned time has not ended before it.
-        run.state = replace(run.state, status=status, end_ms=max(now, run.state.facts.start_ms))
+        run.state = run.state._replace(status=status, end_ms=max(now, run.state.facts.start_ms))
         run.expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
@@ -356,8 +356,7 @@ def _written(old: ChainState, new: ChainState, fields: Collection[str]) -> Chain
     unknown = set(fields) - known - {component_field(each) for each in new.components}
     if unknown:
         raise ValueError(f"a chain state has no fields {sorted(unknown)} that could be written")
-    return replace(
-        old,
+    return old._replace(
         version=old.version + 1,
         components=MappingProxyType(components),
         reason=new.reason if REASON in fields else old.reason,

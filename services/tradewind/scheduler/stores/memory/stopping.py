@@ -19,8 +19,7 @@ def mark_stopping(
         run = flow.runs[name]
         before = run.state.stop
         kept = before or stop
-        run.state = replace(
-            run.state,
+        run.state = run.state._replace(
             version=run.state.version + 1,
             stop=replace(stop, timeout=kept.timeout, forced=kept.forced, request_id=kept.request_id),
         )

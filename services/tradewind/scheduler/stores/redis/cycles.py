@@ -1,7 +1,6 @@
 """Cycles and their chain states in Redis."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 import msgspec
 
@@ -235,13 +234,13 @@ def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
     state = None
     if reply.outcome is BeginOutcome.BEGUN and run is not None:
         if reply.inputs:
-            request = replace(request, inputs_json=reply.inputs)
+            request = request._replace(inputs_json=reply.inputs)
         state = begun_state(request, run, reply.start, reply.planned)
     return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state, reply.stopping)
 
 
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
-    state, ending, flow_status, log = update.state, update.ending, update.flow_status, update.log
+    state, log = update.state, update.log
     facts = state.facts
     return (
         *state.name,
@@ -253,10 +252,10 @@ def _update_item(update: RunUpdate) -> tuple[object, ...]:
         update_fields(state, update.fields),
         large_fields(state, update.fields),
         update.check_in_ms,
-        ending.value if ending else "",
+        update.ending or "",
         facts.keep_cycles,
         facts.keep_for_ms or RETENTION_MS,
-        flow_status.value if flow_status else "",
-        log.level.value if log else "",
+        update.flow_status or "",
+        log.level if log else "",
         log.text if log else "",
     )
