@@ -33,6 +33,19 @@ async def test_a_message_that_needs_nothing_done_is_acknowledged_at_once() -> No
     assert (await line.next()).acknowledged_sequence == 2  # type: ignore[union-attr]
 
 
+async def test_an_acknowledgement_goes_with_the_next_message() -> None:
+    line = OutgoingLine(10_000, lambda: None)
+    line.expect(2, 1)
+    line.acknowledge(2)
+    line.assign([ready(1)])
+    message = await line.next()
+    assert message is not None
+    assert (len(message.assignments), message.acknowledged_sequence) == (1, 2)
+    line.expect(3, 0)
+    line.expect(4, 0)
+    assert (await line.next()).acknowledged_sequence == 4  # type: ignore[union-attr]
+
+
 async def test_no_message_grows_beyond_what_a_channel_takes() -> None:
     line = OutgoingLine(10_000, lambda: None)
     line.assign([ready(900_000)] * 5)

@@ -12,6 +12,8 @@ from tradewind.node_task_manager.rpc import work_mapping as mapping
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_WAITING_BYTES = 4 * MAX_MESSAGE_BYTES
+ACKNOWLEDGE_S = 0.005
+"""How long an acknowledgement waits for a message to go with: nothing waits for it but a worker that leaves."""
 
 
 class OutgoingLine:
@@ -27,6 +29,7 @@ class OutgoingLine:
         self._writable = asyncio.Event()
         self._writable.set()
         self._unacknowledged: deque[list[int]] = deque()
+        self._acknowledged = 0
         self.closed_for = ""
 
     @property
@@ -79,8 +82,14 @@ class OutgoingLine:
         through = 0
         while self._unacknowledged and not self._unacknowledged[0][1]:
             through = self._unacknowledged.popleft()[0]
-        if through:
-            self._room_for(0).acknowledged_sequence = through
+        if through and not self._acknowledged:
+            asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
+        self._acknowledged = through or self._acknowledged
+
+    def _send_acknowledgement(self) -> None:
+        """Send what no message has taken along meanwhile."""
+        if self._acknowledged and not self.closed_for:
+            self._room_for(0)
 
     def resync(self) -> None:
         self._room_for(0).resync = True
@@ -107,6 +116,7 @@ class OutgoingLine:
         was_full = self.full
         message = self._messages.popleft()
         self._waiting -= self._sizes.popleft()
+        message.acknowledged_sequence, self._acknowledged = self._acknowledged, 0
         if was_full and not self.full:
             self._writable.set()
             self._relieved()
