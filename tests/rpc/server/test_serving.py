@@ -104,6 +104,12 @@ async def test_reflection_and_channelz_name_the_services(server: Server) -> None
         assert (await stub.GetServers(channelz_pb2.GetServersRequest(), timeout=5)).server
 
 
+async def test_no_method_costs_the_calls_of_others_a_task(server: Server) -> None:
+    assert await health(server, "liveness") == SERVING
+    # Such tasks wait for the next call of one method each, and grpcio looks at all of them after every call.
+    assert [task for task in asyncio.all_tasks() if "_request_registered_call" in repr(task)] == []
+
+
 async def test_services_start_in_order_and_stop_in_reverse() -> None:
     order: list[str] = []
 
