@@ -15,6 +15,8 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from benchmarks.store import Store
 from tradewind.node_task_manager.domain.component import RunSubmission
 from tradewind.node_task_manager.domain.limits import Limits
@@ -107,10 +109,9 @@ async def measure(client: Redis) -> list[float]:
 
 
 async def _put_component(client: Redis, keys: Keys, run: RunSubmission, plan: Plan) -> None:
-    fields = {"status": "running", "run_id": "r0", "user_id": run.user_id, "plan": plan.digest, "nodes": 1000}
-    fields |= {"policy": "skip_downstream", "partition": 0, "submitted_at": 1, "planned": 0}
-    parts = (part for item in fields.items() for part in item)
-    await _send(client, [("HSET", keys.component(str(run.run), "0"), *parts)])
+    facts = ("r0", run.user_id, plan.digest, 1000, "skip_downstream", 0, 0, False, False, 1, "")
+    fields = ("status", "running", "facts", msgspec.msgpack.encode(facts))
+    await _send(client, [("HSET", keys.component(str(run.run), "0"), *fields)])
 
 
 def _records(keys: Keys, each: int) -> Iterator[tuple[Any, ...]]:

@@ -1,0 +1,9 @@
+"""Benchmarks that put records down themselves: scripts must find there what they would have written."""
+
+from benchmarks import claims
+
+
+async def test_claims_find_the_records_that_their_benchmark_loads() -> None:
+    medians = await claims.compare((1_000, 1_500), 1)
+    assert list(medians) == [1_000, 1_500]
+    assert min(medians.values()) > 0
