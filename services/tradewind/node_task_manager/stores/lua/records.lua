@@ -58,9 +58,8 @@ local function unpack_facts(packed)
 end
 
 -- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal; it
--- is `early` when nodes may have ended before their
--- signals came: 1, or of a rerun 'keep' while results are being taken over, and 'kept' then; or one that was
--- withheld, 'held' until it is 'freed' or 'unwanted'.
+-- is `early` when nodes may have ended before their signals came: 1, or of a rerun 'keep' while results are being taken
+-- over, and 'kept' then; or one that was withheld, 'held' until it is 'freed' or 'unwanted'.
 local function component(run, id)
   local key = base .. 'component:' .. run .. ':' .. id
   local comp = components[key]
