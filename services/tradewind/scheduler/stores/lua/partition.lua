@@ -1,14 +1,18 @@
 -- Keys, fencing and announcements of partitions of flows. Uses args: now, and base (key prefix with its tag), epoch (the
 -- caller's as owner, 0 when it does not act as one), KEYS: 1 owner, unless it works in groups: then `answers_of` does it.
 -- `digits` is how a whole number is written, which `..` takes twice as long for.
-local time, call, digits = now(args.now), redis.call, string.format
-local base, epoch, owner, changes
---!level
+local call, digits = redis.call, string.format
+-- Runs that a cycle may have.
+local RUNS = 1024
+local time, base, epoch, owner, changes, checks, closed
 
 local function enter(its_base, its_epoch, its_owner)
-  base, epoch, owner, changes = its_base, its_epoch, its_owner, {}
+  base, epoch, owner, changes, checks, closed = its_base, its_epoch, its_owner, {}, {}, {}
 end
-if args.base then enter(args.base, args.epoch, KEYS[1]) end
+fresh(function()
+  time = now(args.now)
+  enter(args.base, args.epoch, KEYS[1])
+end)
 
 local function flow_key(flow_id) return base .. 'flow:' .. flow_id end
 local function run_key(flow_id, cycle, run) return flow_key(flow_id) .. ':cycle:' .. cycle .. ':' .. run end
@@ -35,14 +39,26 @@ local function announce(flow_id, cycle, run, version, fields)
   changes[#changes + 1] = {flow_id, cycle, run, version, fields}
 end
 
-local function publish()
+-- When an open run, `<flow>:<cycle>:<run>`, is to be looked at next.
+local function check_at(at, run)
+  checks[#checks + 1] = at
+  checks[#checks + 1] = run
+end
+
+-- Nobody looks at a run any more.
+local function close(run) closed[#closed + 1] = run end
+
+-- Writes what was to be told and when runs are to be looked at.
+local function conclude()
+  if #checks > 0 then call('ZADD', base .. 'open', unpack(checks)) end
+  if #closed > 0 then call('ZREM', base .. 'open', unpack(closed)) end
   if #changes > 0 then call('PUBLISH', base .. 'changes', cmsgpack.pack(changes)) end
 end
 
--- Runs act(key, unpack(item)) for every item of groups, each {base, epoch, items} of one partition, and then conclude();
+-- Runs act(key, unpack(item)) for every item of groups, each {base, epoch, items} of one partition;
 -- KEYS: for each group its owner, then a key for each of its items. Returns for each group what was returned for its items,
 -- nothing when it is overtaken.
-local function answers_of(groups, act, conclude)
+local function answers_of(groups, act)
   local replies, at = {}, 0
   for g, group in ipairs(groups) do
     local answers, items = {}, group[3]
@@ -50,7 +66,6 @@ local function answers_of(groups, act, conclude)
     if not overtaken() then
       for i = 1, #items do answers[i] = act(KEYS[at + 1 + i], unpack(items[i])) end
       conclude()
-      publish()
     end
     replies[g] = answers
     at = at + 1 + #items

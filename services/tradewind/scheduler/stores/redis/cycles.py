@@ -62,7 +62,6 @@ class _TidiedFlows(msgspec.Struct, array_like=True):
 
 
 _BEGIN = script("begin_cycles", list[list[_Begun]])
-_BEGIN_ON_EVENTS = script("begin_on_events", list[list[_Begun]])
 _UPDATE = script("update_runs", list[list[_Updated]])
 _RERUN = script("begin_rerun", _Rerun)
 _TIDY = script("tidy_flows", _TidiedFlows)
@@ -88,9 +87,7 @@ class RedisCycles:
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
         flow = self._keys.flow
         items = [(request.shape.flow_id, flow(request.shape.flow_id), _begin_item(request)) for request in requests]
-        on_events = any(request.event for request in requests)
-        begin = _BEGIN_ON_EVENTS if on_events else _BEGIN
-        replies = await self._scripted.call_in_groups(begin, items, epochs, request_ms=REMEMBERED_MS)
+        replies = await self._scripted.call_in_groups(_BEGIN, items, epochs, request_ms=REMEMBERED_MS)
         return [
             _OVERTAKEN if reply is None else _answer(request, reply)
             for request, reply in zip(requests, replies, strict=True)
