@@ -1,8 +1,7 @@
 --!include when_full
---!level
 -- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
 local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
-local claims, carried, inputs_of_runs = 0, 0, {}
+local claims, carried, inputs_of_runs
 
 local function current_vacancies()
   local open = {}
@@ -140,7 +139,7 @@ local function assign(record, entry, comp, own, vacancy)
     note(record, 'message', '')
     note(record, 'step', '')
   end
-  if entry.retry then retry_budget().count(comp) end
+  if entry.retry then retry_budget.count(comp) end
   put('inflight', record.id, deadline)
   put('worker_tasks:' .. vacancy.worker_id, record.id, deadline)
   -- Only what was ready before this script waits there.
@@ -151,7 +150,7 @@ local function assign(record, entry, comp, own, vacancy)
 end
 
 -- What a turn costs a user: the less the greater the user's weight, which matters only where others wait as well.
-local weights = {}
+local weights
 local function turn_cost(user)
   if not limits.weighted then return TURN end
   if not weights[user] then
@@ -184,14 +183,18 @@ local function take_turn(node_type, wanted)
 end
 
 -- Gives a node task to a vacancy, unless a limit of its own is full; true when it did.
-local held_back, next_token = {}, nil
+local held_back, next_token
+fresh(function()
+  claims, carried, inputs_of_runs = 0, 0, {}
+  weights, held_back, next_token = {}, {}, nil
+end)
 local function assign_within_limits(record, comp, vacancies, rank)
   local entry = node(comp.plan, record.index)
   local own = own_limits(entry, comp)
   for i = 1, own and #own or 0 do
-    if slots().is_full(own[i]) then
+    if slots.is_full(own[i]) then
       held_back[entry.type] = (held_back[entry.type] or 0) + 1
-      when_full().hold_back(record, entry, comp, own[i], own, rank)
+      when_full.hold_back(record, entry, comp, own[i], own, rank)
       return false
     end
   end
@@ -231,7 +234,7 @@ local function serve(node_type, vacancies)
     call('ZADD', base .. 'ready_types', time, node_type)
     -- What a limit holds back is looked for again when a slot of it comes free.
     local rate = limits.type_rates and limits.type_rates[node_type]
-    local wait = rate and slots().token_in(node_type, rate) or 0
+    local wait = rate and slots.token_in(node_type, rate) or 0
     if wait > 0 then next_token = math.min(next_token or wait, wait) end
     if room_of_type(node_type) > 0 then effects.ready_types[#effects.ready_types + 1] = node_type end
   end
@@ -329,7 +332,7 @@ end
 
 -- Types of which more may run since this script, and that it did not serve to the end, are others' to take from.
 local function tell_of_room()
-  if limits.running and slots().less_run() then
+  if limits.running and slots.less_run() then
     for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, HEADS - 1)) do loosened[#loosened + 1] = node_type end
   end
   for _, node_type in ipairs(loosened) do
@@ -380,9 +383,9 @@ local function conclude()
     leave_waiting()
   end
   local first = write_delayed()
-  if next(spenders) then retry_budget().write() end
+  if next(spenders) then retry_budget.write() end
   write_all()
-  if next(buried) then dead_letters().write() end
+  if next(buried) then dead_letters.write() end
   write_changed()
   write_rates()
   effects.due_in = math.min(due_in or first or -1, first or due_in or -1)

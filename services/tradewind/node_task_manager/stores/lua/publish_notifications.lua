@@ -6,8 +6,8 @@ local stamp = string.format('%.0f', time)
 --!include notifications
 local kept = {}
 for i, each in ipairs(args.notifications) do
-  kept[i] = each.key == '' or notices().once(each.user_id, 'key:' .. each.key, limits.retention)
-  if kept[i] then notices().notify(each.user_id, each.fact) end
+  kept[i] = each.key == '' or notices.once(each.user_id, 'key:' .. each.key, limits.retention)
+  if kept[i] then notices.notify(each.user_id, each.fact) end
 end
 publish_notices()
 return cmsgpack.pack(kept)

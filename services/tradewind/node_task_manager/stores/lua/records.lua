@@ -1,15 +1,19 @@
 -- Records of node tasks and components, read once and written once per script.
 -- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits.
 local call = redis.call
-local base, limits, time = args.base, args.limits, now(args.now)
-local stamp = string.format('%.0f', time)
-local records, plans, components, budget = {}, {}, {}, limits.records
-local effects = {assignments = {}, terminations = {}, partitions = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
+local base, limits, time, stamp, budget, effects
+local records, plans, components
+fresh(function()
+  base, limits, time = args.base, args.limits or {}, args.now and now(args.now)
+  stamp = time and string.format('%.0f', time)
+  budget = limits.records
+  effects = {assignments = {}, terminations = {}, partitions = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
+  records, plans, components = {}, {}, {}
+end)
 
 -- Lists of a plan (ids, entries, edges out of a node) are kept in pieces of this many, as redis_plans.py writes them.
 local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
---!level
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
 local function run_of(task)
@@ -149,7 +153,7 @@ local function in_pieces(command, key, items)
 end
 
 -- Members of sorted sets, taken out and put in at the end, in this order.
-local added, removed = {}, {}
+local added, removed
 
 local function put(key, member, score)
   local items = added[key]
@@ -171,12 +175,13 @@ local function write_sets()
 end
 
 -- Keys of what has ended, to get their time to live once all is written.
-local expiring = {}
--- What is to be done before records are written, if anything.
+local expiring
+-- What is to be done before records are written; see fan_out.
 local before_writing
 
 -- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
-local totals = {}
+local totals
+fresh(function() added, removed, expiring, totals = {}, {}, {}, {} end)
 
 local function count_failure(code)
   local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
@@ -188,7 +193,7 @@ local function count_failure(code)
 end
 
 local function write_all()
-  if before_writing then before_writing() end
+  before_writing()
   for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
   for _, record in pairs(records) do if record and (record.n > 0 or record.signalled) then write_record(record) end end
   for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_record(comp) end end

@@ -113,7 +113,7 @@ local function begin_component(run, id, digest, stopped, kept, held)
     later('keep', comp, run.source, 0)
   end
   if held then set(comp, 'early', 'held') end
-  if mark then stopping().component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
+  if mark then stopping.component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
 end
 
 -- The run before stays on record while the rerun does. Returns the nodes whose results are kept, by component.

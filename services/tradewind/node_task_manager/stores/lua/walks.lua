@@ -5,14 +5,14 @@
 --!include records
 --!include forget_events
 local RUNS = 1024
-local removed = {runs = 0, node_tasks = 0, entries = 0}
-budget = limits.clean_keys
+local swept
+fresh(function() swept = {runs = 0, node_tasks = 0, entries = 0} end)
 
 local function spend(keys) budget = budget - keys end
 
 local function forget(index, member)
   spend(1)
-  removed.entries = removed.entries + call('ZREM', base .. index, member)
+  swept.entries = swept.entries + call('ZREM', base .. index, member)
 end
 
 local function walk_later(verb, run, till)
@@ -27,7 +27,7 @@ local DROP, EXPIRE, HOLD = {}, {}, {}
 function DROP.node_tasks(ids, comp)
   local keys = {}
   for i, id in ipairs(ids) do keys[i] = base .. 'node_tasks:' .. id end
-  removed.node_tasks = removed.node_tasks + call('UNLINK', unpack(keys))
+  swept.node_tasks = swept.node_tasks + call('UNLINK', unpack(keys))
   call('ZREM', base .. 'node_tasks_list', unpack(ids))
   if comp.failed or comp.maps then call('ZREM', base .. 'dead_letters:' .. comp.user_id, unpack(ids)) end
 end
@@ -42,7 +42,7 @@ end
 function DROP.run(run)
   local flow, cycle = string.match(run, '^([^:]+):(%d+):')
   call('UNLINK', base .. 'run:' .. run, base .. 'stop:' .. run)
-  removed.runs = removed.runs + 1
+  swept.runs = swept.runs + 1
   if call('ZCOUNT', base .. 'kept_runs:' .. flow, cycle * RUNS, cycle * RUNS + RUNS - 1) == 0 then
     call('UNLINK', base .. 'logs:' .. flow .. ':' .. cycle)
     call('ZREM', base .. 'flow_logs:' .. flow, cycle)
