@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
-from redis.exceptions import NoScriptError
 
 from tradewind.server.batching import Batcher
 from tradewind.server.redis.client import Client
-from tradewind.server.redis.script import Script
+from tradewind.server.redis.script import Script, is_unknown
 from tradewind.server.schedules.grids import LAST_MS
 from tradewind.trigger.domain.claim import Ack, Extension, Firing, Nack, Subscription, Token
 from tradewind.trigger.domain.errors import QueueFull, StaleEpoch
@@ -176,11 +175,11 @@ class RedisTriggerStore:
         keys = [self._keys.due(survey), self._keys.claimed(survey)]
         args = {"now_ms": self.clock()}
         pipeline = self._client.pipeline(transaction=False)
-        _SURVEY.queue(pipeline, keys, args)
+        _SURVEY.queue(self._client, pipeline, keys, args)
         for partition in partitions:
             pipeline.execute_command("ZRANGE", self._keys.due(partition), 0, 0, "WITHSCORES")
         surveyed, *heads = await pipeline.execute(raise_on_error=False)
-        if isinstance(surveyed, NoScriptError):
+        if is_unknown(surveyed):
             reply = await _SURVEY(self._client, keys, args)
         else:
             reply = _SURVEY.decode(_unless_failed(surveyed))
