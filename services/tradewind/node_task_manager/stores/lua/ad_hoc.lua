@@ -1,4 +1,3 @@
---!include records
 --!include task_events
 --!include notifications
 -- Runs outside any flow, ad-hoc tasks and batches: counting what runs of them, telling who watches, listing by user.

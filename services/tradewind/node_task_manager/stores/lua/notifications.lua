@@ -1,3 +1,4 @@
+--!include records
 -- What users are to know, each user's in a stream of its own that holds the newest. Uses args, base, limits, time, stamp.
 local notified
 fresh(function() notified = {} end)

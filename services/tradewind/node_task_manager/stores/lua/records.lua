@@ -1,14 +1,24 @@
 -- Records of node tasks and components, read once and written once per script.
--- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits.
+-- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits (JSON).
 local call = redis.call
 local base, limits, time, stamp, budget, effects
-local records, plans, components
+local records, components, pieces
+-- What many runs use: limits by their text, and nodes by plan and place. A plan's name is a digest of it.
+local known_limits, plans, known_nodes = {}, {}, 0
+local MOST_KNOWN = 5000
+
+local function limits_of(text)
+  if not known_limits[text] then known_limits = {[text] = cjson.decode(text)} end
+  return known_limits[text]
+end
+
 fresh(function()
-  base, limits, time = args.base, args.limits or {}, args.now and now(args.now)
+  base, limits, time = args.base, args.limits and limits_of(args.limits) or {}, args.now and now(args.now)
   stamp = time and string.format('%.0f', time)
   budget = limits.records
   effects = {assignments = {}, terminations = {}, partitions = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
-  records, plans, components = {}, {}, {}
+  records, components, pieces = {}, {}, {}
+  if known_nodes > MOST_KNOWN then plans, known_nodes = {}, 0 end
 end)
 
 -- Lists of a plan (ids, entries, edges out of a node) are kept in pieces of this many, as redis_plans.py writes them.
@@ -127,7 +137,7 @@ local function node(plan, index)
   local entry = known[index]
   if not entry then
     entry = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, 'n:' .. index))
-    known[index] = entry
+    known[index], known_nodes = entry, known_nodes + 1
   end
   return entry
 end
@@ -136,12 +146,12 @@ end
 -- what to take from the place of each to find it there.
 local function piece_of(plan, list, at)
   local number = math.floor(at / PIECE)
-  local field, known = list .. ':' .. number, plans[plan]
-  if not known then known = {} plans[plan] = known end
-  local piece = known[field]
+  local field = list .. ':' .. number
+  local name = plan .. field
+  local piece = pieces[name]
   if not piece then
     piece = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, field))
-    known[field] = piece
+    pieces[name] = piece
   end
   return piece, number * PIECE - 1
 end

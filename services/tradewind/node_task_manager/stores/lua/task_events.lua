@@ -1,3 +1,4 @@
+--!include records
 -- Events of ad-hoc tasks, and of node tasks of flows that somebody watches, each in a stream of its own that holds the newest.
 -- Uses args, base, limits, stamp.
 local task_events = {}
