@@ -90,7 +90,9 @@ local function give_way(key, flow_id, overlap, planned, open, label, inputs)
 end
 
 local function begin(key, flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, memory, request, payload,
-                     plan, parent, backfill, replaces, at_least)
+                     rare)
+  local plan, parent, backfill, replaces, at_least
+  if rare then plan, parent, backfill, replaces, at_least = unpack(rare) end
   local flow = plan
     and call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged', 'next_execution', 'schedule_epoch')
     or call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged')
@@ -150,12 +152,13 @@ local function begin(key, flow_id, run_id, revision, digest, planned, check_in, 
   end
   local cycle = math.max(tonumber(flow[3]) + 1, at_least or 0)
   local number = digits('%d', cycle)
+  local name = number .. ':0'
   -- A number that the index knows was used before the store lost its last second, and is not used again.
-  while call('ZADD', key .. ':cycles', 'NX', cycle * RUNS, number .. ':0') == 0 do
+  while call('ZADD', key .. ':cycles', 'NX', cycle * RUNS, name) == 0 do
     cycle = cycle + 1
     number = digits('%d', cycle)
+    name = number .. ':0'
   end
-  local name = number .. ':0'
   if request ~= '' then
     local first = call('SET', base .. 'request:' .. request, payload .. ' ' .. number .. ' 0 ' .. run_id, 'NX', 'GET', 'PX',
       args.request_ms)

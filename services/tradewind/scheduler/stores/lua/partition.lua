@@ -36,9 +36,10 @@ local function append_line(flow_id, cycle, level, source, text)
   if tonumber(call('HGET', flow, 'logged') or -1) < tonumber(cycle) then call('HSET', flow, 'logged', cycle) end
 end
 
--- A change is {flow_id, cycle, run, version, changed fields}; without fields the record has to be read.
-local function announce(flow_id, cycle, run, version, fields)
-  changes[#changes + 1] = {flow_id, cycle, run, version, fields}
+-- A change is {flow_id, cycle, run, version, changed fields}, and of an end the status and when; without any of these the record
+-- has to be read.
+local function announce(flow_id, cycle, run, version, fields, ending, at)
+  changes[#changes + 1] = {flow_id, cycle, run, version, fields, ending, at}
 end
 
 -- When an open run, `<flow>:<cycle>:<run>`, is to be looked at next.
@@ -57,20 +58,21 @@ local function conclude()
   if #changes > 0 then call('PUBLISH', base .. 'changes', cmsgpack.pack(changes)) end
 end
 
--- Runs act(key, unpack(item)) for every item of groups, each {base, epoch, items} of one partition;
--- KEYS: for each group its owner, then a key for each of its items. Returns for each group what was returned for its items,
--- nothing when it is overtaken.
-local function answers_of(groups, act)
-  local replies, at = {}, 0
+-- Runs act(key, ...) for every item of groups, each {base, epoch, items} of one partition: the values of its items follow each
+-- other, `width` of each, since a table of each would cost more than its values. KEYS: for each group its owner, then a key for
+-- each of its items. Returns for each group what was returned for its items, nothing when it is overtaken.
+local function answers_of(groups, width, act)
+  local replies, at = {}, 1
   for g, group in ipairs(groups) do
     local answers, items = {}, group[3]
-    enter(group[1], group[2], KEYS[at + 1])
+    local count = #items / width
+    enter(group[1], group[2], KEYS[at])
     if not overtaken() then
-      for i = 1, #items do answers[i] = act(KEYS[at + 1 + i], unpack(items[i])) end
+      for i = 1, count do answers[i] = act(KEYS[at + i], unpack(items, (i - 1) * width + 1, i * width)) end
       conclude()
     end
     replies[g] = answers
-    at = at + 1 + #items
+    at = at + 1 + count
   end
   return cmsgpack.pack(replies)
 end

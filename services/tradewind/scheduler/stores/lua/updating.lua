@@ -20,12 +20,12 @@ end
 -- Returns what is to be done about it.
 local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
   local number, follow_up = digits('%d', cycle), 0
-  local name = number .. ':' .. run
+  local name = run == 0 and number .. ':0' or digits('%s:%d', number, run)
   local flow, subject = flow_key(flow_id), flow_id .. ':' .. name
-  local known = call('HMGET', flow, 'status', 'next_execution', 'paused_next', 'pause_after', 'logged')
+  local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged')
   call('PEXPIRE', key, keep_for)
   call('PEXPIRE', key .. ':nodes', keep_for)
-  if known[5] and tonumber(known[5]) >= cycle then call('PEXPIRE', logs_key(flow_id, number), keep_for) end
+  if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, number), keep_for) end
   call('ZREM', flow .. ':open', name)
   close(subject)
   if args.tell then
@@ -40,8 +40,8 @@ local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending,
     call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
   end
   trim(flow_id, keep, TRIMMED)
-  local status, most = known[1], tonumber(known[4] or 0)
-  local next_at = tonumber(status == 'paused' and known[3] or known[2])
+  local status, most = known[1], tonumber(known[3] or 0)
+  local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   local filled = backfill > 0
   if most > 0 and run == 0 and not filled and not parent and count_failures(flow, flow_id, status, most, number, ending) then
     follow_up = follow_up + OUTBOX_FILLS
@@ -51,29 +51,28 @@ local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending,
   return (filled or is_awaited(flow)) and follow_up + QUEUE_MOVES or follow_up
 end
 
-local function update(key, flow_id, cycle, run, run_id, start, backfill, parent, expected, fields, large, check_in, ending, keep,
-                      keep_for, flow_status, level, text)
+local function update(key, flow_id, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for, flow_status,
+                      rare)
   local known = call('HMGET', key, 'run_id', 'version', 'status')
   if known[1] ~= run_id then return {'missing', 0, 0, 0} end
   local version = tonumber(known[2])
   if known[3] ~= 'running' then return {'terminal', version, 0, 0} end
   if version ~= expected then return {'conflict', version, 0, 0} end
   version = version + 1
-  -- What was done ahead of the planned time has not ended before it.
-  local at = math.max(time, start)
-  local size = #fields
-  fields[size + 1], fields[size + 2] = 'version', version
-  if ending ~= '' then
-    fields[size + 3], fields[size + 4], fields[size + 5], fields[size + 6] = 'status', ending, 'end_time', at
-  end
-  call('HSET', key, unpack(fields))
+  local backfill, parent, large, level, text
+  if rare then backfill, parent, large, level, text = unpack(rare) end
   if large then call('HSET', key, unpack(large)) end
-  announce(flow_id, cycle, run, version, large and {} or fields)
   if text then append_line(flow_id, digits('%d', cycle), level, 'scheduler', text) end
   if ending ~= '' then
+    -- What was done ahead of the planned time has not ended before it.
+    local at = math.max(time, start)
+    call('HSET', key, 'version', version, 'status', ending, 'end_time', at, unpack(fields))
+    if large then announce(flow_id, cycle, run, version, {}) else announce(flow_id, cycle, run, version, fields, ending, at) end
     return {'ok', version, at,
-      end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)}
+      end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill or 0, parent)}
   end
+  call('HSET', key, 'version', version, unpack(fields))
+  announce(flow_id, cycle, run, version, large and {} or fields)
   if check_in >= 0 then call('ZADD', base .. 'open', 'XX', time + check_in, digits('%s:%d:%d', flow_id, cycle, run)) end
   return {'ok', version, 0, 0}
 end

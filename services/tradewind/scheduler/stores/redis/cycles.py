@@ -193,8 +193,8 @@ def _rank(run: RunName) -> int:
 
 
 def _begin_item(request: BeginRequest) -> tuple[object, ...]:
-    shape, remembered, backfill = request.shape, request.request, request.backfill
-    item = (
+    shape, remembered = request.shape, request.request
+    return (
         shape.flow_id,
         request.run_id,
         shape.revision,
@@ -207,11 +207,15 @@ def _begin_item(request: BeginRequest) -> tuple[object, ...]:
         request.inputs_json,
         remembered.name if remembered else "",
         remembered.payload if remembered else "",
+        _rare(request),
     )
+
+
+def _rare(request: BeginRequest) -> tuple[object, ...] | bool:
+    backfill = request.backfill
     if request.parent is None and backfill is None and request.replaces < 0 and not request.at_least:
-        return (*item, _plan(request)) if request.scheduled else item
+        return (_plan(request),) if request.scheduled else False
     return (
-        *item,
         _plan(request),
         request.parent is not None and parent_text(request.parent),
         backfill is not None and (backfill.backfill_id, backfill.following_ms),
@@ -248,21 +252,26 @@ def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
 
 
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
-    state, log = update.state, update.log
+    state = update.state
     facts = state.facts
-    item = (
+    return (
         *state.name,
         facts.run_id,
         facts.start_ms,
-        facts.backfill_id,
-        facts.parent is not None,
         state.version,
         update_fields(state, update.fields),
-        large_fields(state, update.fields),
         update.check_in_ms,
         update.ending or "",
         facts.keep_cycles,
         facts.keep_for_ms or RETENTION_MS,
         update.flow_status or "",
+        _rare_of(update),
     )
-    return item if log is None else (*item, log.level, log.text)
+
+
+def _rare_of(update: RunUpdate) -> tuple[object, ...] | bool:
+    facts, log, large = update.state.facts, update.log, large_fields(update.state, update.fields)
+    if not facts.backfill_id and facts.parent is None and not large and log is None:
+        return False
+    rare = (facts.backfill_id, facts.parent is not None, large)
+    return rare if log is None else (*rare, log.level, log.text)
