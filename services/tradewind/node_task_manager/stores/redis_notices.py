@@ -41,18 +41,18 @@ class RedisNotices:
         self._keys = keys
         self._clock = clock
         self._keep_ms = limits.notification_retention_ms
-        bounds = {
+        given = {
             "notifications": limits.notifications,
             "notification_retention": limits.notification_retention_ms,
             "retention": limits.retention_ms,
         }
-        self._limits = msgspec.json.encode(bounds).decode()
+        self._bounds = msgspec.json.encode(given).decode()
 
     async def watch_task(self, run: RunName, component_id: str, within_run: str) -> WatchOutcome:
         args = {
             "base": self._keys.base,
             "now": self._clock(),
-            "limits": self._limits,
+            "limits": self._bounds,
             "run": str(run),
             "component": component_id,
             "within": within_run,
@@ -94,7 +94,7 @@ class RedisNotices:
         args = {
             "base": self._keys.base,
             "now": self._clock(),
-            "limits": self._limits,
+            "limits": self._bounds,
             "notifications": [{"user_id": user, "key": key, "fact": _told(fact)} for user, key, fact in notifications],
         }
         return await _PUBLISH(self._client, [self._keys.inflight()], args)

@@ -58,14 +58,17 @@ end
 
 -- Values of the live edges into a node, in the order of the plan; none when they are too many or too large together.
 local function inputs_of(record, entry)
-  local inputs, into, size = {}, entry.into, 0
-  if entry.inputs == 0 then return inputs, false end
-  if not into then return inputs, true end
-  local names = {}
-  for i = 1, #into do names[i] = 'in:' .. into[i] end
-  local stored = not record.created and call('HMGET', record.key, unpack(names))
+  local into = entry.into
+  if entry.inputs == 0 then return {}, false end
+  if not into then return {}, true end
+  local inputs, size, stored = {}, 0, nil
+  if not record.created then
+    local names = {}
+    for i = 1, #into do names[i] = 'in:' .. into[i] end
+    stored = call('HMGET', record.key, unpack(names))
+  end
   for i = 1, #into do
-    local value = record[names[i]] or stored and stored[i]
+    local value = record['in:' .. into[i]] or stored and stored[i]
     if value then
       inputs[#inputs + 1] = {into[i], value}
       size = size + #value
@@ -103,9 +106,9 @@ local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_a
     comp.planned, close_at, waited, attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
 end
 
--- When the time of an attempt that begins now is over, 0 for never, and when its lease lapses. One of a cycle that is about
--- to be due begins at its planned time.
-local function begin_clocks(record, entry, comp)
+-- When an attempt that begins now does so, when its time is over, 0 for never, and when its lease lapses. One of a cycle that
+-- is about to be due begins at its planned time.
+local function clocks_of(record, entry, comp, attempt)
   local begin = math.min(math.max(time, comp.planned or 0), time + limits.lead)
   local close_at = entry.close > 0 and begin + entry.close or 0
   if entry.total then
@@ -119,21 +122,27 @@ local function begin_clocks(record, entry, comp)
     note(record, 'beat_by', begin + entry.beat)
     deadline = math.min(deadline, begin + entry.beat)
   end
-  set(record, 'started_at', begin > time and string.format('%.0f', begin) or stamp)
-  if close_at > 0 or record.attempt > 1 then note(record, 'close_at', close_at) end
-  return close_at, deadline
+  if close_at > 0 or attempt > 1 then note(record, 'close_at', close_at) end
+  return begin > time and string.format('%.0f', begin) or stamp, close_at, deadline
 end
 
 -- Gives a node task to a vacancy; `own` are limits of its own.
 local function assign(record, entry, comp, own, vacancy)
   take_slots(record, entry, comp, own)
   local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
+  local started_at, close_at, deadline = clocks_of(record, entry, comp, attempt)
+  local waited = record.ready_at and record.ready_at ~= stamp and math.max(0, time - tonumber(record.ready_at)) or 0
   record.status = 'running'
-  set(record, 'attempt', attempt)
-  set(record, 'nonce', nonce)
-  set(record, 'worker_id', vacancy.worker_id)
+  if record.created and not record.started_at then
+    record.attempt, record.nonce, record.worker_id, record.started_at = attempt, nonce, vacancy.worker_id, started_at
+    record.begun = true
+  else
+    set(record, 'attempt', attempt)
+    set(record, 'nonce', nonce)
+    set(record, 'worker_id', vacancy.worker_id)
+    set(record, 'started_at', started_at)
+  end
   changed(comp, 1, record, 'running')
-  local close_at, deadline = begin_clocks(record, entry, comp)
   if attempt > 1 then
     note(record, 'progress', 0)
     note(record, 'message', '')
@@ -145,7 +154,6 @@ local function assign(record, entry, comp, own, vacancy)
   -- Only what was ready before this script waits there.
   if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
   vacancy.credits = vacancy.credits - 1
-  local waited = record.ready_at and record.ready_at ~= stamp and math.max(0, time - tonumber(record.ready_at)) or 0
   hand_over(record, comp, entry, vacancy.worker_id, attempt, nonce, close_at, waited)
 end
 

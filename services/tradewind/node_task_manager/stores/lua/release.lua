@@ -33,7 +33,7 @@ local function enqueue(record, comp)
   if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
-  set(record, 'ready_at', stamp)
+  if record.created then record.ready_at = stamp else set(record, 'ready_at', stamp) end
   record.comp = comp
   record.start_by = entry.start > 0 and time + entry.start
   if entry.total then
@@ -258,8 +258,8 @@ end
 
 local function create(comp, id, entry, index)
   local record = {id = id, key = base .. 'node_tasks:' .. id, status = 'registered', component_id = comp.id, index = index,
-    waiting = entry.inputs, live = 0, whole = true, created = true, n = 6,
-    changes = {'component_id', comp.id, 'index', index, 'registered_at', stamp}}
+    waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil}, comp = comp, ready_at = false,
+    attempt = nil, nonce = nil, worker_id = nil, started_at = nil}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record
