@@ -4,10 +4,10 @@ A script's file begins with a comment that names its KEYS, its args and what it 
 
 - `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole in it has no certain length.
 - `now(now_ms)`: `now_ms`, or the server's own time in milliseconds when it is 0.
-- `--!include <name>` on a line of its own: what the script uses of `lua/<name>.lua` of the same package, or of this one.
+- `--!include <name>` on a line of its own: what the script uses of `lua/<name>.lua` of the same package, or this one.
 
-What is included is there once for all scripts of the folder, and stays as it is from one run to the next. So its
-variables, which belong to a run, are given their values by a function of which the file says that it is for each:
+What is included is there once for all scripts of the folder, and stays as it is from one run to the next. So variables
+that belong to a run are given their values by a function of which the file says that it is for each:
 
     local records, time
     fresh(function() records, time = {}, now(args.now) end)

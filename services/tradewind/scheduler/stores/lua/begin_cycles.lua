@@ -1,17 +1,18 @@
 -- Begins cycles of flows, each judged by itself, in their order.
 -- KEYS: for each group 1 owner, then the hash of the flow of each item.
 -- args: now, request_ms (how long a request is remembered); groups, each {base, epoch, items} of one partition, an item
---   {flow_id, run_id, revision, scheduled, queued (the planned time that waits longest), planned (ms, 0 for now, or for
---   none when scheduled), due (ms, what the trigger says), next_at (ms, 0 for none), missed ({first, last, count} or
---   false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, request ("" for none), payload (its hash),
---   check_in (ms), timeout (ms, 0 for none), replaces (cycle of the same run_id that gives way, -1 for none), at_least
---   (lowest number), nodes (ids), facts, memory ("" for none), backfill ({id, following planned time, 0 for none} of the backfill
---   whose position `planned` is, or false), parent (the node of another flow that it runs for, "" for none), ahead (whether it
---   is due in a moment, not yet), digest (the beginning of that of the revision, "" for whichever stands), event (nil for none; see
---   meet_event)}. Of an event `planned` and `due` are when it came, `next_at` what stands by, and its schedule epoch is the one
---   under which it came.
+--   {flow_id, run_id, revision, digest (the beginning of that of the revision, "" for whichever stands), planned (ms, 0 for
+--   now, or for none when scheduled), check_in (ms), timeout (ms, 0 for none), nodes (ids), facts, memory ("" for none), request
+--   ("" for none), payload (its hash), and what few have: plan (false for what is not scheduled), parent (the node of another
+--   flow that it runs for), backfill ({id, following planned time, 0 for none} of the backfill whose position `planned` is, or
+--   false), replaces (cycle of the same run_id that gives way, -1 for none), at_least (lowest number)}.
+--   A plan is {queued (the planned time that waits longest), due (ms, what the trigger says), next_at (ms, 0 for none), missed
+--   ({first, last, count} or false), most (cycles of the schedule, 0 for no limit), once, schedule_epoch, ahead (whether it is
+--   due in a moment, not yet), event (nil for none; see meet_event)}. Of an event `planned` and `due` are when it came,
+--   `next_at` what stands by, and its schedule epoch is the one under which it came.
 -- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
--- Returns for each group its answers, each {outcome, cycle, run, run_id, start, planned, next planned time, revision,
--- stopping, and only of what waited for an event: its inputs}, none when somebody else owns the partition by now.
+-- Returns for each group its answers, none when somebody else owns the partition by now, each {outcome, revision, cycle, start,
+-- planned, next planned time, inputs (of what waited for an event), run, run_id, stopping}; what has begun ends before these
+-- three: it has the run_id that was asked for.
 --!include beginning
 return answers_of(args.groups, begin)

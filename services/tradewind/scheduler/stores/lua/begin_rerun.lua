@@ -1,7 +1,7 @@
 -- Begins a further run of a cycle.
 -- KEYS: 1 owner, 2 hash of the flow, 3 hash of the run before.
 -- args: base, epoch (0), now, flow_id, cycle, source (number of the run before), source_id (its run_id), run_id, planned (ms),
---   timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), by, request ("" for none), payload (its
+--   timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), request ("" for none), payload (its
 --   hash), request_ms.
 -- Returns {outcome, cycle, run, run_id, start}.
 --!include partition
@@ -48,7 +48,6 @@ local function begin()
   call('ZADD', flow .. ':cycles', args.cycle * RUNS + run, name)
   call('ZADD', flow .. ':open', args.cycle * RUNS + run, name)
   check_at(time + args.check_in, args.flow_id .. ':' .. name)
-  append_line(args.flow_id, args.cycle, 'INFO', 'scheduler', 'Starting run ' .. run .. ' of cycle ' .. args.cycle .. ', by ' .. args.by)
   if args.request ~= '' then
     call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. name:gsub(':', ' ') .. ' ' .. args.run_id, 'PX',
       args.request_ms)

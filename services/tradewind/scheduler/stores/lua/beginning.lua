@@ -7,8 +7,8 @@ local LOG_CYCLES = 5
 
 local function answer(outcome, revision, more)
   more = more or {}
-  return {outcome, more.cycle or -1, more.run or 0, more.run_id or '', more.start or 0, more.planned or 0, more.next_at or 0,
-    revision or 0, more.stopping or false}
+  return {outcome, revision or 0, more.cycle or -1, 0, 0, more.next_at or 0, '', more.run or 0, more.run_id or '',
+    more.stopping or false}
 end
 
 -- What was answered to a request before, nil when nothing was.
@@ -54,16 +54,18 @@ local function answered_before(key, due, next_at, revision)
   return answer('duplicate', revision, {cycle = cycle, run = run, run_id = run_id, next_at = next_at})
 end
 
--- The newest cycle that has not ended, and is neither a rerun nor of a backfill, nor runs for a node of another flow.
+-- Whether an open run is neither a rerun nor of a backfill, nor runs for a node of another flow.
+local function minds_the_schedule(key, name)
+  return string.sub(name, -2) == ':0' and not call('ZSCORE', key .. ':filling', name)
+end
+
+-- The newest cycle that has not ended, and minds the schedule.
 local function in_the_way(key)
   local newest = call('ZREVRANGE', key .. ':open', 0, 0)[1]
   if not newest then return nil end
-  local function minds_the_schedule(name)
-    return string.sub(name, -2) == ':0' and not call('ZSCORE', key .. ':filling', name)
-  end
-  if minds_the_schedule(newest) then return newest end
+  if minds_the_schedule(key, newest) then return newest end
   for _, name in ipairs(call('ZREVRANGE', key .. ':open', 1, -1)) do
-    if minds_the_schedule(name) then return name end
+    if minds_the_schedule(key, name) then return name end
   end
 end
 
@@ -87,30 +89,31 @@ local function give_way(key, flow_id, overlap, planned, open, label, inputs)
   return false
 end
 
-local function begin(key, flow_id, run_id, revision, scheduled, queued, planned, due, next_at, missed, most, once,
-                     schedule_epoch, request, payload, check_in, timeout, replaces, at_least, nodes, facts, memory, backfill,
-                     parent, ahead, digest, event)
-  local flow = scheduled
-    and call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'next_execution', 'schedule_epoch')
-    or call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest')
+local function begin(key, flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, memory, request, payload,
+                     plan, parent, backfill, replaces, at_least)
+  local flow = plan
+    and call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged', 'next_execution', 'schedule_epoch')
+    or call('HMGET', key, 'status', 'revision', 'last_cycle', 'overlap', 'digest', 'logged')
   if not flow[1] then return answer('not_found') end
-  local label, inputs
+  local queued, due, next_at, missed, most, once, schedule_epoch, ahead, event
+  if plan then queued, due, next_at, missed, most, once, schedule_epoch, ahead, event = unpack(plan) end
+  local label, inputs, planned_next
   local current = tonumber(flow[2])
   if flow[1] == 'deleting' then return answer('deleting', current) end
-  if replaces >= 0 then
+  if replaces and replaces >= 0 then
     request, payload = drop_run(flow_id, replaces, run_id)
   else
     local same = revision == current and string.sub(flow[5], 1, #digest) == digest
     if event then
       label = due .. event[1]
       if meet_event(key, flow[1], due, schedule_epoch, same, event) then
-        return answer('settled', current, {next_at = tonumber(flow[6])})
+        return answer('settled', current, {next_at = tonumber(flow[7])})
       end
     end
-    if scheduled then
-      if not queued and not event and schedule_epoch < tonumber(flow[7]) then return answer('stale_epoch', current) end
+    if plan then
+      if not queued and not event and schedule_epoch < tonumber(flow[8]) then return answer('stale_epoch', current) end
       if flow[1] ~= 'running' then return answer('not_running', current) end
-      local first = not queued and answered_before(key, due, tonumber(flow[6]), current)
+      local first = not queued and answered_before(key, due, tonumber(flow[7]), current)
       if first then return first end
     end
     if not same then return refusal('revision_changed', current, request, payload) end
@@ -118,33 +121,34 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
       local outcome = backfills.move(key, flow_id, flow[1], backfill[1], planned, backfill[2])
       if outcome ~= 'begun' then return answer(outcome, current) end
     end
-    local open = flow[4] ~= 'allow' and not backfill and parent == '' and in_the_way(key)
+    local open = flow[4] ~= 'allow' and not backfill and not parent and in_the_way(key)
     -- What is due soon is judged by what runs when it is due.
     if open and ahead then return answer('early', current) end
     -- The one firing of a flow that runs once is not given up: it comes again until it can begin.
-    if open and (queued or not scheduled or once and flow[4] == 'skip') then
+    if open and (queued or not plan or once and flow[4] == 'skip') then
       return refusal('overlap', current, request, payload, {cycle = tonumber(string.match(open, '^%d+'))})
     end
     if queued then
       planned, label, inputs = firings.next_queued(key, flow_id)
       if not planned then return answer('settled', current) end
       if inputs ~= '' then memory = inputs end
-    elseif scheduled then
+    elseif plan then
       if missed then
         firings.note(key, missed[1], 'missed', 'found due too late', nil, nil, missed[3], missed[2])
       end
       if planned > 0 and most > 0 and call('HINCRBY', key, 'fired', 1) >= most then next_at = 0 end
-      call('HSET', key, 'next_execution', next_at)
       -- Events go on coming until the trigger service hears that no more are wanted.
       if event and next_at == 0 then call('ZADD', base .. 'outbox', time, flow_id) end
       local stopping = planned > 0 and open and give_way(key, flow_id, flow[4], planned, open, label, memory)
       if planned == 0 or open then
+        call('HSET', key, 'next_execution', next_at)
         end_flow_that_is_over(key, 'running', next_at, 'completed')
         return answer('settled', current, {next_at = next_at, stopping = stopping})
       end
+      planned_next = next_at
     end
   end
-  local cycle = math.max(tonumber(flow[3]) + 1, at_least)
+  local cycle = math.max(tonumber(flow[3]) + 1, at_least or 0)
   local number = digits('%d', cycle)
   -- A number that the index knows was used before the store lost its last second, and is not used again.
   while call('ZADD', key .. ':cycles', 'NX', cycle * RUNS, number .. ':0') == 0 do
@@ -182,25 +186,27 @@ local function begin(key, flow_id, run_id, revision, scheduled, queued, planned,
     size = size + 2
     backfills.begun(key, backfill[1], planned, name, run_id)
   end
-  if parent ~= '' then
+  if parent then
     fields[size + 1], fields[size + 2] = 'parent', parent
+    size = size + 2
     call('ZADD', key .. ':filling', 0, name)
   end
+  if memory ~= '' then fields[size + 1], fields[size + 2] = 'memory', memory end
   call('HSET', run, 'flow_id', flow_id, 'cycle', number, unpack(fields))
-  if memory == '' then
-    announce(flow_id, cycle, 0, 1, fields)
-  else
-    call('HSET', run, 'memory', memory)
-    announce(flow_id, cycle, 0, 1, {})
-  end
+  announce(flow_id, cycle, 0, 1, memory == '' and fields or {})
   for first = 1, #nodes, 1000 do
     call('SADD', run .. ':nodes', unpack(nodes, first, math.min(first + 999, #nodes)))
   end
   call('ZADD', key .. ':open', cycle * RUNS, name)
   check_at(time + check_in, flow_id .. ':' .. name)
-  append_line(flow_id, number, 'INFO', 'scheduler', 'Starting cycle ' .. number)
-  if cycle >= LOG_CYCLES then call('DEL', logs_key(flow_id, digits('%d', cycle - LOG_CYCLES))) end
-  if scheduled then firings.note(key, planned, 'fired', '', name, run_id, nil, label) end
-  call('HSET', key, 'last_cycle', number)
-  return {'begun', cycle, 0, run_id, start, planned, next_at, current, false, inputs ~= '' and inputs or nil}
+  if flow[6] and tonumber(flow[6]) >= cycle - LOG_CYCLES then
+    call('DEL', logs_key(flow_id, digits('%d', cycle - LOG_CYCLES)))
+  end
+  if plan then firings.note(key, planned, 'fired', '', name, run_id, nil, label) end
+  if planned_next then
+    call('HSET', key, 'last_cycle', number, 'next_execution', planned_next)
+  else
+    call('HSET', key, 'last_cycle', number)
+  end
+  return {'begun', current, cycle, start, planned, next_at or 0, inputs ~= '' and inputs or nil}
 end

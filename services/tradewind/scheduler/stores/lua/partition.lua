@@ -25,13 +25,15 @@ local function overtaken()
   return known and tonumber(known) > epoch
 end
 
--- Lines are `<ms> <LEVEL> <source> <text>`; the oldest go when there are too many.
+-- Lines are `<ms> <LEVEL> <source> <text>`; the oldest go when there are too many. Of a flow, `logged` is the newest cycle that
+-- has any.
 local LINES = 1000
 local function append_line(flow_id, cycle, level, source, text)
-  local key = logs_key(flow_id, cycle)
+  local key, flow = logs_key(flow_id, cycle), flow_key(flow_id)
   if call('RPUSH', key, digits('%d %s %s ', time, level, source) .. text) > LINES then
     call('LTRIM', key, -LINES, -1)
   end
+  if tonumber(call('HGET', flow, 'logged') or -1) < tonumber(cycle) then call('HSET', flow, 'logged', cycle) end
 end
 
 -- A change is {flow_id, cycle, run, version, changed fields}; without fields the record has to be read.

@@ -6,8 +6,8 @@
 --   node of another flow), version (expected), fields (flat, those that change), large (those of them that are not told with
 --   the change, flat, or false), check_in (ms to the next look at an open run, -1 to leave it), ending (terminal status, ""
 --   for none), keep (cycles of the flow), keep_for (ms), flow_status (of a flow whose schedule is over with it, "" for none),
---   level, text (a log line, "" for none)}.
--- Returns for each group its results, each {outcome (ok, conflict, missing, terminal), version on record, end time, whether
--- a planned time waited for it or the flow was paused}, none when somebody else owns the partition by now.
+--   and of what is to be logged: level, text}.
+-- Returns for each group its results, each {outcome (ok, conflict, missing, terminal), version on record, end time, follow_up (a
+-- sum, see domain/chain_state.py)}, none when somebody else owns the partition by now.
 --!include updating
 return answers_of(args.groups, update)
