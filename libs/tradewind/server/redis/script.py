@@ -29,7 +29,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from tradewind.server.metrics import SCRIPT_ERRORS, SCRIPT_SECONDS, SWITCH
-from tradewind.server.redis.client import Pipeline, Redis
+from tradewind.server.redis.client import Redis
 from tradewind.server.redis.library import library
 
 Reply = TypeVar("Reply")
@@ -90,15 +90,8 @@ class Script(Generic[Reply]):
         return raw
 
     async def load(self, client: Redis) -> None:
-        """Make the script known to the server (to every master of a cluster), as `queue` needs it."""
+        """Make the script known to the server (to every master of a cluster)."""
         await self._library.load(client)
-
-    def queue(self, client: Redis, pipeline: Pipeline, keys: Sequence[str], args: object) -> None:
-        """Add a run of the script to a pipeline of `client`; decode its raw result with `decode`.
-
-        A server that does not know the script answers an error that `is_unknown` knows in that place.
-        """
-        pipeline.execute_command("FCALL", self._name_for(client), len(keys), *keys, _encode(args))
 
     async def many(self, client: Redis, calls: Sequence[tuple[Sequence[str], object]]) -> list[Reply]:
         """Run the script once per `(keys, args)` in one round trip and return the replies in order.
