@@ -81,15 +81,6 @@ async def test_a_script_the_server_forgot_is_made_known_and_runs_once(redis_serv
         assert await count(client, [KEY], [1]) == amount
 
 
-async def test_a_pipeline_of_loaded_scripts(redis_server: RedisServer) -> None:
-    client = redis_server.connect("scheduler")
-    await count.load(client)
-    pipeline = client.pipeline(transaction=False)
-    for amount in (1, 2, 3):
-        count.queue(client, pipeline, [KEY], [amount])
-    assert [count.decode(raw) for raw in await pipeline.execute()] == [1, 3, 6]
-
-
 async def test_many_runs_in_one_round_trip_even_when_the_server_forgot_the_script(redis_server: RedisServer) -> None:
     for node in redis_server.nodes:
         await redis_server.on_node(node, "FUNCTION", "FLUSH")

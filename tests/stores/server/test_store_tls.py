@@ -115,7 +115,8 @@ async def test_a_cluster_over_tls(authority: Authority, tmp_path: Path) -> None:
         await works(url, files)
         keys = [f"trading_flow:{{f{number}}}:spread" for number in range(16)]
         async with connected(url, files) as client:
-            assert await asyncio.gather(*(client.call(key, "EVAL", SCRIPT, 1, key, 7) for key in keys)) == [7] * len(keys)
+            runs = (client.call(key, "EVAL", SCRIPT, 1, key, 7) for key in keys)
+            assert await asyncio.gather(*runs) == [7] * len(keys)
             for key in keys:
                 assert await client.get(key) == b"7"
         counts = [await keys_on(node) for node in nodes]

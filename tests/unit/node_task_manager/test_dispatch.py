@@ -9,7 +9,7 @@ from tests.unit.node_task_manager.conftest import Bench, forged, held, outcome
 from tests.unit.node_task_manager.faulty_store import always
 from tests.waiting import until
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
-from tradewind.node_task_manager.use_cases import dispatch, report
+from tradewind.node_task_manager.use_cases import dispatch, report, report_flush
 from tradewind.server.faults import Exhausted, Unavailable
 
 
@@ -222,7 +222,7 @@ async def test_runs_that_cannot_be_stored_do_not_keep_results_back(bench: Bench)
 async def test_a_result_that_the_store_never_takes_keeps_back_no_other_and_is_given_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "_MAX_TRIES", 5)
+    monkeypatch.setattr(report_flush, "_MAX_TRIES", 5)
     bad, its_line = await bench.connect("bad")
     bench.store.refused["complete"] = lambda outcomes, _vacancies: any(each.nonce == "forged" for each in outcomes)
     await bench.accepted(await bench.save("a"))
@@ -261,11 +261,35 @@ async def test_the_store_has_two_scripts_with_outcomes_at_a_time(bench: Bench) -
         await bench.connections.hear(worker, 2 + at, [outcome(ready)])
         await until(lambda at=at: bench.store.count("complete") == min(at + 1, 2), "it is sent, or waits")
     answered.set()
-    await until(lambda: line.acknowledged == [2, 3, 4, 5], "all have taken effect")
+    await until(lambda: sorted(line.acknowledged) == [2, 3, 4, 5], "all have taken effect")
     sent = [len(args[0]) for name, args in bench.store.calls if name == "complete"]
     assert sent == [1, 1, 2]
     await settled(bench)
     assert (worker.held, worker.room) == ({}, 10)
+
+
+async def test_what_is_reported_in_one_turn_of_the_loop_while_all_is_quiet_goes_together(bench: Bench) -> None:
+    worker, line = await bench.connect()
+    await bench.accepted(await bench.save("a", "b"))
+    await settled(bench)
+    bench.store.unanswered["complete"] = asyncio.Event()
+    a, b = line.assigned
+    for each in (a, b):
+        await bench.connections.hear(worker, 2, [outcome(each)])
+    assert bench.store.count("complete") == 0
+    await until(lambda: bench.store.count("complete"), "they are on their way")
+    assert [len(args[0]) for name, args in bench.store.calls if name == "complete"] == [2]
+    bench.store.unanswered["complete"].set()
+    await until(lambda: line.acknowledged == [2, 2], "both have taken effect")
+
+
+async def test_a_worker_is_given_a_node_before_whoever_submitted_it_is_answered(bench: Bench) -> None:
+    _, line = await bench.connect()
+    given: list[int] = []
+    submitted = bench.submit(await bench.save("a"))
+    submitted.add_done_callback(lambda _: given.append(len(line.assigned)))
+    await until(lambda: given, "it is answered")
+    assert given == [1]
 
 
 async def test_outcomes_that_fail_are_stored_after_others_that_were_under_way_with_them(bench: Bench) -> None:

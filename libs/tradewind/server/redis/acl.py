@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# What is left after -@admin -@dangerous and yet reaches beyond a user's own keys: SCRIPT FLUSH, what of FUNCTION tells of
-# others' functions or takes them away, SELECT and the commands that look at everybody's keys.
+# What is left after -@admin -@dangerous and yet reaches beyond a user's own keys: SCRIPT FLUSH, whatever of FUNCTION
+# tells of others' functions or takes them away, SELECT and the commands that look at everybody's keys.
 _COMMANDS = "+@all -@admin -@dangerous -script|flush -function +function|load -select -randomkey -dbsize -scan"
 
 NOBODY = "user default reset off ~* &* +@all"

@@ -1,6 +1,6 @@
 """The only place that builds a Redis client, and the narrow face of it that stores are written against."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -69,7 +69,7 @@ class Redis(Protocol):
 
     def fcall(self, function: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...
 
-    def load_functions(self, library: str, /) -> Awaitable[None]:
+    def load_functions(self, library: str, /) -> Coroutine[Any, Any, None]:
         """Make functions known to the server, to every master of a cluster."""
         ...
 

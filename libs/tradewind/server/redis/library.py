@@ -1,7 +1,7 @@
 """The Lua functions of a package, which share code and are made known to a server once.
 
-They are a library of Redis Functions: in a script that is sent with EVAL all of Lua's own functions are made anew in each
-run, which costs more than most runs themselves.
+They are a library of Redis Functions: in a script that is sent with EVAL all of Lua's own functions are made anew in
+each run, which costs more than most runs themselves.
 """
 
 import asyncio

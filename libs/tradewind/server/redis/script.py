@@ -4,10 +4,10 @@ A script's file begins with a comment that names its KEYS, its args and what it 
 
 - `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole in it has no certain length.
 - `now(now_ms)`: `now_ms`, or the server's own time in milliseconds when it is 0.
-- `--!include <name>` on a line of its own: what the script uses of `lua/<name>.lua` of the same package, or of this one.
+- `--!include <name>` on a line of its own: what the script uses of `lua/<name>.lua` of the same package, or this one.
 
-What is included is there once for all scripts of the folder, and stays as it is from one run to the next. So its
-variables, which belong to a run, are given their values by a function of which the file says that it is for each:
+What is included is there once for all scripts of the folder, and stays as it is from one run to the next. So variables
+that belong to a run are given their values by a function of which the file says that it is for each:
 
     local records, time
     fresh(function() records, time = {}, now(args.now) end)
@@ -29,7 +29,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from tradewind.server.metrics import SCRIPT_ERRORS, SCRIPT_SECONDS, SWITCH
-from tradewind.server.redis.client import Pipeline, Redis
+from tradewind.server.redis.client import Redis
 from tradewind.server.redis.library import library
 
 Reply = TypeVar("Reply")
@@ -90,15 +90,8 @@ class Script(Generic[Reply]):
         return raw
 
     async def load(self, client: Redis) -> None:
-        """Make the script known to the server (to every master of a cluster), as `queue` needs it."""
+        """Make the script known to the server (to every master of a cluster)."""
         await self._library.load(client)
-
-    def queue(self, client: Redis, pipeline: Pipeline, keys: Sequence[str], args: object) -> None:
-        """Add a run of the script to a pipeline of `client`; decode its raw result with `decode`.
-
-        A server that does not know the script answers an error that `is_unknown` knows in that place.
-        """
-        pipeline.execute_command("FCALL", self._name_for(client), len(keys), *keys, _encode(args))
 
     async def many(self, client: Redis, calls: Sequence[tuple[Sequence[str], object]]) -> list[Reply]:
         """Run the script once per `(keys, args)` in one round trip and return the replies in order.

@@ -25,11 +25,12 @@ class OutgoingLine:
         self._messages: deque[work_pb2.WorkResponse] = deque()
         self._sizes: deque[int] = deque()
         self._waiting = 0
-        self._wake = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._unacknowledged: deque[list[int]] = deque()
         self._acknowledged = 0
+        self._alone: asyncio.TimerHandle | None = None
         self.closed_for = ""
 
     @property
@@ -82,12 +83,15 @@ class OutgoingLine:
         through = 0
         while self._unacknowledged and not self._unacknowledged[0][1]:
             through = self._unacknowledged.popleft()[0]
-        if through and not self._acknowledged:
-            asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
-        self._acknowledged = through or self._acknowledged
+        if through:
+            self._acknowledged = through
+            # A message that waits takes it along, and so may one before a timer that is set already ends.
+            if not self._messages and self._alone is None:
+                self._alone = asyncio.get_running_loop().call_later(ACKNOWLEDGE_S, self._send_acknowledgement)
 
     def _send_acknowledgement(self) -> None:
         """Send what no message has taken along meanwhile."""
+        self._alone = None
         if self._acknowledged and not self.closed_for:
             self._room_for(0)
 
@@ -99,7 +103,7 @@ class OutgoingLine:
 
     def close(self, reason: str) -> None:
         self.closed_for = reason
-        self._wake.set()
+        self._wake()
         self._writable.set()
 
     def say(self, **fields: Any) -> None:
@@ -111,8 +115,11 @@ class OutgoingLine:
         while not self._messages:
             if self.closed_for:
                 return None
-            self._wake.clear()
-            await self._wake.wait()
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
         was_full = self.full
         message = self._messages.popleft()
         self._waiting -= self._sizes.popleft()
@@ -128,8 +135,12 @@ class OutgoingLine:
             self._messages.append(work_pb2.WorkResponse())
             self._sizes.append(0)
         self._count(size)
-        self._wake.set()
+        self._wake()
         return self._messages[-1]
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     def _fits(self, size: int) -> bool:
         """Say whether `size` more bytes belong into the last message, in which what is larger is alone."""

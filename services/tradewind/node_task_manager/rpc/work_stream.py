@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 
 from tradewind.api.node_task_manager.v1 import work_pb2
-from tradewind.node_task_manager.ports.work import Held
+from tradewind.node_task_manager.ports.work import Held, Outcome
 from tradewind.node_task_manager.rpc import work_mapping as mapping
 from tradewind.node_task_manager.rpc.cache_mapping import offer_faults, offers
 from tradewind.node_task_manager.rpc.outgoing_line import OutgoingLine
@@ -21,6 +21,7 @@ from tradewind.server.streams import both
 _MAX_CAPACITY = 10_000
 _MAX_NODE_TYPES = 500
 _MAX_INCARNATION = 128
+_USUAL = frozenset({"sequence", "completions"})
 
 
 class WorkStream:
@@ -99,14 +100,25 @@ class WorkStream:
         self._line.say(welcome=welcome)
 
     async def _hear(self, worker: ConnectedWorker, message: work_pb2.WorkRequest) -> None:
+        outcomes = [mapping.completion(at, each) for at, each in enumerate(message.completions[:])]
+        mapping.require_shards("completions", outcomes, self._connections.shards)
+        mapping.note_ends(self._traces, message.completions)
+        # Most messages hold nothing else, and each look at a field costs, more than to ask for those that are set.
+        if _USUAL.issuperset([field.name for field, _ in message.ListFields()]):
+            await self._connections.hear(worker, message.sequence, outcomes)
+        else:
+            await self._hear_all(worker, message, outcomes)
+
+    async def _hear_all(
+        self, worker: ConnectedWorker, message: work_pb2.WorkRequest, outcomes: list[tuple[int, Outcome]]
+    ) -> None:
         if message.HasField("hello"):
             raise InvalidInput([Violation("hello", "only the first message may say hello")])
-        outcomes = [mapping.completion(at, each) for at, each in enumerate(message.completions)]
-        outcomes += [mapping.failure(at, each) for at, each in enumerate(message.failures)]
         shards = self._connections.shards
-        mapping.require_shards("completions and failures", outcomes, shards)
-        mapping.note_ends(self._traces, message.completions)
+        failures = [mapping.failure(at, each) for at, each in enumerate(message.failures)]
+        mapping.require_shards("failures", failures, shards)
         mapping.note_ends(self._traces, message.failures)
+        outcomes += failures
         given_back = self._held("give_back_tokens", message.give_back_tokens)
         renewed = self._held("held_tokens", message.held_tokens) if message.renew else None
         if message.progress or message.logs:

@@ -1,6 +1,6 @@
 """Node tasks of one shard in Redis: one script per change, and several where a caller brings more than one may do."""
 
-import secrets
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -135,7 +135,7 @@ class RedisNodeTaskStore:
             "base": self._keys.base,
             "now": self._clock(),
             "limits": self._limits,
-            "nonce": secrets.token_hex(6),
+            "nonce": os.urandom(6).hex(),
             "vacancies": vacancies,
             **more,
         }

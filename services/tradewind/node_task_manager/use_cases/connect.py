@@ -73,7 +73,7 @@ class Connections:
         reports: list[tuple[Dispatcher, Report]] = []
         for number, dispatcher in self._dispatchers.items():
             ended = [outcome for shard, outcome in outcomes if shard == number]
-            back = [token for shard, token in given_back if shard == number]
+            back = [token for shard, token in given_back if shard == number] if given_back else ()
             while len(ended) > MAX_OUTCOMES:
                 reports.append((dispatcher, Report(worker, ended[:MAX_OUTCOMES], sequence)))
                 del ended[:MAX_OUTCOMES]
@@ -85,7 +85,8 @@ class Connections:
         for dispatcher, report in reports:
             dispatcher.report(report)
         for dispatcher, _ in reports:
-            await dispatcher.relieved()
+            if dispatcher.crowded:
+                await dispatcher.relieved()
 
     def refresh(self, worker: ConnectedWorker) -> None:
         """A worker may have room that it did not have before."""

@@ -58,16 +58,19 @@ class Delivery:
         if self._cached is not None:
             await self._cached.stop()
 
-    def deliver(self, effects: Effects, takers: Mapping[str, ConnectedWorker]) -> None:
+    def deliver(self, effects: Effects, takers: Mapping[str, ConnectedWorker], at_once: bool) -> None:
         """Deliver all but inputs that must be read first; assignments and stale sessions are those of `takers`.
 
-        What is assigned counts as held when this returns. It goes to its worker, and so do stops, a turn of the loop
-        later: by then the next script is on its way to the store, and runs meanwhile.
+        What is assigned counts as held when this returns. Unless it goes `at_once` to its worker, and so do stops, that
+        is a turn of the loop later: by then the next script is on its way to the store, and runs meanwhile.
         """
         if effects.assignments or effects.terminations:
             count_assigned(effects.assignments)
             held = self._hold(effects.assignments, takers)
-            asyncio.get_running_loop().call_soon(self._send, held, effects.terminations)
+            if at_once:
+                self._send(held, effects.terminations)
+            else:
+                asyncio.get_running_loop().call_soon(self._send, held, effects.terminations)
         if effects.partitions:
             self._announce(self._shard.number, sorted(set(effects.partitions)))
         for worker_id in effects.stale_workers:

@@ -8,20 +8,21 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import Context
 
 import structlog
 
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
-from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
-from tradewind.node_task_manager.ports.work import Effects, Held
+from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.delivery import Delivery
 from tradewind.node_task_manager.use_cases.fan_out import FanOuts
 from tradewind.node_task_manager.use_cases.plans import PlanCache
 from tradewind.node_task_manager.use_cases.report import MAX_BYTES, Report, ReportQueue
+from tradewind.node_task_manager.use_cases.report_flush import ReportFlush
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
 from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
@@ -35,7 +36,6 @@ _MAX_WAITING_RUN_BYTES = 64 * 1024 * 1024
 _MOST_UNDER_WAY = 2
 """Scripts with outcomes that the store has at a time: with one it would wait for what is made of each answer here."""
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-_MAX_TRIES = 50
 _REMIND_S = 2.1
 """A claim that its worker does not name is sent again only once it is 2 s old."""
 _STOP_S = 2.0
@@ -58,22 +58,26 @@ class Dispatcher:
         self._pool = pool
         self._traces = traces
         self._delivery = Delivery(shard, pool, plans, announce, elsewhere, self.report, caches, traces)
-        self._caches = caches
         self._fan_outs = FanOuts(shard, plans, self._fan_out, OUTPUT_BYTES)
         self._reports = ReportQueue()
+        self._flush_reports = ReportFlush(
+            shard, pool, self._reports, self.apply, self.look, self._delivery.replaced, caches, traces
+        )
         self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
         self._run_bytes = 0
         self._claims = 0
         self._todo = False
-        self._flushed = 0
         self._stopping = False
         self._wake = asyncio.Event()
+        self._idle = False
+        self._error: Exception | None = None
+        self._context = Context()
         self._task: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
         self._reminder: asyncio.TimerHandle | None = None
         self._remind_again = False
         self._due = Alarm(self._drain)
-        pool.on_room(self._wake.set)
+        pool.on_room(self._room)
 
     def start(self) -> None:
         """Begin to flush."""
@@ -94,9 +98,20 @@ class Dispatcher:
         _refuse(self._runs, _leaving())
 
     def report(self, report: Report) -> None:
-        """Take what a worker reports; it is acknowledged when it has taken effect."""
+        """Take what a worker reports; it is acknowledged when it has taken effect.
+
+        While nothing else is to be done, what may overtake others is on its way a turn of the loop later.
+        """
         self._reports.put(report)
-        self._wake.set()
+        if not self._idle or not report.plain:
+            self._wake.set()
+        elif len(self._under_way) < _MOST_UNDER_WAY:
+            self._begin()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many reports wait that those who bring more are kept waiting."""
+        return self._reports.crowded
 
     async def relieved(self) -> None:
         """Return as soon as more reports may come; while the store is away, too many must not pile up."""
@@ -159,16 +174,24 @@ class Dispatcher:
     def _claim_due(self) -> bool:
         return not self._stopping and (self._todo or (self._claims > 0 and self._pool.has_room))
 
+    def _room(self) -> None:
+        if self._claims:
+            self._wake.set()
+
+    @property
+    def _reports_due(self) -> bool:
+        """Whether reports wait that no flush under way goes on with."""
+        return bool(self._reports) and (not self._reports.plain or len(self._under_way) < _MOST_UNDER_WAY)
+
     async def _run(self) -> None:
         failures = 0
         while True:
             # After a failure the next turn claims at any rate: what that one missed, and to notice recovery.
             self._todo = self._todo or failures > 0
-            if not (self._reports or self._runs or self._claim_due or any(task.done() for task in self._under_way)):
+            if not (self._error or self._reports_due or self._runs or self._claim_due):
                 if self._stopping and not self._under_way:
                     return
-                self._wake.clear()
-                await self._wake.wait()
+                await self._rest()
                 continue
             try:
                 stored = await self._flush()
@@ -182,31 +205,59 @@ class Dispatcher:
                 await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
 
+    async def _rest(self) -> None:
+        """Wait for more to do; plain reports are flushed meanwhile."""
+        self._wake.clear()
+        self._idle = True
+        try:
+            await self._wake.wait()
+        finally:
+            self._idle = False
+
     async def _flush(self) -> bool:
         """Carry one turn of everything to the store; False when runs had to be refused."""
-        stored = await self._flush_runs() if self._runs else True
-        await self._collect(_MOST_UNDER_WAY - 1 if self._reports else _MOST_UNDER_WAY)
-        if self._reports:
-            batch = self._reports.take()
-            if all(report.plain for report in batch):
-                task = asyncio.get_running_loop().create_task(self._flush_reports(batch))
-                self._under_way.add(task)
-                task.add_done_callback(lambda _: self._wake.set())
-            else:
-                await self._collect(0)
-                await self._flush_reports(batch)
-        elif self._claim_due:
-            await self._claim()
+        stored = True
+        if self._runs:
+            await self._collect(_MOST_UNDER_WAY - 1)
+            stored = await self._flush_runs()
+        if self._reports.plain:
+            await self._collect(_MOST_UNDER_WAY - 1)
+            self._begin()
+        elif self._reports:
+            await self._collect(0)
+            await self._flush_reports(self._reports.take())
+        else:
+            await self._collect(_MOST_UNDER_WAY)
+            if self._claim_due:
+                await self._claim()
         return stored
 
+    def _begin(self) -> None:
+        """Flush plain reports from the next turn of the loop on, with what comes until then."""
+        task = asyncio.get_running_loop().create_task(self._flush_plain(), context=self._context)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+
+    async def _flush_plain(self) -> None:
+        while self._reports.plain:
+            await self._flush_reports(self._reports.take())
+            if not self._idle:
+                return
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            error = task.exception()
+            self._error = error if isinstance(error, Exception) else self._error
+        if not self._idle or self._error or self._reports or self._stopping:
+            self._wake.set()
+
     async def _collect(self, most: int) -> None:
-        """Wait until at most so many flushes of reports are under way. Raises what one that has ended raised."""
+        """Wait until at most so many flushes of plain reports are under way. Raises what one that has ended raised."""
         while True:
-            ended = [task for task in self._under_way if task.done()]
-            self._under_way.difference_update(ended)
-            for error in [task.exception() for task in ended]:
-                if error is not None:
-                    raise error
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
             if len(self._under_way) <= most:
                 return
             self._wake.clear()
@@ -228,12 +279,15 @@ class Dispatcher:
             _log.warning("runs could not be submitted", shard=self.shard.number, count=len(batch), error=repr(error))
             _refuse(batch, error)
             return False
-        for (_, future), result in zip(batch, submitted.results, strict=True):
-            if not future.done():
-                future.set_result(result)
         if self._traces is not None:
             self._traces.submitted(zip([run for run, _ in batch], submitted.results, strict=True), begun_ns)
-        self.apply(submitted.effects, offers)
+        try:
+            self.apply(submitted.effects, offers)
+        finally:
+            # After what goes to workers: a run does not wait for whoever submitted it.
+            for (_, future), result in zip(batch, submitted.results, strict=True):
+                if not future.done():
+                    future.set_result(result)
         return True
 
     def _take_runs(self) -> list[tuple[RunSubmission, asyncio.Future[SubmitResult]]]:
@@ -274,111 +328,6 @@ class Dispatcher:
             raise
         self.apply(effects, offers)
 
-    async def _flush_reports(self, batch: Sequence[Report]) -> None:
-        try:
-            await self._complete([report for report in batch if report.outcomes])
-            rest = [report for report in batch if report.given_back or report.postponed or report.renew]
-            if rest:
-                ends = await asyncio.gather(*map(self._follow_up, rest), return_exceptions=True)
-                for end in ends:
-                    if end is not None:
-                        raise end
-        except Exception as error:
-            self._try_again(batch, error)
-            raise
-        self._flushed += 1
-        for report in batch:
-            self._acknowledge(report)
-
-    async def _complete(self, batch: Sequence[Report]) -> None:
-        """Outcomes are idempotent by their nonce, so a later flush may repeat what this one did."""
-        if not batch:
-            return
-        caches = self._caches if self._caches is not None and self._caches.in_flight else None
-        if caches is not None:
-            caches.ending([outcome.nonce for report in batch for outcome in report.outcomes])
-        for report in batch:
-            for outcome in report.outcomes:
-                report.worker.held.pop(outcome.nonce, None)
-            self._pool.refresh(report.worker)
-        offers = self._pool.promise(self.shard.number)
-        outcomes = [outcome for report in batch for outcome in report.outcomes]
-        try:
-            effects = await self.shard.tasks.complete(outcomes, [vacancy for _, vacancy in offers])
-        except BaseException:
-            self._pool.settle(offers)
-            raise
-        count_ended(outcomes, effects.results)
-        if self._traces is not None:
-            self._traces.ended(outcomes, effects.results)
-        refusals = iter(effects.results)
-        for report in batch:
-            losses = []
-            for outcome in report.outcomes:
-                refused = next(refusals)
-                if caches is not None:
-                    caches.ended(outcome, refused)
-                if refused:
-                    losses.append((Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
-            if losses:
-                report.worker.line.lose(self.shard.number, losses)
-            report.outcomes = ()
-        self.apply(effects, offers)
-
-    async def _follow_up(self, report: Report) -> None:
-        """Give back and renew, after all outcomes that came before: what has ended must not be sent again."""
-        worker, number = report.worker, self.shard.number
-        if report.given_back:
-            effects = await self.shard.tasks.give_back(worker.worker_id, worker.sessions[number], report.given_back)
-            self._release(worker, [held.nonce for held in report.given_back])
-            report.given_back = ()
-            self.apply(effects)
-            self.look()
-        if report.postponed:
-            postponed, effects = report.postponed, await self.shard.tasks.postpone(report.postponed)
-            self._release(worker, [each.nonce for each in postponed])
-            report.postponed = ()
-            self.apply(effects)
-            self.look()
-            if self._caches is not None:
-                await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
-        if report.renew and worker in self._pool:
-            held = worker.held_in(number) if report.held is None else report.held
-            renewal = await self.shard.tasks.renew(worker.worker_id, worker.sessions[number], held)
-            if not renewal.session_current:
-                self._delivery.replaced(worker)
-                return
-            lost = dict(renewal.lost)
-            if lost:
-                LEASES_LOST.inc(len(lost))
-                worker.line.lose(number, [(token, lost[token.nonce]) for token in held if token.nonce in lost])
-                self._release(worker, list(lost))
-                self.look()
-            self.apply(renewal.effects, taker=worker)
-        report.renew = False
-
-    def _release(self, worker: ConnectedWorker, nonces: Sequence[str]) -> None:
-        for nonce in nonces:
-            worker.held.pop(nonce, None)
-        self._pool.refresh(worker)
-
-    def _try_again(self, batch: Sequence[Report], error: Exception) -> None:
-        """Queue reports again, from now on each alone: one that the store never takes must not keep back the rest."""
-        for report in batch:
-            report.failed_at = report.failed_at if report.tries else self._flushed
-            report.tries += 1
-            if report.tries > _MAX_TRIES and self._flushed - report.failed_at > _MAX_TRIES:
-                _log.error("a report was dropped", worker_id=report.worker.worker_id, error=repr(error))
-                losses = [(Held(o.task_id, o.attempt, o.nonce), "the store refuses it") for o in report.outcomes]
-                report.worker.line.lose(self.shard.number, losses)
-                self._acknowledge(report)
-            else:
-                self._reports.put(report)
-
-    def _acknowledge(self, report: Report) -> None:
-        if report.sequence is not None:
-            report.worker.line.acknowledge(report.sequence)
-
     def apply(self, effects: Effects, offers: Sequence[Room] = (), taker: ConnectedWorker | None = None) -> None:
         """Carry what a change brought about to whom it concerns; then the offered room is free again.
 
@@ -389,7 +338,7 @@ class Dispatcher:
         if taker is not None:
             takers[taker.worker_id] = taker
         try:
-            self._delivery.deliver(effects, takers)
+            self._delivery.deliver(effects, takers, at_once=not self._reports)
         finally:
             self._pool.settle(offers)
         if effects.fan_outs and not self._stopping:

@@ -61,7 +61,12 @@ class Report:
     @property
     def plain(self) -> bool:
         """Whether there are outcomes only, and nothing was tried before: such reports may overtake each other."""
-        return not (self.given_back or self.postponed or self.renew or self.tries)
+        return self.only_outcomes and not self.tries
+
+    @property
+    def only_outcomes(self) -> bool:
+        """Whether nothing but its outcomes has yet to take effect."""
+        return not (self.given_back or self.postponed or self.renew)
 
 
 class ReportQueue:
@@ -86,12 +91,23 @@ class ReportQueue:
         if len(self._waiting) > MAX_WAITING or self._size > MAX_WAITING_BYTES:
             self._relieved.clear()
 
+    @property
+    def plain(self) -> bool:
+        """Whether the first of them is plain."""
+        return bool(self._waiting) and self._waiting[0].plain
+
     def take(self) -> list[Report]:
-        """Take what makes one script, bounded by count and bytes, at least one; a report that failed goes alone."""
+        """Take what makes one script, bounded by count and bytes, at least one unless there is none.
+
+        They are all plain, or else one that failed, alone, or a first one that is not plain and what came after it.
+        """
         batch: list[Report] = []
         count = size = 0
+        plain = self.plain
         while self._waiting:
             report = self._waiting[0]
+            if plain and not report.plain:
+                break
             count += len(report.outcomes)
             size += report.size
             if batch and (report.tries or count > MAX_OUTCOMES or size > MAX_BYTES):
@@ -103,6 +119,11 @@ class ReportQueue:
         if len(self._waiting) <= MAX_WAITING // 2 and self._size <= MAX_WAITING_BYTES // 2:
             self._relieved.set()
         return batch
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there is no room for more."""
+        return not self._relieved.is_set()
 
     async def relieved(self) -> None:
         """Return as soon as there is room for more."""

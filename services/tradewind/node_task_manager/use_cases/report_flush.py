@@ -1,0 +1,165 @@
+"""What workers report takes effect in the store of a shard, and each worker hears how that went."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from tradewind.node_task_manager.metrics import LEASES_LOST, count_ended
+from tradewind.node_task_manager.ports.work import Effects, Held
+from tradewind.node_task_manager.use_cases.caches import ResultCaches
+from tradewind.node_task_manager.use_cases.report import Report, ReportQueue
+from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.node_task_manager.use_cases.trace_nodes import TraceNodes
+from tradewind.node_task_manager.use_cases.workers import ConnectedWorker, Room, WorkerPool
+
+_log = structlog.get_logger(__name__)
+_MAX_TRIES = 50
+
+
+class Apply(Protocol):
+    """Carries what a change brought about to whom it concerns."""
+
+    def __call__(self, effects: Effects, offers: Sequence[Room] = (), taker: ConnectedWorker | None = None) -> None: ...
+
+
+class ReportFlush:
+    """Takes reports to a shard's store; those that the store did not take go back into the queue.
+
+    `apply` gets what they bring about, `look` is called when there may be work for others, `replaced` with a worker
+    whose session is not the latest.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        pool: WorkerPool,
+        reports: ReportQueue,
+        apply: Apply,
+        look: Callable[[], None],
+        replaced: Callable[[ConnectedWorker], None],
+        caches: ResultCaches | None,
+        traces: TraceNodes | None,
+    ) -> None:
+        self._shard = shard
+        self._pool = pool
+        self._reports = reports
+        self._apply = apply
+        self._look = look
+        self._replaced = replaced
+        self._caches = caches
+        self._traces = traces
+        self._flushed = 0
+
+    async def __call__(self, batch: Sequence[Report]) -> None:
+        """Return when all of them have taken effect. Raises what the store raised."""
+        try:
+            await self._complete([report for report in batch if report.outcomes])
+            rest = [report for report in batch if not report.only_outcomes]
+            if rest:
+                ends = await asyncio.gather(*map(self._follow_up, rest), return_exceptions=True)
+                for end in ends:
+                    if end is not None:
+                        raise end
+        except Exception as error:
+            self._try_again(batch, error)
+            raise
+        self._flushed += 1
+        for report in batch:
+            self._acknowledge(report)
+
+    async def _complete(self, batch: Sequence[Report]) -> None:
+        """Outcomes are idempotent by their nonce, so a later flush may repeat what this one did."""
+        if not batch:
+            return
+        caches = self._caches if self._caches is not None and self._caches.in_flight else None
+        if caches is not None:
+            caches.ending([outcome.nonce for report in batch for outcome in report.outcomes])
+        for report in batch:
+            for outcome in report.outcomes:
+                report.worker.held.pop(outcome.nonce, None)
+            self._pool.refresh(report.worker)
+        offers = self._pool.promise(self._shard.number)
+        outcomes = [outcome for report in batch for outcome in report.outcomes]
+        try:
+            effects = await self._shard.tasks.complete(outcomes, [vacancy for _, vacancy in offers])
+        except BaseException:
+            self._pool.settle(offers)
+            raise
+        count_ended(outcomes, effects.results)
+        if self._traces is not None:
+            self._traces.ended(outcomes, effects.results)
+        if caches is not None or any(effects.results):
+            self._tell(batch, effects.results, caches)
+        for report in batch:
+            report.outcomes = ()
+        self._apply(effects, offers)
+
+    def _tell(self, batch: Sequence[Report], results: Sequence[str], caches: ResultCaches | None) -> None:
+        """Let caches hear of every end, and workers of those that were refused."""
+        refusals = iter(results)
+        for report in batch:
+            losses = []
+            for outcome in report.outcomes:
+                refused = next(refusals)
+                if caches is not None:
+                    caches.ended(outcome, refused)
+                if refused:
+                    losses.append((Held(outcome.task_id, outcome.attempt, outcome.nonce), refused))
+            if losses:
+                report.worker.line.lose(self._shard.number, losses)
+
+    async def _follow_up(self, report: Report) -> None:
+        """Give back and renew, after all outcomes that came before: what has ended must not be sent again."""
+        worker, number = report.worker, self._shard.number
+        if report.given_back:
+            effects = await self._shard.tasks.give_back(worker.worker_id, worker.sessions[number], report.given_back)
+            self._release(worker, [held.nonce for held in report.given_back])
+            report.given_back = ()
+            self._apply(effects)
+            self._look()
+        if report.postponed:
+            postponed, effects = report.postponed, await self._shard.tasks.postpone(report.postponed)
+            self._release(worker, [each.nonce for each in postponed])
+            report.postponed = ()
+            self._apply(effects)
+            self._look()
+            if self._caches is not None:
+                await self._caches.waiters.postponed(number, [each.task_id for each in postponed])
+        if report.renew and worker in self._pool:
+            held = worker.held_in(number) if report.held is None else report.held
+            renewal = await self._shard.tasks.renew(worker.worker_id, worker.sessions[number], held)
+            if not renewal.session_current:
+                self._replaced(worker)
+                return
+            lost = dict(renewal.lost)
+            if lost:
+                LEASES_LOST.inc(len(lost))
+                worker.line.lose(number, [(token, lost[token.nonce]) for token in held if token.nonce in lost])
+                self._release(worker, list(lost))
+                self._look()
+            self._apply(renewal.effects, taker=worker)
+        report.renew = False
+
+    def _release(self, worker: ConnectedWorker, nonces: Sequence[str]) -> None:
+        for nonce in nonces:
+            worker.held.pop(nonce, None)
+        self._pool.refresh(worker)
+
+    def _try_again(self, batch: Sequence[Report], error: Exception) -> None:
+        """Queue reports again, from now on each alone: one that the store never takes must not keep back the rest."""
+        for report in batch:
+            report.failed_at = report.failed_at if report.tries else self._flushed
+            report.tries += 1
+            if report.tries > _MAX_TRIES and self._flushed - report.failed_at > _MAX_TRIES:
+                _log.error("a report was dropped", worker_id=report.worker.worker_id, error=repr(error))
+                losses = [(Held(o.task_id, o.attempt, o.nonce), "the store refuses it") for o in report.outcomes]
+                report.worker.line.lose(self._shard.number, losses)
+                self._acknowledge(report)
+            else:
+                self._reports.put(report)
+
+    def _acknowledge(self, report: Report) -> None:
+        if report.sequence is not None:
+            report.worker.line.acknowledge(report.sequence)
