@@ -135,7 +135,7 @@ class Side:
             command = name.removeprefix("cmdstat_")
             if not command.startswith(("config", "info", "client")):
                 tick.commands[f"{step}: {command}"] += told["calls"]
-        tick.usec[step] = float(stats["cmdstat_evalsha"]["usec_per_call"])
+        tick.usec[step] = float(stats["cmdstat_fcall"]["usec_per_call"])
         return answer
 
     async def _start(self, flow_id: str, first_ms: int) -> None:

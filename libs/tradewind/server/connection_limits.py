@@ -3,6 +3,8 @@
 import resource
 from contextlib import suppress
 
+from tradewind.grpc_engine import FIXED_WINDOW
+
 MAX_IDLE_S = 1800.0
 """A connection without a call is closed after so long; whoever is behind it connects again at the next call."""
 
@@ -42,6 +44,7 @@ def connection_options(age_s: float = 0.0, idle_s: float = MAX_IDLE_S, most: int
         "grpc.max_allowed_incoming_connections": most or most_connections(),
     }
     return [
+        *FIXED_WINDOW,
         ("grpc.server_handshake_timeout_ms", _SILENT_MS),
         ("grpc.keepalive_time_ms", _PING_EVERY_MS),
         ("grpc.keepalive_timeout_ms", _PONG_WITHIN_MS),

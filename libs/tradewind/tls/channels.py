@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from tradewind.grpc_engine import FIXED_WINDOW
 from tradewind.tls.files import Pem, TlsFiles, WatchedFiles
 
 Security: TypeAlias = grpc.ChannelCredentials | TlsFiles | None
@@ -27,6 +28,7 @@ def open_channel(
     target: str, security: Security, options: Options, interceptors: Interceptors = None
 ) -> grpc.aio.Channel:
     """Return a channel to a gRPC target. Raises TlsError when files are not good."""
+    options = [*FIXED_WINDOW, *options]
     if security is None:
         return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
     if isinstance(security, grpc.ChannelCredentials):

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from tradewind.api.scheduler.v1 import scheduler_service_pb2_grpc as pb2_grpc
 from tradewind.grpc_engine.bearer import with_token
+from tradewind.scheduler.domain.chain_state import FollowUp
 from tradewind.scheduler.loops.bulk_jobs import BulkJobsLoop
 from tradewind.scheduler.loops.ends import OpenRunsLoop, event_loop
 from tradewind.scheduler.loops.ownership import OwnershipLoop
@@ -132,9 +133,17 @@ class Scheduler:
         self._tell_ends = tell_ends = TellEnds(stores.ends, stores.states, triggers)
         ends_alarm, returns_alarm = Alarm(), Alarm()
 
-        def follow_up() -> None:
-            for each in (queued_alarm, outbox_alarm, ends_alarm, returns_alarm):
-                each.ring_in(0)
+        followed_up = (
+            (FollowUp.QUEUE_MOVES, queued_alarm),
+            (FollowUp.OUTBOX_FILLS, outbox_alarm),
+            (FollowUp.END_TOLD, ends_alarm),
+            (FollowUp.END_RETURNED, returns_alarm),
+        )
+
+        def follow_up(what: int) -> None:
+            for each, its_alarm in followed_up:
+                if what & each:
+                    its_alarm.ring_in(0)
 
         self._background = Background()
         self._own = OwnPartitions(stores.partitions, stores.partitions.replica)
@@ -160,7 +169,7 @@ class Scheduler:
         )
         change = ChangeFlow(stores.flows, stores.states, node_tasks, settle, self._background, alarm, clock)
         self._read = read = ReadFlows(stores.flows, stores.cycles, stores.states)
-        logs = ReadLogs(read, stores.cycles, stores.logs, node_tasks)
+        logs = ReadLogs(read, stores.cycles, stores.states, stores.logs, node_tasks)
         revisions = ReadRevisions(read, stores.flows, stores.revisions)
         put = PutOnRecord(stores.flows, definitions, change)
         register = RegisterFlow(

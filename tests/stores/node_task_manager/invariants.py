@@ -33,6 +33,7 @@ SETS = (
 FACTS = (
     *("run_id", "user_id", "plan", "nodes", "policy", "partition", "planned", "traceparent", "parts", "submitted_at"),
     "node_type",
+    "edition",
 )
 """What the field `facts` of a component lists."""
 

@@ -17,6 +17,7 @@ from tradewind.scheduler.domain.chain_state import (
     UpdateResult,
     component_field,
 )
+from tradewind.scheduler.domain.cycle_log import cycle_log
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
@@ -267,7 +268,8 @@ class Bench:
         return await self.stores.states.try_update(state.with_components(ends), fields)
 
     async def lines(self, cycle: int, flow_id: str = "f") -> list[str]:
-        return [line.text for line in await self.stores.logs.read(flow_id, cycle)]
+        runs = [state for state in await self.stores.cycles.newest(flow_id, None, 50) if state.name.cycle == cycle]
+        return [line.text for line in cycle_log(runs[::-1], await self.stores.logs.read(flow_id, cycle))]
 
     async def remove(self, flow_id: str = "f", cycles: int = 100) -> int:
         """Delete a flow in steps and return how many it took."""

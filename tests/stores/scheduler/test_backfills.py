@@ -7,7 +7,7 @@ from tests.servers import RedisServer
 from tests.stores.scheduler.bench import MINUTE, Bench, backfill_draft, request_of
 from tradewind.scheduler.domain.backfill import BackfillOutcome, BackfillStatus, BackfillStep
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, FollowUp
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -48,7 +48,7 @@ async def test_times_begin_in_order_as_others_end(bench: Bench) -> None:
     assert (await bench.begin(beyond)).outcome is BeginOutcome.SETTLED
     assert states[1] is not None
     ended = await bench.end(states[1])
-    assert ended.follow_up
+    assert ended.follow_up == FollowUp.QUEUE_MOVES
     last = await begin_next(bench, backfill_id)
     assert (await bench.filled(backfill_id)).position_ms == 0
     assert states[0] is not None

@@ -2,12 +2,14 @@
 
 from tests.stores.scheduler.bench import CHECK_IN, MINUTE, Bench, names, request_of, shape
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.chain_state import CycleOrigin, UpdateOutcome
+from tradewind.scheduler.domain.chain_state import ChainState, CycleOrigin, UpdateOutcome
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.server.partitions import partition_of
 
 
@@ -284,11 +286,31 @@ async def test_the_longest_due_come_first_and_no_more_than_asked_for(bench: Benc
 async def test_logs_stay_for_the_newest_five_cycles(bench: Bench) -> None:
     await bench.register()
     for number in range(7):
-        await bench.end(await bench.begun(), log=f"Cycle {number} completed")
-    kept = [cycle for cycle in range(7) if await bench.lines(cycle)]
-    assert kept == [2, 3, 4, 5, 6]
-    (first, last) = await bench.stores.logs.read("f", 6)
-    assert (first.text, last.text) == ("Starting cycle 6", "Cycle 6 completed")
-    assert (first.level.value, first.source.value, first.at_ms) == ("INFO", "scheduler", bench.now)
+        state = await bench.begun()
+        line = LogText(LogLevel.WARNING, f"line  {number} ü")
+        await bench.stores.states.update_many([RunUpdate(state, (), log=line), RunUpdate(bumped(state), (), log=line)])
+        if number != 3:
+            await bench.end(bumped(bumped(state)))
+    logs = bench.stores.logs
+    assert [cycle for cycle in range(7) if await logs.read("f", cycle)] == [2, 3, 4, 5, 6]
+    (first, last) = await logs.read("f", 6)
+    assert (first.text, last.text) == ("line  6 ü", "line  6 ü")
+    assert (first.level.value, first.source.value, first.at_ms) == ("WARNING", "scheduler", bench.now)
     assert first.log_id != last.log_id
-    assert await bench.stores.logs.read("none", 0) == []
+    assert await logs.read("none", 0) == []
+
+
+async def test_lines_go_with_the_newest_five_cycles_however_few_have_any(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    await bench.stores.states.update_many([RunUpdate(state, (), log=LogText(LogLevel.WARNING, "late"))])
+    for _ in range(4):
+        await bench.end(await bench.begun())
+    assert await bench.lines(0) == ["Starting cycle 0", "late"]
+    await bench.begun()
+    assert await bench.lines(0) == ["Starting cycle 0"]
+    assert await bench.lines(4) == ["Starting cycle 4", "Cycle 4 completed"]
+
+
+def bumped(state: ChainState) -> ChainState:
+    return state._replace(version=state.version + 1)

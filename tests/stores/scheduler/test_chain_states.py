@@ -18,7 +18,6 @@ from tradewind.scheduler.domain.chain_state import (
     component_field,
 )
 from tradewind.scheduler.domain.cycle_status import CycleStatus, is_terminal
-from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.use_cases.update_state import update_state
@@ -127,7 +126,7 @@ async def test_a_terminal_status_is_never_left(bench: Bench, status: CycleStatus
         assert (await bench.write(late, "late")).outcome is UpdateOutcome.TERMINAL
         assert (await bench.end(late, CycleStatus.COMPLETED)).outcome is UpdateOutcome.TERMINAL
     assert await bench.state(state.name) == ended
-    assert await bench.lines(0) == ["Starting cycle 0", "over"]
+    assert await bench.lines(0) == ["Starting cycle 0", "over", f"Cycle 0 {status}"]
 
 
 async def test_an_ended_run_is_open_no_more_and_its_records_expire(bench: Bench, server: RedisServer | None) -> None:
@@ -150,7 +149,6 @@ async def test_folding_and_ending_are_one_write_and_many_runs_go_together(bench:
         RunUpdate(
             state._replace(components={"0": ComponentEnd(2)}, status=CycleStatus.COMPLETED),
             (component_field("0"), STATUS),
-            log=LogText(LogLevel.INFO, f"Cycle {state.name.cycle} completed"),
         )
         for state in states
     ]

@@ -2,7 +2,7 @@
 
 from tests.stores.scheduler.bench import Bench, shape
 from tradewind.scheduler.domain.beginning import BeginRequest
-from tradewind.scheduler.domain.chain_state import CycleOrigin
+from tradewind.scheduler.domain.chain_state import CycleOrigin, FollowUp
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.ended_run import EndedRun
 from tradewind.scheduler.domain.parent import Parent
@@ -22,7 +22,7 @@ async def test_ends_wait_while_somebody_listens(bench: Bench) -> None:
     for status in (CycleStatus.COMPLETED, CycleStatus.FAILED, CycleStatus.TIMEOUT):
         state = await bench.begun()
         bench.clock.advance(5)
-        assert (await bench.end(state, status)).follow_up
+        assert (await bench.end(state, status)).follow_up == FollowUp.END_TOLD
         expected.append(EndedRun(state.name, state.facts.run_id, status, bench.now))
     assert await ends.waiting(HERE, 9) == expected
     assert await ends.waiting(HERE, 2) == expected[:2]
@@ -47,7 +47,7 @@ async def test_the_end_of_a_run_for_a_node_of_another_flow_waits_whoever_listens
     assert await bench.stores.states.load(answer.state.name) == answer.state
     await bench.end(other)
     next_one = await bench.begun()
-    assert (await bench.end(answer.state, CycleStatus.FAILED)).follow_up
+    assert (await bench.end(answer.state, CycleStatus.FAILED)).follow_up == FollowUp.END_RETURNED
     ended = EndedRun(answer.state.name, "child", CycleStatus.FAILED, bench.now)
     assert await returns.waiting(HERE, 9) == [ended]
     assert await bench.stores.ends.waiting(HERE, 9) == []

@@ -7,6 +7,8 @@ import pytest
 from tests.servers import RedisServer
 from tests.stores.scheduler.bench import Bench, redis_stores, request_of
 from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.stores.keys import Keys
 from tradewind.server.clock import ManualClock
 
@@ -62,10 +64,12 @@ async def test_a_cycle_expires_seven_days_after_its_end_and_not_before_it(
 ) -> None:
     await bench.register()
     state = await bench.begun()
+    line = LogText(LogLevel.WARNING, "late")
+    (written,) = await bench.stores.states.update_many([RunUpdate(state, (), log=line)])
     parts = (KEYS.run(*state.name), KEYS.nodes(*state.name), KEYS.logs("f", 0))
     admin = redis_server.connect()
     assert [await admin.pttl(key) for key in parts] == [-1, -1, -1]
-    await bench.end(state)
+    await bench.end(state._replace(version=written.version))
     for key in parts:
         assert 7 * DAY - 10_000 < await admin.pttl(key) <= 7 * DAY, key
 

@@ -75,7 +75,7 @@ async def test_what_waits_outlives_every_retention(bench: Bench, server: RedisSe
     bench.clock.advance(400 * 24 * 3600 * 1000)
     assert (await bench.state(state.name)).notes == waits.notes
     if server is not None:
-        for key in (Keys().run(*state.name), Keys().nodes(*state.name), Keys().logs("f", 0)):
+        for key in (Keys().run(*state.name), Keys().nodes(*state.name)):
             assert await server.connect().pttl(key) == -1, key
 
 

@@ -21,10 +21,10 @@ async def rerun(bench: Bench, source: ChainState, run_id: str = "again", **chang
     return await bench.stores.cycles.begin_rerun(wish)
 
 
-async def ended(bench: Bench, keep_cycles: int = 100) -> ChainState:
+async def ended(bench: Bench, keep_cycles: int = 100, log: str = "") -> ChainState:
     """Return a cycle that has begun and failed."""
     state = await bench.begun(bench.request(shape=shape(keep_cycles=keep_cycles)))
-    await bench.end(state, CycleStatus.FAILED)
+    await bench.end(state, CycleStatus.FAILED, log)
     return await bench.state(state.name)
 
 
@@ -100,9 +100,10 @@ async def test_a_failed_rerun_does_not_count_towards_the_pause_of_the_flow(bench
 
 async def test_the_log_of_a_cycle_stays_with_its_last_run(bench: Bench) -> None:
     await bench.register(keep_cycles=1)
-    first = await ended(bench, keep_cycles=1)
+    first = await ended(bench, keep_cycles=1, log="written")
+    bench.clock.advance(1)
     answer = await rerun(bench, first)
     assert answer.state is not None
     await bench.end(answer.state)
     assert await bench.stores.states.load(first.name) is None
-    assert (await bench.lines(0))[0] == "Starting cycle 0"
+    assert await bench.lines(0) == ["written", "Starting run 1 of cycle 0, by ada", "Cycle 0 completed"]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.stores.scheduler.bench import MINUTE, Bench
 from tradewind.scheduler.domain.beginning import BeginOutcome
-from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.chain_state import ChainState, FollowUp
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_status import FlowStatus
@@ -86,7 +86,7 @@ async def test_one_that_waits_begins_at_the_end_of_the_one_before(bench: Bench) 
     assert (await bench.begin(bench.waiting())).outcome is BeginOutcome.OVERLAP
     assert await tick(bench, due + 2 * MINUTE) is None
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == ["f"]
-    assert (await bench.end(first)).follow_up
+    assert (await bench.end(first)).follow_up == FollowUp.QUEUE_MOVES
     second = await bench.begun(bench.waiting())
     assert second.facts.planned_ms == due + 2 * MINUTE
     assert await bench.stores.firings.waiting([partition_of("f")], 9) == []
@@ -248,7 +248,7 @@ async def test_too_many_failures_in_a_row_pause_a_flow(bench: Bench) -> None:
         bench.clock.advance(MINUTE if place else 0)
         state = await tick(bench, due + place * MINUTE)
         assert state is not None
-        assert (await bench.end(state, status)).follow_up is (place == 3)
+        assert (await bench.end(state, status)).follow_up == (FollowUp.OUTBOX_FILLS if place == 3 else 0)
     flow = await bench.flow()
     assert (flow.status, flow.pause and flow.pause.by) == (FlowStatus.PAUSED, "system")
     assert flow.pause is not None

@@ -151,7 +151,7 @@ class Replica:
         self.epochs: dict[int, int] = {}
         self._clock, self._triggers, self._nodes = clock, triggers, nodes
         self._nonces = itertools.count()
-        alarm, follow_up = Alarm(), lambda: None
+        alarm, follow_up = Alarm(), lambda what: None
         # As much of a node task manager as schedules need.
         node_tasks: Any = nodes
         open_states, waiters = OpenStates(), EndWaiters()

@@ -9,4 +9,4 @@ async def test_a_tick_issues_as_many_commands_with_many_schedules_as_with_few() 
     done = await compare((FEW, MANY), TICKS)
     few, many = ([tick.commands for tick in done[count]] for count in (FEW, MANY))
     assert few == many
-    assert all(tick[f"{step}: evalsha"] == 1 for tick in many for step in ("claim", "begin", "answer"))
+    assert all(tick[f"{step}: fcall"] == 1 for tick in many for step in ("claim", "begin", "answer"))

@@ -9,7 +9,11 @@ from tests.servers import SERVICES, RedisServer
 from tradewind.access.stores import keys as access
 from tradewind.node_task_manager.stores import keys as node_task_manager
 from tradewind.registry.stores import keys as registry
+from tradewind.registry.stores.redis import RedisWorkers
 from tradewind.scheduler.stores import keys as scheduler
+from tradewind.server.clock import ScriptTime
+from tradewind.server.redis.client import connect
+from tradewind.server.redis.library import library
 from tradewind.trigger.stores import keys as trigger
 
 PREFIX = "trading_flow"
@@ -29,6 +33,16 @@ ATTEMPTS = (
     ("XADD", "*", "a", "1"),
     ("EXPIRE", "1"),
 )
+ABOUT_FUNCTIONS = (
+    ("LIST", "WITHCODE"),
+    ("DUMP",),
+    ("DELETE", "mine"),
+    ("FLUSH",),
+    ("STATS",),
+    ("KILL",),
+    ("RESTORE", "x"),
+)
+FORGED = 4711
 
 
 def test_every_user_is_tried() -> None:
@@ -72,3 +86,49 @@ async def test_a_service_is_refused_at_the_channels_of_another(
 ) -> None:
     with pytest.raises(NoPermissionError):
         await redis_server.connect(service).publish(OWN[other][1], "x")
+
+
+@pytest.mark.parametrize("service", OWN)
+async def test_a_service_may_add_functions_and_neither_see_nor_take_away_any(
+    redis_server: RedisServer, service: str
+) -> None:
+    for node in redis_server.nodes:
+        await redis_server.on_node(node, "FUNCTION", "FLUSH")
+    client = connect(redis_server.nodes[0].url_for(service))
+    try:
+        await client.load_functions("#!lua name=mine\nredis.register_function('mine', function() return 1 end)")
+        assert await client.execute_command("FCALL", "mine", 0) == 1
+        for command in ABOUT_FUNCTIONS:
+            with pytest.raises(NoPermissionError):
+                await client.execute_command("FUNCTION", *command)
+        assert await client.execute_command("FCALL", "mine", 0) == 1
+    finally:
+        await client.end()
+        await redis_server.on_node(redis_server.nodes[0], "FUNCTION", "FLUSH")
+
+
+def forged(password: str) -> str:
+    """Return a library in the place of the one that the registry uses, if that logs in with `password`."""
+    digest = library("tradewind.registry.stores").digest(password)
+    function = f"redis.register_function('sweep_{digest}', function() return cmsgpack.pack({FORGED}) end)"
+    return f"#!lua name=tradewind_{digest}\n{function}"
+
+
+async def test_who_does_not_know_the_password_cannot_put_code_in_the_place_of_anothers(
+    redis_server: RedisServer,
+) -> None:
+    intruder, service = redis_server.connect("trigger"), redis_server.connect("registry")
+    workers = RedisWorkers(service, PREFIX, ScriptTime())
+    for node in redis_server.nodes:
+        await redis_server.on_node(node, "FUNCTION", "FLUSH")
+    try:
+        for guess in ("", "registry", intruder.password):
+            await intruder.load_functions(forged(guess))
+        assert await workers.sweep() == 0
+        for node in redis_server.nodes:
+            await redis_server.on_node(node, "FUNCTION", "FLUSH")
+        await intruder.load_functions(forged(service.password))
+        assert await workers.sweep() == FORGED
+    finally:
+        for node in redis_server.nodes:
+            await redis_server.on_node(node, "FUNCTION", "FLUSH")

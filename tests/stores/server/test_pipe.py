@@ -100,14 +100,15 @@ async def test_a_script_that_the_server_forgot_meanwhile_runs_once_per_call(redi
     client = redis_server.connect("scheduler")
     await wide(client, [KEY], (0, 0))
     for node in redis_server.nodes:
-        await redis_server.on_node(node, "SCRIPT", "FLUSH")
+        await redis_server.on_node(node, "FUNCTION", "FLUSH")
     await asyncio.gather(*(wide(client, [KEY], (mark, 0)) for mark in range(30)))
     assert await client.get(KEY) == b"31"
 
 
 async def test_first_calls_that_come_together_share_one_connection(redis_server: RedisServer) -> None:
-    await wide.load(redis_server.connect())
-    client = redis_server.connect("scheduler")
+    loader, client = redis_server.connect("scheduler"), redis_server.connect("scheduler")
+    await wide.load(loader)
+    await loader.end()
     await asyncio.gather(*(call(client, mark) for mark in range(50)))
     # A cluster's client has asked for the topology besides.
     assert await connections(redis_server) <= (1 if len(redis_server.nodes) == 1 else 2 * len(redis_server.nodes))
@@ -122,12 +123,11 @@ async def connections(redis_server: RedisServer, mark: bytes = b"") -> int:
 
 async def test_calls_made_before_the_connection_share_it_whenever_they_begin(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
-    await wide.load(redis_server.connect())
-    calls = [client.evalsha(wide.sha, 1, KEY, msgspec.msgpack.encode((mark, 0))) for mark in range(4)]
+    calls = [client.call(KEY, "INCR", KEY) for _ in range(4)]
     for begun in calls:
         await begun
     # A cluster client has others, by which it finds its masters.
-    assert await connections(redis_server, b"cmd=evalsha ") == 1
+    assert await connections(redis_server, b"cmd=incr ") == 1
 
 
 async def test_a_wrong_password_is_said_to_every_call(redis_server: RedisServer) -> None:

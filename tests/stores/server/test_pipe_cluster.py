@@ -80,8 +80,8 @@ async def give_slot(cluster: RedisServer, to: EmbeddedStore) -> None:
 
 
 async def runs_on(cluster: RedisServer, node: EmbeddedStore) -> int:
-    """Return how many EVALSHA a master was sent, redirected ones included."""
-    return await calls_of(cluster, node, "evalsha")
+    """Return how many FCALL a master was sent, redirected ones included."""
+    return await calls_of(cluster, node, "fcall")
 
 
 async def calls_of(cluster: RedisServer, node: EmbeddedStore, command: str) -> int:

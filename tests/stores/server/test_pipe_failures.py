@@ -168,7 +168,7 @@ async def test_a_connection_to_a_demoted_master_is_given_up(store: EmbeddedStore
 async def own_connections(admin: Client) -> set[str]:
     """Return the ids of the connections whose last command was a script."""
     listed: str = (await admin.execute_command("CLIENT", "LIST")).decode()
-    return {line.split()[0] for line in listed.splitlines() if " cmd=evalsha " in line}
+    return {line.split()[0] for line in listed.splitlines() if " cmd=fcall " in line}
 
 
 Answer = Callable[[asyncio.StreamWriter, int], None]
@@ -188,7 +188,7 @@ async def fake_store(answer: Answer) -> AsyncIterator[tuple[str, list[bytes]]]:
         while data := await reader.read(65536):
             parser.feed(data)
             while (command := parser.gets()) is not False:
-                if command[0] == b"EVALSHA":
+                if command[0] == b"FCALL":
                     seen.append(command[-1])
                     answer(writer, len(seen) - seen.count(b"connected"))
                 else:
@@ -221,23 +221,23 @@ def talk_nonsense(writer: asyncio.StreamWriter, number: int) -> None:
 async def test_a_script_whose_reply_is_lost_is_not_sent_again() -> None:
     async with fake_store(hang_up) as (url, seen), connected(url) as client:
         with pytest.raises(StoreConnectionError, match="the store has closed the connection"):
-            await client.evalsha("sha", 1, KEY, b"first")
+            await client.fcall("sha", 1, KEY, b"first")
         assert seen == [b"connected", b"first"]
-        assert await client.evalsha("sha", 1, KEY, b"second") == 7
+        assert await client.fcall("sha", 1, KEY, b"second") == 7
         assert seen == [b"connected", b"first", b"connected", b"second"]
 
 
 async def test_a_reply_too_many_is_nobodys_and_ends_the_connection() -> None:
     async with fake_store(say_too_much) as (url, seen), connected(url) as client:
-        assert await client.evalsha("sha", 1, KEY, b"first") == 5
-        assert await client.evalsha("sha", 1, KEY, b"second") == 7
+        assert await client.fcall("sha", 1, KEY, b"first") == 5
+        assert await client.fcall("sha", 1, KEY, b"second") == 7
         assert seen == [b"connected", b"first", b"connected", b"second"]
 
 
 async def test_what_is_no_reply_ends_the_connection() -> None:
     async with fake_store(talk_nonsense) as (url, seen), connected(url) as client:
-        assert await client.evalsha("sha", 1, KEY, b"first") == 7
+        assert await client.fcall("sha", 1, KEY, b"first") == 7
         with pytest.raises(StoreConnectionError, match="makes no sense"):
-            await client.evalsha("sha", 1, KEY, b"second")
-        assert await client.evalsha("sha", 1, KEY, b"third") == 7
+            await client.fcall("sha", 1, KEY, b"second")
+        assert await client.fcall("sha", 1, KEY, b"third") == 7
         assert seen == [b"connected", b"first", b"second", b"connected", b"third"]

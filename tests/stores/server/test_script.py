@@ -7,6 +7,7 @@ from redis.exceptions import ResponseError
 from tests.servers import RedisServer
 from tests.waiting import until
 from tradewind.server.metrics import REGISTRY, SWITCH
+from tradewind.server.redis.library import library
 from tradewind.server.redis.script import Script
 
 KEY = "trading_flow:{f1}:flow:momentum"
@@ -28,7 +29,7 @@ class Shapes(msgspec.Struct):
 echo = Script(__name__, "echo", Echo)
 count = Script(__name__, "count", int)
 shapes = Script(__name__, "shapes", Shapes)
-levels = Script(__name__, "levels", int)
+counted = Script(__name__, "counted", list[int])
 
 
 class Arguments(msgspec.Struct, array_like=True):
@@ -60,39 +61,29 @@ async def test_floats_empty_tables_and_nesting_decode_to_the_declared_types(redi
 
 
 async def test_an_included_file_stands_once_however_often_it_is_named(redis_server: RedisServer) -> None:
-    assert count.text.count("local function add(") == 1
+    assert library(__name__).text("").count("local function add(") == 1
     client = redis_server.connect("scheduler")
     assert await count(client, [KEY], [2]) == 2
     assert await count(client, [KEY], [3]) == 5
 
 
-async def test_a_level_sees_those_around_it_and_returns_for_the_script(redis_server: RedisServer) -> None:
+async def test_each_run_begins_with_variables_of_its_own(redis_server: RedisServer) -> None:
     client = redis_server.connect("scheduler")
-    assert await levels(client, [KEY], [2, False]) == -1
-    assert await levels(client, [KEY], [2, True]) == 2
-    assert await levels(client, [KEY], [3, True]) == 5
+    _, _, ever = await counted(client, [KEY], [3])
+    assert [await counted(client, [KEY], [3]) for _ in range(2)] == [[6, 1, ever + 1], [9, 1, ever + 2]]
 
 
 async def test_a_script_the_server_forgot_is_made_known_and_runs_once(redis_server: RedisServer) -> None:
     client = redis_server.connect()
     for amount in range(1, 4):
         for node in redis_server.nodes:
-            await redis_server.on_node(node, "SCRIPT", "FLUSH")
+            await redis_server.on_node(node, "FUNCTION", "FLUSH")
         assert await count(client, [KEY], [1]) == amount
-
-
-async def test_a_pipeline_of_loaded_scripts(redis_server: RedisServer) -> None:
-    client = redis_server.connect("scheduler")
-    await count.load(client)
-    pipeline = client.pipeline(transaction=False)
-    for amount in (1, 2, 3):
-        count.queue(pipeline, [KEY], [amount])
-    assert [count.decode(raw) for raw in await pipeline.execute()] == [1, 3, 6]
 
 
 async def test_many_runs_in_one_round_trip_even_when_the_server_forgot_the_script(redis_server: RedisServer) -> None:
     for node in redis_server.nodes:
-        await redis_server.on_node(node, "SCRIPT", "FLUSH")
+        await redis_server.on_node(node, "FUNCTION", "FLUSH")
     client = redis_server.connect("scheduler")
     keys = [f"trading_flow:{{f{partition}}}:n" for partition in range(8)]
     assert await count.many(client, [([key], [7]) for key in keys]) == [7] * 8
@@ -104,7 +95,7 @@ async def test_many_runs_in_one_round_trip_even_when_the_server_forgot_the_scrip
 async def test_an_error_of_the_script_is_raised_and_the_others_have_run(redis_server: RedisServer, known: bool) -> None:
     client = redis_server.connect("scheduler")
     for node in redis_server.nodes:
-        await redis_server.on_node(node, "SCRIPT", "FLUSH")
+        await redis_server.on_node(node, "FUNCTION", "FLUSH")
     if known:
         await count.load(redis_server.connect())
     await client.set(KEY, "not a number")
@@ -127,7 +118,7 @@ async def test_failed_runs_are_counted_once_each(redis_server: RedisServer) -> N
     try:
         for known in (False, True):
             for node in redis_server.nodes:
-                await redis_server.on_node(node, "SCRIPT", "FLUSH")
+                await redis_server.on_node(node, "FUNCTION", "FLUSH")
             if known:
                 await count.load(redis_server.connect())
             before = failures()
@@ -148,6 +139,6 @@ def test_a_reply_of_another_type_names_the_script() -> None:
         count.decode(msgspec.msgpack.encode("text"))
 
 
-def test_a_missing_file_is_named_with_who_wanted_it() -> None:
-    with pytest.raises(FileNotFoundError, match=r"lua/nothing\.lua \(wanted by nothing\)"):
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match=r"has no script lua/nothing\.lua"):
         Script(__name__, "nothing", int)

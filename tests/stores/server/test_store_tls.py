@@ -74,8 +74,7 @@ async def works(url: str, tls: TlsFiles) -> None:
     try:
         async with connected(url, tls) as client:
             await subscriber.subscribe("trading_flow:{f0}:changes", lambda _channel, message: heard.append(message))
-            sha = str(await client.script_load(SCRIPT))
-            counts = await asyncio.gather(*(client.evalsha(sha, 1, KEY, 1) for _ in range(200)))
+            counts = await asyncio.gather(*(client.call(KEY, "EVAL", SCRIPT, 1, KEY, 1) for _ in range(200)))
             assert sorted(counts) == list(range(1, 201))
             assert await client.set("trading_flow:{f0}:large", "x" * 1_000_000)
             assert len(await client.get("trading_flow:{f0}:large") or b"") == 1_000_000
@@ -116,8 +115,8 @@ async def test_a_cluster_over_tls(authority: Authority, tmp_path: Path) -> None:
         await works(url, files)
         keys = [f"trading_flow:{{f{number}}}:spread" for number in range(16)]
         async with connected(url, files) as client:
-            sha = str(await client.script_load(SCRIPT))
-            assert await asyncio.gather(*(client.evalsha(sha, 1, key, 7) for key in keys)) == [7] * len(keys)
+            runs = (client.call(key, "EVAL", SCRIPT, 1, key, 7) for key in keys)
+            assert await asyncio.gather(*runs) == [7] * len(keys)
             for key in keys:
                 assert await client.get(key) == b"7"
         counts = [await keys_on(node) for node in nodes]
@@ -157,8 +156,7 @@ async def test_behind_a_sentinel_over_tls_the_next_master_is_found(authority: Au
             async def served() -> bool:
                 try:
                     await client.set(KEY, 2)
-                    sha = str(await client.script_load(SCRIPT))
-                    return bool(await client.evalsha(sha, 1, KEY, 0) == 2)
+                    return bool(await client.call(KEY, "EVAL", SCRIPT, 1, KEY, 0) == 2)
                 except (RedisError, OSError):
                     await asyncio.sleep(0.05)
                     return False

@@ -97,7 +97,7 @@ async def test_scripts_that_the_server_has_forgotten_are_sent_again(
         await redis_bench.ack(await redis_bench.claim_one())
         redis_bench.clock.advance(1000)
         for node in redis_server.nodes:
-            await redis_server.on_node(node, "SCRIPT", "FLUSH")
+            await redis_server.on_node(node, "FUNCTION", "FLUSH")
 
 
 async def test_answers_for_more_claims_than_a_script_takes_go_in_several(redis_bench: Bench) -> None:

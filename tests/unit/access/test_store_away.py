@@ -19,10 +19,12 @@ from tradewind.server.rates import Rate
 class Client:
     """A client of a store in which every token is ann's, until it is away."""
 
+    password = ""
+
     def __init__(self, away: Exception | None = None) -> None:
         self.away = away
 
-    async def evalsha(self, *_arguments: object) -> bytes:
+    async def fcall(self, *_arguments: object) -> bytes:
         if self.away is not None:
             raise self.away
         return msgspec.msgpack.encode(["", "ann", "user"])

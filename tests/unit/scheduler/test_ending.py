@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tradewind.scheduler.domain.chain_state import ChainState, ComponentEnd, CycleFacts, CycleOrigin, Notes, StopRequest
+from tradewind.scheduler.domain.cycle_log import cycle_log
 from tradewind.scheduler.domain.cycle_status import CycleStatus
 from tradewind.scheduler.domain.ending import ended, given_up
 from tradewind.scheduler.domain.failure_policy import FailurePolicy
-from tradewind.scheduler.domain.log_line import LogLevel, LogText
+from tradewind.scheduler.domain.log_line import LogLevel
 from tradewind.scheduler.domain.run_name import RunName
 
 FACTS = CycleFacts("r0", "default", 1, CycleOrigin.SCHEDULE, 1, 1, 0, 6, 2, FailurePolicy.SKIP_DOWNSTREAM)
@@ -48,7 +49,7 @@ def test_a_cycle_ends_with_its_outcome_and_says_why(
 ) -> None:
     state = ChainState(RunName("f", 7), FACTS, 4, components={"0": ends[0], "1": ends[1]}, stop=stop)
 
-    final, fields, log = ended(state)
+    final, fields = ended(state)
 
     error = {
         "partial": "NODES_FAILED",
@@ -59,7 +60,8 @@ def test_a_cycle_ends_with_its_outcome_and_says_why(
     noted = Notes(error.get(status.value, ""))
     assert final == state._replace(status=status, reason=reason, notes=noted)
     assert set(fields) == ({"status", "reason", "error"} if reason else {"status"})
-    assert log == LogText(level, f"Cycle 7 {status.value}" + (f": {reason}" if reason else ""))
+    (_, log) = cycle_log([final._replace(end_ms=9)], [])
+    assert (log.level, log.text) == (level, f"Cycle 7 {status.value}" + (f": {reason}" if reason else ""))
 
 
 def test_the_reason_why_it_waited_goes_when_it_completes() -> None:
@@ -67,15 +69,16 @@ def test_the_reason_why_it_waited_goes_when_it_completes() -> None:
         RunName("f", 0), FACTS._replace(component_count=1), 2, components={"0": GOOD}, reason="QUEUE_FULL"
     )
 
-    final, fields, _ = ended(waited)
+    final, fields = ended(waited)
 
     assert (final.reason, "reason" in fields) == ("", True)
 
 
 def test_what_can_never_be_carried_out_fails_with_the_reason() -> None:
-    final, fields, log = given_up(ChainState(RunName("f", 3), FACTS, 1), "its definition is gone")
+    final, fields = given_up(ChainState(RunName("f", 3), FACTS, 1), "its definition is gone")
 
     assert (final.status, final.reason) == (CycleStatus.FAILED, "its definition is gone")
     assert set(fields) == {"status", "reason", "error"}
     assert final.notes.error == "DEFINITION_LOST"
-    assert log == LogText(LogLevel.ERROR, "Cycle 3 failed: its definition is gone")
+    (_, log) = cycle_log([final._replace(end_ms=9)], [])
+    assert (log.level, log.text) == (LogLevel.ERROR, "Cycle 3 failed: its definition is gone")

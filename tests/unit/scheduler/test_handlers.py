@@ -89,7 +89,7 @@ def test_the_status_is_that_of_the_others_and_a_failed_handler_shows(
     main: ComponentEnd, handler: ComponentEnd, status: CycleStatus
 ) -> None:
     skipped = ComponentEnd(skipped=2)
-    final, _, _ = ended(state(c0=main, c1=handler, c2=skipped, c3=GOOD))
+    final, _ = ended(state(c0=main, c1=handler, c2=skipped, c3=GOOD))
     assert final.status is status
     assert ("1 of the nodes that handle the outcome did not complete" in final.reason) == (handler is BAD)
 

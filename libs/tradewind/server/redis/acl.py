@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# What is left after -@admin -@dangerous and yet reaches beyond a user's own keys: SCRIPT FLUSH, FUNCTION, SELECT and
-# the commands that look at everybody's keys.
-_COMMANDS = "+@all -@admin -@dangerous -script|flush -function -select -randomkey -dbsize -scan"
+# What is left after -@admin -@dangerous and yet reaches beyond a user's own keys: SCRIPT FLUSH, whatever of FUNCTION
+# tells of others' functions or takes them away, SELECT and the commands that look at everybody's keys.
+_COMMANDS = "+@all -@admin -@dangerous -script|flush -function +function|load -select -randomkey -dbsize -scan"
 
 NOBODY = "user default reset off ~* &* +@all"
 """Whoever has not logged in, which is all that this user cannot do: it keeps its rights, because Redis 7.0 loads the

@@ -1,6 +1,6 @@
 """The only place that builds a Redis client, and the narrow face of it that stores are written against."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -43,6 +43,9 @@ class Pipeline(Protocol):
 class Redis(Protocol):
     """What Tradewind calls on a Redis or Redis Cluster client; texts come back as bytes."""
 
+    password: str
+    """What it logs in with, empty for nothing."""
+
     def end(self) -> Awaitable[None]:
         """Close every connection for good: calls under way, and all that come later, fail with ConnectionError."""
         ...
@@ -64,9 +67,11 @@ class Redis(Protocol):
 
     def eval(self, script: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...
 
-    def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...
+    def fcall(self, function: str, numkeys: int, /, *keys_and_args: Value) -> Awaitable[Any]: ...
 
-    def script_load(self, script: str, /) -> Awaitable[Any]: ...
+    def load_functions(self, library: str, /) -> Coroutine[Any, Any, None]:
+        """Make functions known to the server, to every master of a cluster."""
+        ...
 
     def exists(self, /, *names: str) -> Awaitable[int]: ...
 

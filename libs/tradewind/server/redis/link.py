@@ -36,7 +36,7 @@ class RedisLink:
 
     async def not_ready(self) -> str | None:
         try:
-            await self.client.ping()
+            await self.client.call("", "PING")
         except (RedisError, OSError) as error:
             return f"the store does not answer: {error}"
         return None

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from redis import asyncio as aioredis
 from redis.asyncio.cluster import ClusterNode
-from redis.exceptions import AskError, ClusterDownError, ConnectionError, TimeoutError, TryAgainError
+from redis.exceptions import AskError, ClusterDownError, ConnectionError, ResponseError, TimeoutError, TryAgainError
 
 from tradewind.server.redis.connections import Lifetime, StoreConnection, connection_class
 from tradewind.server.redis.pipe import LastingPipe
@@ -20,13 +20,18 @@ class PipedRedis(aioredis.Redis):
         super().__init__(**options)
         settings = self.connection_pool.connection_kwargs
         self._lifetime = settings["lifetime"] = Lifetime()
+        self.password: str = settings.get("password") or ""
         self._pipe = LastingPipe(
             self.connection_pool.make_connection, settings["socket_timeout"], settings["socket_connect_timeout"]
         )
 
-    def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
-        """Run a script that the server knows; raises as redis-py does."""
-        return self._pipe.call("EVALSHA", sha, numkeys, *keys_and_args)
+    def fcall(self, function: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
+        """Run a function that the server knows; raises as redis-py does."""
+        return self._pipe.call("FCALL", function, numkeys, *keys_and_args)
+
+    async def load_functions(self, library: str) -> None:
+        """Make functions known to the server, unless it knows them; raises as redis-py does."""
+        await _load(self._pipe, library)
 
     def call(self, _key: str, *command: Any) -> Awaitable[Any]:
         """Run a command; raises as redis-py does."""
@@ -50,6 +55,7 @@ class PipedCluster(aioredis.RedisCluster):
         # Pipelines take their connections past execute_command, hence room for as many again. One redirection teaches
         # who owns the slot; after some, redis-py would close every connection, calls under way or not, to learn more.
         super().__init__(max_connections=2 * max_connections, reinitialize_steps=0, **options)
+        self.password: str = options.get("password") or ""
         self.connection_kwargs["connection_class"] = connection_class("cluster", bool(options.get("ssl")))
         self._lifetime = self.connection_kwargs["lifetime"] = Lifetime()
         for node in self.nodes_manager.startup_nodes.values():
@@ -66,10 +72,20 @@ class PipedCluster(aioredis.RedisCluster):
                 _ = await self.initialize()
             return await super().execute_command(*args, **kwargs)
 
-    def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
-        """Run a script that the server knows; raises as redis-py does."""
-        command = ("EVALSHA", sha, numkeys, *keys_and_args)
+    def fcall(self, function: str, numkeys: int, *keys_and_args: Any) -> Awaitable[Any]:
+        """Run a function that the server knows; raises as redis-py does."""
+        command = ("FCALL", function, numkeys, *keys_and_args)
         return self.call(keys_and_args[0], *command) if numkeys else self.execute_command(*command)
+
+    async def load_functions(self, library: str) -> None:
+        """Make functions known to every master that can be reached; one that cannot learns them when it is back."""
+        if self._initialize:
+            _ = await self.initialize()
+        loads = [_load(self._pipe_to(node), library) for node in self.get_primaries()]
+        ends = await asyncio.gather(*loads, return_exceptions=True)
+        errors = [end for end in ends if isinstance(end, BaseException)]
+        if len(errors) == len(ends):
+            raise errors[0]
 
     async def call(self, key: str, *command: Any) -> Any:
         """Run a command about `key`, and others in its slot; raises as redis-py does."""
@@ -106,3 +122,11 @@ class PipedCluster(aioredis.RedisCluster):
             pipe = LastingPipe(connection, settings["socket_timeout"], settings["socket_connect_timeout"])
             self._pipes[node.name] = pipe
         return pipe
+
+
+async def _load(pipe: LastingPipe, library: str) -> None:
+    try:
+        await pipe.call("FUNCTION", "LOAD", library)
+    except ResponseError as error:
+        if "already exists" not in str(error):
+            raise

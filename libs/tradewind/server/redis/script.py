@@ -1,50 +1,39 @@
 """A typed Lua script: MessagePack in, MessagePack out, read from a `lua/` folder beside the store that runs it.
 
-A script's file begins with a comment that names its KEYS, its args and what it returns. It finds
+A script's file begins with a comment that names its KEYS, its args and what it returns. It finds `KEYS`,
 
 - `args`: what the caller passed, unpacked. `None` becomes nil, so a list with a hole in it has no certain length.
 - `now(now_ms)`: `now_ms`, or the server's own time in milliseconds when it is 0.
-- `--!include <name>` on a line of its own: replaced by `lua/<name>.lua` of the same package, or of this one, once per
-  script;
-- `--!level` on a line of its own: what follows is a function within what came before. Lua makes a script's functions
-  anew in each run, and looks for each local they use among all those of the level it is from, but finds one of an outer
-  level at once. A level may use 60 locals of those outside.
+- `--!include <name>` on a line of its own: what the script uses of `lua/<name>.lua` of the same package, or this one.
 
-Each function costs a run about 2000 machine instructions whether it is called or not. What few runs need is therefore
-made by one function when it is called first, which then stands for what it made:
+What is included is there once for all scripts of the folder, and stays as it is from one run to the next. So variables
+that belong to a run are given their values by a function of which the file says that it is for each:
 
-    local function stops()
-      local made = {}
-      stops = function() return made end
-      function made.request(record) ... end
-      return made
-    end
+    local records, time
+    fresh(function() records, time = {}, now(args.now) end)
+
+These run in the order of the files, before every script of the folder, whatever args that one has.
 
 A script returns `cmsgpack.pack(...)` of one value. Mind that cmsgpack knows no `bin` (pass `str`, never `bytes`),
 writes an empty table as an empty array (declare a mapping in a reply as a list of pairs) and integral floats as
-integers; and that a level has room for 200 locals, the included files' among them.
+integers; and that the included files of a folder have room for 200 locals together, and a function for 60 of those
+outside it.
 """
 
 import asyncio
-import hashlib
-import importlib.util
-import re
 import time
 from collections.abc import Sequence
-from importlib import resources
-from importlib.resources.abc import Traversable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import msgspec
-from redis.exceptions import NoScriptError
+from redis.exceptions import ResponseError
 
 from tradewind.server.metrics import SCRIPT_ERRORS, SCRIPT_SECONDS, SWITCH
-from tradewind.server.redis.client import Pipeline, Redis
+from tradewind.server.redis.client import Redis
+from tradewind.server.redis.library import library
 
 Reply = TypeVar("Reply")
 
-_INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*$", re.MULTILINE)
-_LEVEL = re.compile(r"^--!level[ \t]*$", re.MULTILINE)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -57,9 +46,11 @@ class Script(Generic[Reply]):
     """
 
     def __init__(self, package: str, name: str, reply: type[Reply]) -> None:
+        """Raises FileNotFoundError when there is no such script."""
         self.name = name
-        self.text = _compose(package, name)
-        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self._library = library(package)
+        if name not in self._library:
+            raise FileNotFoundError(f"{package} has no script lua/{name}.lua")
         self._decode: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(reply)
 
     def __repr__(self) -> str:
@@ -74,12 +65,18 @@ class Script(Generic[Reply]):
             return self.decode(await self._measured(client, keys, _encode(args)))
         return self.decode(await self._run(client, keys, _encode(args)))
 
+    def _name_for(self, client: Redis) -> str:
+        return f"{self.name}_{self._library.digest(client.password)}"
+
     async def _run(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
+        function = self._name_for(client)
         try:
-            raw: bytes = await client.evalsha(self.sha, len(keys), *keys, blob)
-        except NoScriptError:
-            # EVAL runs it and makes it known on the very server that was asked, whatever the topology.
-            raw = await client.eval(self.text, len(keys), *keys, blob)
+            raw: bytes = await client.fcall(function, len(keys), *keys, blob)
+        except ResponseError as error:
+            if not is_unknown(error):
+                raise
+            await self.load(client)
+            raw = await client.fcall(function, len(keys), *keys, blob)
         return raw
 
     async def _measured(self, client: Redis, keys: Sequence[str], blob: bytes) -> bytes:
@@ -93,16 +90,8 @@ class Script(Generic[Reply]):
         return raw
 
     async def load(self, client: Redis) -> None:
-        """Make the script known to the server (to every master of a cluster), as `queue` needs it."""
-        await client.script_load(self.text)
-
-    def queue(self, pipeline: Pipeline, keys: Sequence[str], args: object) -> None:
-        """Add a run of the script to a pipeline; decode its raw result with `decode`.
-
-        A server that has forgotten the script (restarted, failed over) answers NoScriptError in that place.
-        """
-        # Not evalsha(): a cluster's pipeline refuses that name, though it routes the command as it should.
-        pipeline.execute_command("EVALSHA", self.sha, len(keys), *keys, _encode(args))
+        """Make the script known to the server (to every master of a cluster)."""
+        await self._library.load(client)
 
     async def many(self, client: Redis, calls: Sequence[tuple[Sequence[str], object]]) -> list[Reply]:
         """Run the script once per `(keys, args)` in one round trip and return the replies in order.
@@ -110,17 +99,18 @@ class Script(Generic[Reply]):
         The runs are not one transaction. The first error is raised after all of them were tried.
         """
         begun = time.perf_counter()
-        runs = [client.evalsha(self.sha, len(keys), *keys, _encode(args)) for keys, args in calls]
+        function = self._name_for(client)
+        runs = [client.fcall(function, len(keys), *keys, _encode(args)) for keys, args in calls]
         raws: list[Any] = await asyncio.gather(*runs, return_exceptions=True)
         if SWITCH.on:
             SCRIPT_SECONDS.labels(self.name).observe(time.perf_counter() - begun)
             # One that the server did not know is run again below, and counted there.
-            SCRIPT_ERRORS.inc(sum(isinstance(raw, Exception) and not isinstance(raw, NoScriptError) for raw in raws))
+            SCRIPT_ERRORS.inc(sum(isinstance(raw, Exception) and not is_unknown(raw) for raw in raws))
         replies: list[Reply] = []
         failures: list[BaseException] = []
         for (keys, args), raw in zip(calls, raws, strict=True):
             try:
-                if isinstance(raw, NoScriptError):
+                if is_unknown(raw):
                     replies.append(await self(client, keys, args))
                 elif isinstance(raw, BaseException):
                     failures.append(raw)
@@ -143,32 +133,6 @@ class Script(Generic[Reply]):
             raise msgspec.ValidationError(f"the reply of script {self.name}: {error}") from error
 
 
-def _compose(package: str, name: str) -> str:
-    shared = resources.files(__package__) / "lua"
-    folders = (_folder(package), shared)
-    seen: set[str] = set()
-
-    def read(part: str) -> str:
-        for folder in folders:
-            if (file := folder / f"{part}.lua").is_file():
-                return _INCLUDE.sub(include, file.read_text(encoding="utf-8"))
-        raise FileNotFoundError(f"{package} has no script lua/{part}.lua (wanted by {name})")
-
-    def include(match: re.Match[str]) -> str:
-        part = match.group(1)
-        if part in seen:
-            return ""
-        seen.add(part)
-        return read(part).rstrip("\n")
-
-    prelude = (shared / "prelude.lua").read_text(encoding="utf-8")
-    text, levels = _LEVEL.subn("return (function()", prelude + read(name))
-    return text + "\nend)()" * levels
-
-
-def _folder(package: str) -> Traversable:
-    spec = importlib.util.find_spec(package)
-    if spec is None:
-        raise ModuleNotFoundError(f"no package {package} to read Lua scripts from", name=package)
-    anchor = package if spec.submodule_search_locations is not None else cast(Any, spec.parent)
-    return resources.files(anchor) / "lua"
+def is_unknown(error: object) -> bool:
+    """Whether a server refused a run because it does not know the script (yet, or since FUNCTION FLUSH)."""
+    return isinstance(error, ResponseError) and str(error) == "Function not found"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from tradewind.node_task_manager.domain.component import Release, RunSubmission
@@ -78,7 +79,7 @@ class RedisNodeTaskStore:
         self._keys = keys
         self._clock = clock
         self._any_key = [keys.inflight()]
-        self._limits: dict[str, Any] = {
+        self._fixed: dict[str, Any] = {
             "lease": limits.lease_ms,
             "lead": MOST_AHEAD_MS,
             "stop_grace": limits.stop_grace_ms,
@@ -109,6 +110,8 @@ class RedisNodeTaskStore:
             "output_bytes": limits.output_bytes,
             "inline_bytes": INLINE_BYTES,
         }
+        self._bounded = False
+        self._limits = _as_text(self._fixed)
 
     def configure(self, config: SystemConfig) -> None:
         bounds: dict[str, Any] = {
@@ -124,8 +127,8 @@ class RedisNodeTaskStore:
             given["bounded"] = True
         if config.user_weights:
             given["weighted"] = True
-        kept = {name: value for name, value in self._limits.items() if name not in {*bounds, "bounded", "weighted"}}
-        self._limits = kept | given
+        self._bounded = "bounded" in given
+        self._limits = _as_text(self._fixed | given)
 
     def _args(self, vacancies: Sequence[Vacancy], more: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -250,7 +253,7 @@ class RedisNodeTaskStore:
         return await _REAP(self._client, self._any_key, self._args(vacancies, {}))
 
     async def reopen(self, vacancies: Sequence[Vacancy] = ()) -> Effects:
-        cursor = "0" if self._limits.get("bounded") else ""
+        cursor = "0" if self._bounded else ""
         while cursor:
             cursor = await _RECOUNT(self._client, self._any_key, self._args((), {"cursor": cursor}))
             cursor = "" if cursor == "0" else cursor
@@ -304,6 +307,11 @@ class RedisNodeTaskStore:
     async def record(self, progress: Sequence[Progress], lines: Sequence[Line]) -> int:
         more = {"progress": progress, "lines": lines}
         return await _RECORD(self._client, self._any_key, self._args((), more))
+
+
+def _as_text(limits: dict[str, Any]) -> str:
+    """Return limits as scripts get them: a text that is the same again needs no reading."""
+    return msgspec.json.encode(limits).decode()
 
 
 def _run(run: RunSubmission) -> tuple[Any, ...]:

@@ -41,11 +41,12 @@ class RedisNotices:
         self._keys = keys
         self._clock = clock
         self._keep_ms = limits.notification_retention_ms
-        self._bounds = {
+        given = {
             "notifications": limits.notifications,
             "notification_retention": limits.notification_retention_ms,
             "retention": limits.retention_ms,
         }
+        self._bounds = msgspec.json.encode(given).decode()
 
     async def watch_task(self, run: RunName, component_id: str, within_run: str) -> WatchOutcome:
         args = {

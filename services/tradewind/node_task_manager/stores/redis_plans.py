@@ -1,5 +1,6 @@
 """Plans in Redis: one hash each, written in pieces, good once its last field is there."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -24,7 +25,8 @@ class RedisPlanStore:
     """A PlanStore. A hash per plan; scripts read all but `body`, the whole for Python.
 
     `n:<place>` holds a node with its first edges, `out:<place>:<piece>` more of them, `ids:<piece>` and
-    `entries:<piece>` the nodes' ids and the places of those without inputs; `facts`, written last, the counts.
+    `entries:<piece>` the nodes' ids and the places of those without inputs; `facts`, written last, the counts and which
+    edition this is of plans that had the same digest.
     Scripts count in `open` the components that use it.
     """
 
@@ -40,8 +42,10 @@ class RedisPlanStore:
             await self._client.execute_command("PEXPIRE", key, keep_ms, "XX")
             return
         ids = [node.node_id for node in plan.nodes]
-        lists = {**_list("ids", ids), **_list("entries", plan.entries), "body": _pack(plan)}
-        facts = {"facts": _pack({"nodes": len(ids), "entries": len(plan.entries), "policy": plan.failure_policy})}
+        body = _pack(plan)
+        lists = {**_list("ids", ids), **_list("entries", plan.entries), "body": body}
+        counts = {"nodes": len(ids), "entries": len(plan.entries), "policy": plan.failure_policy}
+        facts = {"facts": _pack(counts | {"edition": f"{zlib.crc32(body):x}"})}
         if len(plan.nodes) <= _AT_ONCE:
             nodes = [_node(plan, place) for place in range(len(plan.nodes))]
             await self._write(

@@ -316,6 +316,7 @@ class _Facts(msgspec.Struct, array_like=True, frozen=True):
     parts: int | bool
     submitted_at: int
     node_type: str
+    edition: str = ""
 
 
 def _component(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -> Component:

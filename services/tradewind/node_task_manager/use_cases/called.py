@@ -17,7 +17,7 @@ from tradewind.server.ending import end_tasks
 
 _log = structlog.get_logger(__name__)
 _KEEP_MS = 10_000
-_RESTS = 1
+_RESTS = 4
 _END_S = 6.0
 
 
@@ -57,7 +57,7 @@ class CalledWorkers:
         self._leaving = False
 
     async def look(self) -> None:
-        """Follow who is there; while nobody is, every second time only."""
+        """Follow who is there; while nobody is, every fifth time only."""
         if self._leaving:
             return
         if self._rests:

@@ -5,7 +5,7 @@ What is made anew for each run, here and in `beginning`, is a tuple: a frozen da
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntFlag, StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -165,16 +165,29 @@ class UpdateOutcome(StrEnum):
     OVERTAKEN = "overtaken"
 
 
+class FollowUp(IntFlag):
+    """What is to be done about an end.
+
+    Go on with planned times that waited for it, also of a backfill; tell the trigger service that it paused its flow;
+    tell who listens to ends; return it to the node of another flow.
+    """
+
+    QUEUE_MOVES = 1
+    OUTBOX_FILLS = 2
+    END_TOLD = 4
+    END_RETURNED = 8
+
+
 class UpdateResult(NamedTuple):
     """Answer to a compare-and-set; `version` is the one on record afterwards, `end_ms` set when it ended the run.
 
-    `follow_up` says that a planned time of the flow waited for that, or that it paused the flow.
+    `follow_up` is a sum of FollowUp.
     """
 
     outcome: UpdateOutcome
     version: int = 0
     end_ms: int = 0
-    follow_up: bool = False
+    follow_up: int = 0
 
     @property
     def ok(self) -> bool:

@@ -1,21 +1,13 @@
-"""How a run ends: its outcome, the reason and the words for its log."""
+"""How a run ends: its outcome and the reason."""
 
 from collections.abc import Collection
 from dataclasses import replace
 
 from tradewind.scheduler.domain.chain_state import ERROR, REASON, STATUS, ChainState, ComponentEnd
 from tradewind.scheduler.domain.cycle_status import CycleStatus
-from tradewind.scheduler.domain.log_line import LogLevel, LogText
 from tradewind.scheduler.domain.node_counts import NodeCounts
 from tradewind.scheduler.domain.outcome import ComponentOutcome, cycle_outcome
 
-_LEVELS = {
-    CycleStatus.COMPLETED: LogLevel.INFO,
-    CycleStatus.PARTIAL: LogLevel.WARNING,
-    CycleStatus.CANCELLED: LogLevel.WARNING,
-    CycleStatus.FAILED: LogLevel.ERROR,
-    CycleStatus.TIMEOUT: LogLevel.ERROR,
-}
 _ERRORS = {
     CycleStatus.PARTIAL: "NODES_FAILED",
     CycleStatus.FAILED: "NODES_FAILED",
@@ -24,8 +16,8 @@ _ERRORS = {
 }
 
 
-def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...], LogText]:
-    """Return a run, all of whose components have ended, in its terminal status, what changes, and the line to log."""
+def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...]]:
+    """Return a run, all of whose components have ended, in its terminal status, and what changes."""
     counts = state.counts()
     if state.stop is None and not counts.failed and not counts.terminated:
         status, reason = CycleStatus.COMPLETED, ""
@@ -36,7 +28,6 @@ def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...], LogText]:
             status = CycleStatus.PARTIAL if status is CycleStatus.COMPLETED else status
             words = f"{ill} of the nodes that handle the outcome did not complete"
             reason = f"{reason}; {words}" if reason else words
-    log = LogText(_LEVELS[status], f"Cycle {state.name.cycle} {status.value}" + (f": {reason}" if reason else ""))
     error = _ERRORS.get(status, "")
     final = ChainState(
         state.name,
@@ -50,8 +41,8 @@ def ended(state: ChainState) -> tuple[ChainState, tuple[str, ...], LogText]:
         notes=replace(state.notes, error=error) if error else state.notes,
     )
     if error:
-        return final, (STATUS, REASON, ERROR), log
-    return final, (STATUS,) if reason == state.reason else (STATUS, REASON), log
+        return final, (STATUS, REASON, ERROR)
+    return final, (STATUS,) if reason == state.reason else (STATUS, REASON)
 
 
 def outcome_so_far(state: ChainState) -> tuple[CycleStatus, str]:
@@ -70,11 +61,10 @@ def _sum(state: ChainState, ids: Collection[str]) -> ComponentEnd:
     return ComponentEnd(*(sum(column) for column in zip(*ends, strict=True))) if ends else ComponentEnd()
 
 
-def given_up(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...], LogText]:
+def given_up(state: ChainState, reason: str) -> tuple[ChainState, tuple[str, ...]]:
     """Return a run that can never be carried out, ended as failed."""
-    log = LogText(LogLevel.ERROR, f"Cycle {state.name.cycle} failed: {reason}")
     notes = replace(state.notes, error="DEFINITION_LOST")
-    return state._replace(status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR), log
+    return state._replace(status=CycleStatus.FAILED, reason=reason, notes=notes), (STATUS, REASON, ERROR)
 
 
 def _outcome(state: ChainState) -> CycleStatus:

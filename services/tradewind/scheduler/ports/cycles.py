@@ -114,8 +114,8 @@ class OpenRuns(Protocol):
 
 
 class LogLines(Protocol):
-    """The scheduler's own lines of cycles; they are written by the scripts that begin, stop and end runs."""
+    """The scheduler's own lines of cycles, but for what the records of their runs tell."""
 
     async def read(self, flow_id: str, cycle: int) -> list[LogLine]:
-        """Return the lines of a cycle, oldest first, at most 1000."""
+        """Return the lines of one of the newest five cycles, oldest first, at most 1000."""
         ...

@@ -41,7 +41,7 @@ class FoldEvents:
         states: ChainStateRepository,
         open_states: OpenStates,
         waiters: EndWaiters,
-        follow_up: Callable[[], None] = lambda: None,
+        follow_up: Callable[[int], None] = lambda what: None,
         look: Callable[[], None] = lambda: None,
         traces: TraceRuns | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class FoldEvents:
     def took_place(self, state: ChainState, result: UpdateResult) -> None:
         """See to what follows a write of this state: it is kept, or its end is counted and told to those who wait."""
         if result.follow_up:
-            self._follow_up()
+            self._follow_up(result.follow_up)
         if not result.end_ms:
             self._open_states.keep((written(state, result.version, 0),))
             return
@@ -119,8 +119,8 @@ class FoldEvents:
 
         One that somebody else has changed stays as it was given, for whoever looks after it next.
         """
-        final, fields, log = given_up(state, reason)
-        (result,) = await self._states.update_many([RunUpdate(final, fields, log=log)], epochs)
+        final, fields = given_up(state, reason)
+        (result,) = await self._states.update_many([RunUpdate(final, fields)], epochs)
         if not result.ok:
             self._open_states.drop(state.name)
             return state
@@ -164,8 +164,8 @@ def folded(state: ChainState, ends: Ends) -> RunUpdate | None:
             # What handles the outcome is to be released.
             return RunUpdate(merged, fields, check_in_ms=0)
         return RunUpdate(merged, fields)
-    final, more, log = ended(merged)
-    return RunUpdate(final, (*fields, *more), log=log)
+    final, more = ended(merged)
+    return RunUpdate(final, (*fields, *more))
 
 
 def written(state: ChainState, version: int, end_ms: int) -> ChainState:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import msgspec
 
 from tradewind.scheduler.domain.chain_state import ChainState
+from tradewind.scheduler.domain.cycle_log import cycle_log
 from tradewind.scheduler.domain.log_line import LogLevel, LogLine
-from tradewind.scheduler.ports.cycles import CycleRecords, LogLines
+from tradewind.scheduler.domain.run_name import RunName
+from tradewind.scheduler.ports.cycles import ChainStateRepository, CycleRecords, LogLines
 from tradewind.scheduler.ports.peers import NodeTasks
 from tradewind.scheduler.use_cases.read_flows import ReadFlows
 
@@ -38,9 +40,17 @@ class LineFilter:
 class ReadLogs:
     """Reads what is there, in bounded pieces."""
 
-    def __init__(self, read: ReadFlows, cycles: CycleRecords, logs: LogLines, node_tasks: NodeTasks) -> None:
+    def __init__(
+        self,
+        read: ReadFlows,
+        cycles: CycleRecords,
+        states: ChainStateRepository,
+        logs: LogLines,
+        node_tasks: NodeTasks,
+    ) -> None:
         self._read = read
         self._cycles = cycles
+        self._states = states
         self._logs = logs
         self._node_tasks = node_tasks
 
@@ -73,7 +83,7 @@ class ReadLogs:
         """Yield the lines of a cycle, oldest first, each with the position behind it."""
         cycle = state.name.cycle
         place, node_line = (after.own, after.node_line) if after is not None else (0, "")
-        own = await self._logs.read(state.name.flow_id, cycle)
+        own = cycle_log(await self._runs(state), await self._logs.read(state.name.flow_id, cycle))
         chunk: list[LogLine] = []
         more = True
         while True:
@@ -91,10 +101,19 @@ class ReadLogs:
                 return
             yield line, LogPosition(cycle, place, node_line)
 
+    async def _runs(self, state: ChainState) -> list[ChainState]:
+        """Return the runs of a cycle, in their order; this one as it was read."""
+        flow_id, cycle, _ = state.name
+        latest = await self._cycles.latest_run(flow_id, cycle)
+        if latest is None or latest.run == 0:
+            return [state]
+        found = await self._states.load_many([RunName(flow_id, cycle, run) for run in range(latest.run + 1)])
+        return [state if each.name == state.name else each for each in found if each is not None]
+
     async def _logged(self, flow_id: str, cycle: int | None) -> list[ChainState]:
         """Return the cycles that may have lines, oldest first."""
         if cycle is None:
             newest = await self._cycles.newest(flow_id, None, LOGGED_CYCLES)
-            return newest[::-1]
+            return list({state.name.cycle: state for state in reversed(newest)}.values())
         run = await self._cycles.latest_run(flow_id, cycle)
         return [await self._read.cycle(flow_id, run.cycle, run.run)] if run is not None else []

@@ -1,12 +1,12 @@
 """Triggers in Redis: each change is one Lua script over the keys of one partition."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from redis.exceptions import NoScriptError
 
 from tradewind.server.batching import Batcher
 from tradewind.server.redis.client import Client
@@ -44,8 +44,6 @@ _NACK = Script(__name__, "nack_claims", SettleReply)
 _EXTEND = Script(__name__, "extend_claims", SettleReply)
 _GIVE_BACK = Script(__name__, "give_back_claims", SettleReply)
 _SURVEY = Script(__name__, "survey_partition", SurveyReply)
-
-Answer = TypeVar("Answer")
 
 
 class RedisTriggerStore:
@@ -174,18 +172,11 @@ class RedisTriggerStore:
 
     async def look(self, partitions: Sequence[int], survey: int) -> tuple[Mapping[int, int | None], Survey]:
         keys = [self._keys.due(survey), self._keys.claimed(survey)]
-        args = {"now_ms": self.clock()}
-        pipeline = self._client.pipeline(transaction=False)
-        _SURVEY.queue(pipeline, keys, args)
-        for partition in partitions:
-            pipeline.execute_command("ZRANGE", self._keys.due(partition), 0, 0, "WITHSCORES")
-        surveyed, *heads = await pipeline.execute(raise_on_error=False)
-        if isinstance(surveyed, NoScriptError):
-            reply = await _SURVEY(self._client, keys, args)
-        else:
-            reply = _SURVEY.decode(_unless_failed(surveyed))
-        due = {partition: _score(_unless_failed(head)) for partition, head in zip(partitions, heads, strict=True)}
-        return due, reply.survey()
+        reply, *heads = await asyncio.gather(
+            _SURVEY(self._client, keys, {"now_ms": self.clock()}),
+            *(self._client.call(key, "ZRANGE", key, 0, 0, "WITHSCORES") for key in map(self._keys.due, partitions)),
+        )
+        return dict(zip(partitions, map(_score, heads), strict=True)), reply.survey()
 
     async def recent_firings(self, partition: int, limit: int) -> Sequence[Firing]:
         lines = await self._client.execute_command("XREVRANGE", self._keys.firings(partition), "+", "-", "COUNT", limit)
@@ -301,12 +292,6 @@ def _full(what: str, queue: str, policy: Policy) -> QueueFull:
     if what == "queue":
         return QueueFull(f'queue "{queue}" holds {policy.queue_most} triggers already; remove some that are not needed')
     return QueueFull(f"{policy.listeners_most} triggers listen to this event already; let one listen for several")
-
-
-def _unless_failed(result: Answer | Exception) -> Answer:
-    if isinstance(result, Exception):
-        raise result
-    return result
 
 
 def _score(entry: Sequence[bytes]) -> int | None:

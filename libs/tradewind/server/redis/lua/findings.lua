@@ -1,10 +1,10 @@
 -- What a doctor finds: {check, subject, problem, mended} each. Uses args: again (names of findings to look at once more, or
 -- nil), mend (whether what is found at a second look is put right).
-local findings, again = {}, nil
-if args.again then
-  again = {}
-  for _, name in ipairs(args.again) do again[name] = true end
-end
+local findings, again
+fresh(function()
+  findings, again = {}, args.again and {}
+  for _, name in ipairs(args.again or {}) do again[name] = true end
+end)
 
 -- Notes a broken invariant; `mend`, where it can be mended, puts it right.
 local function found(check, subject, problem, mend)

@@ -1,9 +1,9 @@
+--!include time
 -- Counts calls at `key`, the times of the admitted ones, in a sliding window. args: now_ms.
 -- Returns 0 when they are admitted, else the milliseconds until they would be; nothing is counted then.
 local function admit(key, count, period_ms, calls)
-  local time = now(args.now_ms)
   local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
-  if newest then time = math.max(time, tonumber(newest)) end
+  local time = newest and math.max(time, tonumber(newest)) or time
   redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', time - period_ms))
   local used = redis.call('ZCARD', key)
   local over = used + calls - count

@@ -1,7 +1,7 @@
+--!include time
 -- What the scripts of sessions share. args: now_ms, base (the beginning of every key of the partition), channel,
 -- remembered_ms. A row is {digest, user_id, kind, lifetime, idle, label, created_at, last_activity}.
 local FIELDS = {'digest', 'user_id', 'kind', 'lifetime', 'idle', 'label', 'created_at', 'last_activity'}
-local time = now(args.now_ms)
 
 -- Times as text: Lua would write large numbers with an exponent.
 local function text(number)

@@ -1,17 +1,16 @@
---!include records
---!level
 --!include task_events
 --!include notifications
 -- Runs outside any flow, ad-hoc tasks and batches: counting what runs of them, telling who watches, listing by user.
 local NO_PARTITION = -1
 local TOLD_MS = 100
-local running, touched, events = {}, {}, {}
+local running, touched, events
+fresh(function() running, touched, events = {}, {}, {} end)
 
 -- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
 -- always of its end, so whoever was told looks again a little later. What happened to the node task that an ad-hoc task
 -- is (`kind`), or to a watched one of a flow, is an event, and told at once.
 local function changed(comp, more, record, kind)
-  local told = kind and comp.watched and task_events().watched(comp, record.id)
+  local told = kind and comp.watched and task_events.watched(comp, record.id)
   if comp.partition == NO_PARTITION then
     touched[comp] = touched[comp] or 'seldom'
     running[comp] = (running[comp] or 0) + more
@@ -34,9 +33,9 @@ local function write_changed()
     local comp, id, event = each[1], each[2], each[3]
     if each[4] then
       local error = cmsgpack.unpack(each[4])
-      event.error = {code = error.code, message = notices().brief(error.message), type = error.type, final = error.final}
+      event.error = {code = error.code, message = notices.brief(error.message), type = error.type, final = error.final}
     end
-    task_events().add(id, event, TERMINAL[event.kind])
+    task_events.add(id, event, TERMINAL[event.kind])
     if comp.partition ~= NO_PARTITION then call('PUBLISH', base .. 'wake', 'r:' .. id) end
   end
   for comp, how in pairs(touched) do
@@ -59,9 +58,9 @@ local function end_ad_hoc(comp, node_type)
     fact.kind = 'task_completed'
   elseif record.status == 'failed' then
     local error = cmsgpack.unpack(record.error)
-    fact.kind, fact.code, fact.message, fact.given_up = 'task_failed', error.code, notices().brief(error.message), record.given_up
+    fact.kind, fact.code, fact.message, fact.given_up = 'task_failed', error.code, notices.brief(error.message), record.given_up
   else
-    fact.kind, fact.message = 'task_cancelled', notices().brief(record.reason)
+    fact.kind, fact.message = 'task_cancelled', notices.brief(record.reason)
   end
-  notices().notify(comp.user_id, fact)
+  notices.notify(comp.user_id, fact)
 end

@@ -1,12 +1,10 @@
 --!include suspension
---!level
 -- How many further attempts a flow (or a user, for what belongs to no flow) may have, by how many attempts began: counted in
--- buckets of five seconds, the current one and the minute before. Only nodes that may be tried again are counted. Made
--- when it is needed first.
-local spenders = {}
-local function retry_budget()
-  local made = {}
-  retry_budget = function() return made end
+-- buckets of five seconds, the current one and the minute before. Only nodes that may be tried again are counted.
+local spenders
+fresh(function() spenders = {} end)
+local retry_budget = {}
+do
   local BUCKET, BUCKETS = 5000, 13
   local function spender_of(comp)
     local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
@@ -18,7 +16,7 @@ local function retry_budget()
     return spenders[name]
   end
 
-  function made.count(comp)
+  function retry_budget.count(comp)
     local spender = spender_of(comp)
     spender.begun = spender.begun + 1
   end
@@ -43,7 +41,7 @@ local function retry_budget()
   end
 
   -- Grants a further attempt, which is counted, and returns nil; or says why not.
-  function made.refuse(comp)
+  function retry_budget.refuse(comp)
     local spender = spender_of(comp)
     local before = spent(spender)
     local most = math.max(limits.retries, math.floor((before.b + spender.begun) * limits.retry_percent / 100))
@@ -53,7 +51,7 @@ local function retry_budget()
     spender.retried = spender.retried + 1
   end
 
-  function made.write()
+  function retry_budget.write()
     local bucket = string.format('%.0f', math.floor(time / BUCKET))
     for _, spender in pairs(spenders) do
       if spender.begun > 0 then call('HINCRBY', spender.key, 'b' .. bucket, spender.begun) end
@@ -61,5 +59,4 @@ local function retry_budget()
       call('PEXPIRE', spender.key, BUCKET * BUCKETS)
     end
   end
-  return made
 end

@@ -1,6 +1,6 @@
 -- Results and who works them out. A cache's generation is a random text: what was stored under another one does not count,
 -- and when it vanishes, so does the cache. Args: now, fresh (what a generation is to be that is not there).
-local call, time = redis.call, now(args.now)
+--!include records
 local GENERATION_MS = 400 * 24 * 3600 * 1000
 
 local function generation_of(key)

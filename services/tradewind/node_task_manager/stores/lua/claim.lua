@@ -1,8 +1,7 @@
 --!include when_full
---!level
 -- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
 local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
-local claims, carried, inputs_of_runs = 0, 0, {}
+local claims, carried, inputs_of_runs
 
 local function current_vacancies()
   local open = {}
@@ -59,14 +58,17 @@ end
 
 -- Values of the live edges into a node, in the order of the plan; none when they are too many or too large together.
 local function inputs_of(record, entry)
-  local inputs, into, size = {}, entry.into, 0
-  if entry.inputs == 0 then return inputs, false end
-  if not into then return inputs, true end
-  local names = {}
-  for i = 1, #into do names[i] = 'in:' .. into[i] end
-  local stored = not record.created and call('HMGET', record.key, unpack(names))
+  local into = entry.into
+  if entry.inputs == 0 then return {}, false end
+  if not into then return {}, true end
+  local inputs, size, stored = {}, 0, nil
+  if not record.created then
+    local names = {}
+    for i = 1, #into do names[i] = 'in:' .. into[i] end
+    stored = call('HMGET', record.key, unpack(names))
+  end
   for i = 1, #into do
-    local value = record[names[i]] or stored and stored[i]
+    local value = record['in:' .. into[i]] or stored and stored[i]
     if value then
       inputs[#inputs + 1] = {into[i], value}
       size = size + #value
@@ -104,9 +106,9 @@ local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_a
     comp.planned, close_at, waited, attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
 end
 
--- When the time of an attempt that begins now is over, 0 for never, and when its lease lapses. One of a cycle that is about
--- to be due begins at its planned time.
-local function begin_clocks(record, entry, comp)
+-- When an attempt that begins now does so, when its time is over, 0 for never, and when its lease lapses. One of a cycle that
+-- is about to be due begins at its planned time.
+local function clocks_of(record, entry, comp, attempt)
   local begin = math.min(math.max(time, comp.planned or 0), time + limits.lead)
   local close_at = entry.close > 0 and begin + entry.close or 0
   if entry.total then
@@ -120,38 +122,43 @@ local function begin_clocks(record, entry, comp)
     note(record, 'beat_by', begin + entry.beat)
     deadline = math.min(deadline, begin + entry.beat)
   end
-  set(record, 'started_at', begin > time and string.format('%.0f', begin) or stamp)
-  if close_at > 0 or record.attempt > 1 then note(record, 'close_at', close_at) end
-  return close_at, deadline
+  if close_at > 0 or attempt > 1 then note(record, 'close_at', close_at) end
+  return begin > time and string.format('%.0f', begin) or stamp, close_at, deadline
 end
 
 -- Gives a node task to a vacancy; `own` are limits of its own.
 local function assign(record, entry, comp, own, vacancy)
   take_slots(record, entry, comp, own)
   local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
+  local started_at, close_at, deadline = clocks_of(record, entry, comp, attempt)
+  local waited = record.ready_at and record.ready_at ~= stamp and math.max(0, time - tonumber(record.ready_at)) or 0
   record.status = 'running'
-  set(record, 'attempt', attempt)
-  set(record, 'nonce', nonce)
-  set(record, 'worker_id', vacancy.worker_id)
+  if record.created and not record.started_at then
+    record.attempt, record.nonce, record.worker_id, record.started_at = attempt, nonce, vacancy.worker_id, started_at
+    record.begun = true
+  else
+    set(record, 'attempt', attempt)
+    set(record, 'nonce', nonce)
+    set(record, 'worker_id', vacancy.worker_id)
+    set(record, 'started_at', started_at)
+  end
   changed(comp, 1, record, 'running')
-  local close_at, deadline = begin_clocks(record, entry, comp)
   if attempt > 1 then
     note(record, 'progress', 0)
     note(record, 'message', '')
     note(record, 'step', '')
   end
-  if entry.retry then retry_budget().count(comp) end
+  if entry.retry then retry_budget.count(comp) end
   put('inflight', record.id, deadline)
   put('worker_tasks:' .. vacancy.worker_id, record.id, deadline)
   -- Only what was ready before this script waits there.
   if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
   vacancy.credits = vacancy.credits - 1
-  local waited = record.ready_at and record.ready_at ~= stamp and math.max(0, time - tonumber(record.ready_at)) or 0
   hand_over(record, comp, entry, vacancy.worker_id, attempt, nonce, close_at, waited)
 end
 
 -- What a turn costs a user: the less the greater the user's weight, which matters only where others wait as well.
-local weights = {}
+local weights
 local function turn_cost(user)
   if not limits.weighted then return TURN end
   if not weights[user] then
@@ -184,14 +191,18 @@ local function take_turn(node_type, wanted)
 end
 
 -- Gives a node task to a vacancy, unless a limit of its own is full; true when it did.
-local held_back, next_token = {}, nil
+local held_back, next_token
+fresh(function()
+  claims, carried, inputs_of_runs = 0, 0, {}
+  weights, held_back, next_token = {}, {}, nil
+end)
 local function assign_within_limits(record, comp, vacancies, rank)
   local entry = node(comp.plan, record.index)
   local own = own_limits(entry, comp)
   for i = 1, own and #own or 0 do
-    if slots().is_full(own[i]) then
+    if slots.is_full(own[i]) then
       held_back[entry.type] = (held_back[entry.type] or 0) + 1
-      when_full().hold_back(record, entry, comp, own[i], own, rank)
+      when_full.hold_back(record, entry, comp, own[i], own, rank)
       return false
     end
   end
@@ -231,7 +242,7 @@ local function serve(node_type, vacancies)
     call('ZADD', base .. 'ready_types', time, node_type)
     -- What a limit holds back is looked for again when a slot of it comes free.
     local rate = limits.type_rates and limits.type_rates[node_type]
-    local wait = rate and slots().token_in(node_type, rate) or 0
+    local wait = rate and slots.token_in(node_type, rate) or 0
     if wait > 0 then next_token = math.min(next_token or wait, wait) end
     if room_of_type(node_type) > 0 then effects.ready_types[#effects.ready_types + 1] = node_type end
   end
@@ -329,7 +340,7 @@ end
 
 -- Types of which more may run since this script, and that it did not serve to the end, are others' to take from.
 local function tell_of_room()
-  if limits.running and slots().less_run() then
+  if limits.running and slots.less_run() then
     for _, node_type in ipairs(call('ZRANGE', base .. 'ready_types', 0, HEADS - 1)) do loosened[#loosened + 1] = node_type end
   end
   for _, node_type in ipairs(loosened) do
@@ -380,9 +391,9 @@ local function conclude()
     leave_waiting()
   end
   local first = write_delayed()
-  if next(spenders) then retry_budget().write() end
+  if next(spenders) then retry_budget.write() end
   write_all()
-  if next(buried) then dead_letters().write() end
+  if next(buried) then dead_letters.write() end
   write_changed()
   write_rates()
   effects.due_in = math.min(due_in or first or -1, first or due_in or -1)

@@ -3,6 +3,7 @@
 -- KEYS[1] any key of the shard. args: base, now, limits, cleaner (who asks), place (in node_tasks_list, to go on at; nil: leave it).
 -- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, more}.
 --!include walks
+budget = limits.clean_keys
 local LOOKS = 100
 
 local function leads()
@@ -161,7 +162,7 @@ local function look_through_list(from)
     if call('EXISTS', base .. 'node_tasks:' .. oldest[i]) == 0 then gone[#gone + 1] = oldest[i] else from = from + 1 end
   end
   in_pieces('ZREM', list, gone)
-  removed.entries = removed.entries + #gone
+  swept.entries = swept.entries + #gone
   if not through then return from end
 end
 
@@ -176,12 +177,12 @@ local function clean()
   if args.place then place = look_through_list(args.place) end
   more = place ~= nil or budget <= 0 or call('EXISTS', base .. 'walks') == 1
     or #call('ZRANGEBYSCORE', base .. 'to_clean', '-inf', time, 'LIMIT', 0, 1) > 0
-  for what, count in pairs(removed) do
+  for what, count in pairs(swept) do
     if count > 0 then call('HINCRBY', base .. 'queue:cleaned', what, count) end
   end
 end
 
 local leader = leads()
 if leader then clean() end
-return cmsgpack.pack({leads = leader, waits = waits, keys = limits.clean_keys - budget, runs = removed.runs,
-  node_tasks = removed.node_tasks, entries = removed.entries, place = place, more = more})
+return cmsgpack.pack({leads = leader, waits = waits, keys = limits.clean_keys - budget, runs = swept.runs,
+  node_tasks = swept.node_tasks, entries = swept.entries, place = place, more = more})

@@ -14,7 +14,7 @@ local function lost(record, attempt, nonce, kind)
   -- A store that lost its last second does not know the attempt that its worker went on with.
   if (record.attempt or 0) < attempt and record.status ~= 'registered' then return nil end
   if record.nonce ~= nonce or record.status ~= 'running' then
-    if (kind == 'failed' or kind == 'suspended') and retries().has_failed(record, nonce) then return '' end
+    if (kind == 'failed' or kind == 'suspended') and retries.has_failed(record, nonce) then return '' end
     return 'the lease lapsed; this is attempt ' .. attempt .. ', the latest is ' .. (record.attempt or 0)
   end
 end
@@ -25,7 +25,7 @@ local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cac
   if refused then return refused end
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
-  if node(comp.plan, record.index).map and fan_out().owns(record) then
+  if node(comp.plan, record.index).map and fan_out.owns(record) then
     return 'the node runs once for each item of a list; only its items are given to workers'
   end
   if record.status == 'running' then release_lease(record) else dequeue(record, comp) end
@@ -34,7 +34,7 @@ local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cac
     set(record, 'attempt', attempt)
   end
   if kind == 'failed' then
-    retries().fail(record, comp, error, wish)
+    retries.fail(record, comp, error, wish)
   elseif kind == 'completed' then
     record.outputs = outputs
     for i = 1, #outputs do note(record, 'out:' .. outputs[i][1], outputs[i][2]) end
@@ -46,7 +46,7 @@ local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cac
     finish(record, comp, 'completed')
   elseif kind == 'suspended' and not record.stop and not comp.stop then
     set(record, 'settled', record.nonce)
-    suspension().begin(record, comp, wait)
+    suspension.begin(record, comp, wait)
   else
     finish(record, comp, 'terminated', record.stop and cmsgpack.unpack(record.stop).reason or error and error.message)
   end

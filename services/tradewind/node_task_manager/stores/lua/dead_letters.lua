@@ -1,13 +1,12 @@
 --!include release
--- What became of attempts that did not succeed, kept with the node task; and the node tasks that were given up. Made when it is needed
--- first.
-local buried = {}
-local function dead_letters()
-  local made = {}
-  dead_letters = function() return made end
+-- What became of attempts that did not succeed, kept with the node task; and the node tasks that were given up.
+local buried
+fresh(function() buried = {} end)
+local dead_letters = {}
+do
   local HISTORY, DEAD_LETTERS = 20, 10000
 
-  function made.remember(record, how)
+  function dead_letters.remember(record, how)
     local past = more(record).history and cmsgpack.unpack(record.history) or {}
     past[#past + 1] = {attempt = record.attempt or 0, worker_id = record.worker_id or '', began = tonumber(record.started_at or 0),
       ended = time, how = how}
@@ -21,13 +20,13 @@ local function dead_letters()
     record.given_up = true
     if record.id == comp.run then return end
     local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
-    if notices().once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention) then
-      notices().notify(comp.user_id, {kind = 'dead_letter', subject = record.id, node_type = node(comp.plan, record.index).type,
-        code = error.code, message = notices().brief(error.message)})
+    if notices.once(comp.user_id, 'given_up:' .. (flow or comp.run), flow and QUIET_MS or limits.retention) then
+      notices.notify(comp.user_id, {kind = 'dead_letter', subject = record.id, node_type = node(comp.plan, record.index).type,
+        code = error.code, message = notices.brief(error.message)})
     end
   end
 
-  function made.bury(record, comp, error)
+  function dead_letters.bury(record, comp, error)
     local key = 'dead_letters:' .. comp.user_id
     put(key, record.id, time)
     buried[key] = true
@@ -35,7 +34,7 @@ local function dead_letters()
   end
 
   -- The newest of each user stay, as long as their runs may.
-  function made.write()
+  function dead_letters.write()
     for key in pairs(buried) do
       call('ZREMRANGEBYSCORE', base .. key, '-inf', time - limits.run_retention)
       call('ZREMRANGEBYRANK', base .. key, 0, -1 - DEAD_LETTERS)
@@ -43,5 +42,4 @@ local function dead_letters()
       call('ZADD', base .. 'to_clean', 'NX', time + limits.retention, key)
     end
   end
-  return made
 end

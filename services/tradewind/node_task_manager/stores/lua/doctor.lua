@@ -2,7 +2,8 @@
 --!include findings
 -- What must hold of the records and indexes of a shard, as docs/doctor.md lists it. Nothing is changed but what a finding of a
 -- second look mends.
-local doctor = {records = 0}
+local doctor = {}
+fresh(function() doctor.records = 0 end)
 
 do
   local function scored(set, member) return call('ZSCORE', base .. set, member) end
@@ -10,14 +11,14 @@ do
   local function leaves(set, member) return function() take(set, member) end end
 
   -- Whether there is nothing left over from earlier scripts: what gives records their time to live may be part of it.
-  local idle
+  local idle, walking, standing_plans, seen
+  fresh(function() idle, walking, standing_plans, seen = nil, nil, {}, {} end)
   local function all_done()
     if idle == nil then idle = call('EXISTS', base .. 'todo') == 0 end
     return idle
   end
 
   -- Whether records of a run are on their way out, or stay for a later run of its cycle.
-  local walking
   local function walks_over(run)
     if not walking then
       walking = {}
@@ -30,7 +31,6 @@ do
     return walking[run]
   end
 
-  local standing_plans = {}
   local function has_plan(comp)
     if standing_plans[comp.plan] == nil then
       standing_plans[comp.plan] = call('EXISTS', base .. 'plan:' .. comp.plan) == 1
@@ -45,7 +45,7 @@ do
   end
 
   local function free_slot(limit, id)
-    return function() slots().let_go(limit, id) end
+    return function() slots.let_go(limit, id) end
   end
 
   local function examine_lease(id, record)
@@ -291,7 +291,7 @@ do
     elseif not at and record.status == 'pending' then
       examine_place(id, record, comp, entry)
     end
-    if entry.inputs == 0 and not fan_out().is_item(id) and record.index == piece_of(comp.plan, 'entries', 0)[1] then
+    if entry.inputs == 0 and not fan_out.is_item(id) and record.index == piece_of(comp.plan, 'entries', 0)[1] then
       examine_component(comp, jobs)
     end
     if comp.status == 'finished' and life('node_tasks:' .. id) == -1 and all_done()
@@ -362,15 +362,14 @@ do
 
   function doctor.parked(member)
     local user, node_type = string.match(member, '^(.+):(.+)$')
-    if slots().held('user:' .. user) == 0 then
+    if slots.held('user:' .. user) == 0 then
       found('held-back-with-room', 'parked ' .. member, 'nothing of the user runs, and the user is held back',
-        function() readmission().unpark(user, node_type) end)
+        function() readmission.unpark(user, node_type) end)
     end
   end
 
   -- Those who hold slots of a limit, the oldest first: what leaks is found there.
   local HOLDERS = 100
-  local seen = {}
   local function examine_limit(limit)
     if seen[limit] or string.sub(limit, 1, 5) == 'pace:' then return end
     seen[limit] = true
@@ -402,11 +401,11 @@ do
     if string.sub(limit, 1, 5) == 'pace:' then
       if not scored('delayed', '|' .. limit) then
         found('held-back-with-room', name, 'nobody would look again whether the rate has tokens',
-          function() slots().look_again(limit, 0) end)
+          function() slots.look_again(limit, 0) end)
       end
       return
     end
-    local free = tonumber(most) - slots().held(limit)
+    local free = tonumber(most) - slots.held(limit)
     -- Those let in already may be any of the queue.
     if free > call('ZCARD', base .. 'ready:' .. node_type .. ':' .. user) then
       found('held-back-with-room', name, free .. ' slots of the limit are free, and node tasks wait for one',
@@ -426,7 +425,7 @@ do
   end
 
   function doctor.work_left(text)
-    if todo().unpacked(text) then return end
+    if todo.unpacked(text) then return end
     local item = cmsgpack.unpack(text)
     found('todo-of-nothing', item[1] .. ' ' .. item[2] .. ':' .. item[3], 'work is left for a component that is gone',
       function() call('LREM', base .. 'todo', 1, text) end)

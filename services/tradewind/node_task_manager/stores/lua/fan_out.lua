@@ -3,26 +3,25 @@
 -- Fan-out: a node with `map` {edge, most} runs once for each item of the list that arrives along `edge`, at most `most` at
 -- once. Its own node task is carried out by the node task manager, by offers that stand in `delayed` until they are, or are
 -- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait
--- in `items:<node task>` and have no record. What nodes without `map` never need is made when it is needed first: here is one
--- function for all of it, which returns the others.
+-- in `items:<node task>` and have no record.
 -- Failed node tasks that wait for their next attempt, and offers that wait to be made anew.
-local delaying = {}
+local delaying
 
-fan_out = function()
-  local fan = {touched = {}}
-  fan_out = function() return fan end
+do
+  local touched
+  fresh(function() delaying, touched = {}, {} end)
   local COUNTED = {'total', 'need', 'begun', 'completed', 'failed', 'cancelled', 'bytes', 'halt', 'code', 'first'}
 
   -- The id of the mapped node that an item belongs to and the item's place, nil for any other node task.
   local function item_of(id) return string.match(id, '^([^:]+:[^:]+:[^:]+:[^:]+):(%d+)$') end
 
-  function fan.is_item(id) return item_of(id) ~= nil end
+  function fan_out.is_item(id) return item_of(id) ~= nil end
 
   -- Whether this is a mapped node's own node task.
-  function fan.owns(record) return not item_of(record.id) end
+  function fan_out.owns(record) return not item_of(record.id) end
 
   -- How the items of a mapped node stand; nil before it is split. `halt` is the mark that stops the rest, `code` why.
-  function fan.counts(record)
+  function fan_out.counts(record)
     if record.counts == nil then
       local fields = {}
       for i, name in ipairs(COUNTED) do fields[i] = 'items_' .. name end
@@ -36,7 +35,7 @@ fan_out = function()
   local function open_of(counts) return counts.begun - counts.completed - counts.failed - counts.cancelled end
 
   before_writing = function()
-    for record in pairs(fan.touched) do
+    for record in pairs(touched) do
       if records[record.id] == record then
         for _, name in ipairs(COUNTED) do
           if record.counts[name] then note(record, 'items_' .. name, record.counts[name]) end
@@ -46,8 +45,8 @@ fan_out = function()
   end
 
   -- Offers a mapped node task that is ready, or all of whose items have ended.
-  function fan.offer(record, comp)
-    local counts = record.status == 'running' and fan.counts(record) or nil
+  function fan_out.offer(record, comp)
+    local counts = record.status == 'running' and fan_out.counts(record) or nil
     if not counts then
       if record.status ~= 'pending' then
         note(record, 'ready_at', stamp)
@@ -66,23 +65,23 @@ fan_out = function()
   end
 
   -- Takes back an offer.
-  function fan.withdraw(record)
+  function fan_out.withdraw(record)
     take('delayed', record.id)
     set(record, 'retry_at', 0)
     set(record, 'nonce', '')
   end
 
-  function fan.begin(record, comp)
-    fan.withdraw(record)
+  function fan_out.begin(record, comp)
+    fan_out.withdraw(record)
     record.status = 'running'
     note(record, 'started_at', stamp)
     changed(comp, 0, record, 'running')
   end
 
-  function fan.split(record, comp, items, need)
-    fan.begin(record, comp)
+  function fan_out.split(record, comp, items, need)
+    fan_out.begin(record, comp)
     record.counts = {total = #items, need = need, begun = 0, completed = 0, failed = 0, cancelled = 0, bytes = 0}
-    fan.touched[record] = true
+    touched[record] = true
     local maps = comp.maps and cmsgpack.unpack(comp.maps) or {}
     maps[#maps + 1] = record.index
     set(comp, 'maps', cmsgpack.pack(maps))
@@ -91,29 +90,29 @@ fan_out = function()
   end
 
   -- Lets items begin while there is room; returns an offset to go on at when the budget is used up.
-  function fan.fill(comp, _, index)
+  function fan_out.fill(comp, _, index)
     local entry = node(comp.plan, index)
     local record = task(task_of(comp.run, entry.id))
-    if not record or record.status ~= 'running' or record.stop or comp.stop or fan.counts(record).halt then return end
-    local counts = fan.counts(record)
+    if not record or record.status ~= 'running' or record.stop or comp.stop or fan_out.counts(record).halt then return end
+    local counts = fan_out.counts(record)
     local room = math.min(counts.total - counts.begun, entry.map.most - open_of(counts))
     if room <= 0 then return end
     if budget <= 0 then return 0 end
-    local shared, count = fan.shared_inputs(record, entry), math.min(room, budget)
+    local shared, count = fan_out.shared_inputs(record, entry), math.min(room, budget)
     budget = budget - count
     for _, value in ipairs(call('LPOP', base .. 'items:' .. record.id, count)) do
       local item = create(comp, record.id .. ':' .. string.format('%.0f', counts.begun), entry, index)
       for i = 1, #shared, 2 do set(item, shared[i], shared[i + 1]) end
       set(item, 'in:' .. entry.map.edge, value)
       counts.begun = counts.begun + 1
-      fan.touched[record] = true
+      touched[record] = true
       enqueue(item, comp)
     end
     if count < room then return 0 end
   end
 
   -- The other live inputs of a mapped node, as each item gets them: short values, of others where they are.
-  function fan.shared_inputs(record, entry)
+  function fan_out.shared_inputs(record, entry)
     if record.shared then return record.shared end
     record.shared = {}
     for _, name in ipairs(call('HKEYS', record.key)) do
@@ -151,7 +150,7 @@ fan_out = function()
     if record.stop then return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason) end
     -- Of a component that is being stopped the stop reaches this node task as well.
     if comp.stop then return end
-    if not counts.halt then return fan.offer(record, comp) end
+    if not counts.halt then return fan_out.offer(record, comp) end
     local message
     if counts.code == 'ITEMS_FAILED' then
       local first = cmsgpack.unpack(counts.first)
@@ -162,17 +161,17 @@ fan_out = function()
       message = string.format('the results of %.0f items have over %.0f bytes together: return less, or where it is kept',
         counts.completed, limits.output_bytes)
     end
-    fan.fail(record, comp, {code = counts.code, message = message, type = '', traceback = '', final = ''})
+    fan_out.fail(record, comp, {code = counts.code, message = message, type = '', traceback = '', final = ''})
   end
 
-  function fan.fail(record, comp, error)
+  function fan_out.fail(record, comp, error)
     set(record, 'error', cmsgpack.pack(error))
     count_failure(error.code)
     finish(record, comp, 'failed')
   end
 
   -- The end of a node task of a mapped node; true when it is that of an item, which counts for its mapped node alone.
-  function fan.ended(item, comp, entry, status, reason)
+  function fan_out.ended(item, comp, entry, status, reason)
     local owner, place = item_of(item.id)
     if not owner then
       set(item, 'nonce', '')
@@ -181,8 +180,8 @@ fan_out = function()
     end
     local record = task(owner)
     if not record then return true end
-    local counts = fan.counts(record)
-    fan.touched[record] = true
+    local counts = fan_out.counts(record)
+    touched[record] = true
     if status == 'completed' then
       counts.completed = counts.completed + 1
       for _, output in ipairs(item.outputs) do counts.bytes = counts.bytes + #output[2] end
@@ -208,21 +207,21 @@ fan_out = function()
   end
 
   -- Stops a mapped node task that has been split, and with it its items.
-  function fan.stop(record, mark)
+  function fan_out.stop(record, mark)
     if record.stop then return end
     local comp = component_of(record)
     set(record, 'stop', mark)
     changed(comp, 0, record, 'stopping')
-    if open_of(fan.counts(record)) > 0 then return later('stop_items', comp, record.index, 0) end
-    fan.withdraw(record)
+    if open_of(fan_out.counts(record)) > 0 then return later('stop_items', comp, record.index, 0) end
+    fan_out.withdraw(record)
     finish(record, comp, 'terminated', cmsgpack.unpack(mark).reason)
   end
 
   -- Stops the items that have begun; returns the place at which to go on when the budget is used up.
-  function fan.stop_items(comp, offset, index)
+  function fan_out.stop_items(comp, offset, index)
     local record = task(task_of(comp.run, node(comp.plan, index).id))
     if not record or record.status ~= 'running' then return end
-    local counts = fan.counts(record)
+    local counts = fan_out.counts(record)
     local mark = record.stop or counts.halt
     local reason = cmsgpack.unpack(mark).reason
     for place = offset, counts.begun - 1 do
@@ -230,22 +229,21 @@ fan_out = function()
       budget = budget - 1
       local item = task(record.id .. ':' .. string.format('%.0f', place))
       if item and item.status == 'running' then
-        stopping().request(item, mark)
+        stopping.request(item, mark)
       elseif item and not TERMINAL[item.status] then
-        stopping().end_idle(item, comp, reason)
+        stopping.end_idle(item, comp, reason)
       end
     end
   end
 
   -- Gives the items of a mapped node their time to live.
-  function fan.expire_items(comp, offset, index)
+  function fan_out.expire_items(comp, offset, index)
     local record = task(task_of(comp.run, node(comp.plan, index).id))
-    local counts = record and fan.counts(record)
+    local counts = record and fan_out.counts(record)
     for place = offset, counts and counts.begun - 1 or -1 do
       if budget <= 0 then return place end
       budget = budget - 1
       expiring[#expiring + 1] = record.key .. ':' .. string.format('%.0f', place)
     end
   end
-  return fan
 end

@@ -11,7 +11,7 @@ local function carry_out(step)
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
   if comp.stop then return 'the component is being stopped' end
-  local fan = fan_out()
+  local fan = fan_out
   if step.kind == 'split' then
     fan.split(record, comp, step.items, step.need)
     return ''

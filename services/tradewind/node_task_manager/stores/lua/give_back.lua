@@ -20,10 +20,10 @@ local function give_back(record, lost)
   end
   if lost then
     set(record, 'lost', (tonumber(more(record).lost) or 0) + 1)
-    dead_letters().remember(record, 'WORKER_LOST')
+    dead_letters.remember(record, 'WORKER_LOST')
     if record.lost >= limits.losses then
       local message = 'the worker was lost ' .. record.lost .. ' times while it ran, the last was ' .. record.worker_id
-      dead_letters().bury(record, comp, {code = 'WORKER_LOST', message = message})
+      dead_letters.bury(record, comp, {code = 'WORKER_LOST', message = message})
       return fail(record, comp, 'WORKER_LOST', message)
     end
   end

@@ -3,9 +3,7 @@
 -- result: its outputs are `@`, and stand in the record that `kept` names. The places of such nodes wait in the list
 -- `kept:<component>`. Until it is empty the component is early = 'keep': nothing is delivered or stopped before, since a
 -- kept node must not be reached by a signal. What follows stands behind it in `todo`.
-keeping = function()
-  local made = {}
-  keeping = function() return made end
+do
   local FACTS = {'attempt', 'worker_id', 'ready_at', 'started_at', 'ended_at', 'cached'}
 
   local function keep(comp, from, place)
@@ -46,7 +44,7 @@ keeping = function()
     end
   end
 
-  function made.keep(comp, _, source)
+  function keeping.keep(comp, _, source)
     local list, from = base .. 'kept:' .. comp.run .. ':' .. comp.id, string.match(comp.run, '^(.+:)%d+$') .. source
     while budget > 0 do
       local places = call('LPOP', list, budget)
@@ -56,5 +54,4 @@ keeping = function()
     end
     return 0
   end
-  return made
 end

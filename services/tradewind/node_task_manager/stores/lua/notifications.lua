@@ -1,17 +1,18 @@
--- What users are to know, each user's in a stream of its own that holds the newest. Uses args, base, limits, time, stamp. Made when
--- it is needed first.
-local notified = {}
-local function notices()
-  local BRIEF, made = 500, {}
-  notices = function() return made end
+--!include records
+-- What users are to know, each user's in a stream of its own that holds the newest. Uses args, base, limits, time, stamp.
+local notified
+fresh(function() notified = {} end)
+local notices = {}
+do
+  local BRIEF = 500
 
   -- The beginning of a text of a kind that may be long; no character of it is cut in two.
-  function made.brief(text)
+  function notices.brief(text)
     if not text or #text <= BRIEF then return text end
     return (string.gsub(string.sub(text, 1, BRIEF), '[\192-\255][\128-\191]*$', ''))
   end
 
-  function made.notify(user, fact)
+  function notices.notify(user, fact)
     local key = base .. 'notifications:' .. user
     fact.at = time
     call('XADD', key, 'MAXLEN', limits.notifications, args.now == 0 and '*' or stamp .. '-*', 'n', cmsgpack.pack(fact))
@@ -20,7 +21,7 @@ local function notices()
   end
 
   -- Whether something named so is to be told to a user, who hears of it once within so many ms.
-  function made.once(user, name, ms)
+  function notices.once(user, name, ms)
     local key = base .. 'notified:' .. user .. ':' .. name
     local till = call('GET', key)
     if till and tonumber(till) > time then return false end
@@ -29,15 +30,14 @@ local function notices()
   end
 
   -- A component of a cycle has ended badly, unless somebody stopped it; the user hears of a flow once a minute.
-  function made.component_failed(comp)
+  function notices.component_failed(comp)
     local stop, QUIET_MS = comp.stop and cmsgpack.unpack(comp.stop), 60000
     if stop and stop.by ~= 'system' then return end
-    if made.once(comp.user_id, 'failed:' .. string.match(comp.run, '^[^:]+'), QUIET_MS) then
-      made.notify(comp.user_id, {kind = 'cycle_failed', subject = comp.run, total = comp.nodes, failed = comp.failed,
-        message = stop and made.brief(stop.reason) or nil})
+    if notices.once(comp.user_id, 'failed:' .. string.match(comp.run, '^[^:]+'), QUIET_MS) then
+      notices.notify(comp.user_id, {kind = 'cycle_failed', subject = comp.run, total = comp.nodes, failed = comp.failed,
+        message = stop and notices.brief(stop.reason) or nil})
     end
   end
-  return made
 end
 
 local function publish_notices()

@@ -1,13 +1,11 @@
 -- Keeps notifications that somebody else sends; one whose key was sent to the same user within a day changes nothing.
 -- KEYS[1] any key of the shard. args: base, now, limits, notifications {user_id, key ("" for none), fact}.
 -- Returns for each whether it is kept.
-local call, base, limits, time = redis.call, args.base, args.limits, now(args.now)
-local stamp = string.format('%.0f', time)
 --!include notifications
 local kept = {}
 for i, each in ipairs(args.notifications) do
-  kept[i] = each.key == '' or notices().once(each.user_id, 'key:' .. each.key, limits.retention)
-  if kept[i] then notices().notify(each.user_id, each.fact) end
+  kept[i] = each.key == '' or notices.once(each.user_id, 'key:' .. each.key, limits.retention)
+  if kept[i] then notices.notify(each.user_id, each.fact) end
 end
 publish_notices()
 return cmsgpack.pack(kept)

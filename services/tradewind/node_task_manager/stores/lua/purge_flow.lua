@@ -29,9 +29,9 @@ local function drop(id, comp)
   if record.status == 'failed' then take('dead_letters:' .. comp.user_id, id) end
   if record.status == 'running' and record.worker_id then
     release_lease(record)
-    stopping().tell(record, mark)
+    stopping.tell(record, mark)
   elseif record.status == 'running' then
-    fan_out().withdraw(record)
+    fan_out.withdraw(record)
   end
   take('node_tasks_list', id)
   call('UNLINK', record.key)
@@ -42,7 +42,7 @@ end
 -- Removes the items of a mapped node from place `first` on; returns the place at which to go on, nil when all are gone.
 local function drop_items(id, comp, first)
   local record = task(id)
-  local counts = record and fan_out().counts(record)
+  local counts = record and fan_out.counts(record)
   for place = first, counts and counts.begun - 1 or -1 do
     if budget <= 0 then return place end
     budget = budget - 1

@@ -28,11 +28,11 @@ local function reap(record)
   local ran_out = comp and not record.stop and which_ran_out(record, node(comp.plan, record.index))
   if not ran_out then return give_back(record, true) end
   if ran_out.code == 'HEARTBEAT_TIMEOUT' then
-    stopping().tell(record, cmsgpack.pack({reason = ran_out.message, by = 'system', at = time}))
+    stopping.tell(record, cmsgpack.pack({reason = ran_out.message, by = 'system', at = time}))
   end
   release_lease(record)
   set(record, 'nonce', '')
-  retries().fail(record, comp, ran_out)
+  retries.fail(record, comp, ran_out)
 end
 
 for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'inflight', '-inf', time, 'LIMIT', 0, AT_ONCE)) do

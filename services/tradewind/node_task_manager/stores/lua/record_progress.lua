@@ -9,7 +9,7 @@ local kept, told = 0, {}
 local function is_told(record)
   if run_of(record.id) == record.id then return true end
   local comp = component_of(record)
-  return comp and task_events().watched(comp, record.id)
+  return comp and task_events.watched(comp, record.id)
 end
 
 local function holder(entry)
@@ -35,7 +35,7 @@ for _, entry in ipairs(args.progress) do
 end
 
 for id, event in pairs(told) do
-  task_events().add(id, event)
+  task_events.add(id, event)
   call('PUBLISH', base .. 'wake', 'r:' .. id)
 end
 

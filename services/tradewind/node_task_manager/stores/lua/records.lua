@@ -1,15 +1,29 @@
 -- Records of node tasks and components, read once and written once per script.
--- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits.
+-- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits (JSON).
 local call = redis.call
-local base, limits, time = args.base, args.limits, now(args.now)
-local stamp = string.format('%.0f', time)
-local records, plans, components, budget = {}, {}, {}, limits.records
-local effects = {assignments = {}, terminations = {}, partitions = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
+local base, limits, time, stamp, budget, effects
+local records, components, pieces
+-- What many runs use: limits by their text, and nodes by plan and place, each plan of one edition.
+local limits_text, plans, editions, known_nodes = nil, {}, {}, 0
+
+fresh(function()
+  local MOST_KNOWN = 5000
+  if not limits or args.limits ~= limits_text then limits, limits_text = cjson.decode(args.limits or '{}'), args.limits end
+  base, time = args.base, args.now and now(args.now)
+  stamp = time and string.format('%.0f', time)
+  budget = limits.records
+  effects = {assignments = {}, terminations = {}, partitions = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
+  records, components, pieces = {}, {}, {}
+  if known_nodes > MOST_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
+end)
+
+local function know_edition(plan, edition)
+  if editions[plan] ~= edition then plans[plan], editions[plan] = nil, edition end
+end
 
 -- Lists of a plan (ids, entries, edges out of a node) are kept in pieces of this many, as redis_plans.py writes them.
 local PIECE = 500
 local TERMINAL = {completed = true, failed = true, terminated = true, skipped = true}
---!level
 -- The id of a node task, which is that of its run when the run is an ad-hoc task; and the run that it names.
 local function task_of(run, node_id) return node_id == '' and run or run .. ':' .. node_id end
 local function run_of(task)
@@ -23,7 +37,7 @@ local function task(id)
     local key = base .. 'node_tasks:' .. id
     local v = call('HMGET', key, 'status', 'component_id', 'index', 'attempt', 'nonce', 'worker_id', 'stop', 'waiting', 'live',
       'slots', 'blocked', 'ready_at')
-    record = v[1] and {id = id, key = key, changes = {}, n = 0, status = v[1], component_id = v[2], index = tonumber(v[3]),
+    record = v[1] and {id = id, key = key, changes = {nil, nil, nil, nil, nil, nil, nil, nil}, n = 0, status = v[1], component_id = v[2], index = tonumber(v[3]),
       attempt = tonumber(v[4]), nonce = v[5], worker_id = v[6], stop = v[7], waiting = tonumber(v[8]), live = tonumber(v[9]), slots = v[10], blocked = v[11], ready_at = v[12]}
     records[id] = record
   end
@@ -48,13 +62,13 @@ end
 -- for each. `parts` counts the components of its run when there are several.
 local function pack_facts(comp)
   return cmsgpack.pack({comp.run_id, comp.user_id, comp.plan, comp.nodes, comp.policy, comp.partition, comp.planned,
-    comp.traceparent, comp.parts, comp.submitted_at, comp.node_type})
+    comp.traceparent, comp.parts, comp.submitted_at, comp.node_type, comp.edition})
 end
 
 local function unpack_facts(packed)
   local f = cmsgpack.unpack(packed)
   return {run_id = f[1], user_id = f[2], plan = f[3], nodes = f[4], policy = f[5], partition = f[6], planned = f[7],
-    traceparent = f[8], parts = f[9], submitted_at = f[10], node_type = f[11]}
+    traceparent = f[8], parts = f[9], submitted_at = f[10], node_type = f[11], edition = f[12]}
 end
 
 -- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal; it
@@ -66,13 +80,16 @@ local function component(run, id)
   if comp == nil then
     local v = call('HMGET', key, 'status', 'facts', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'stop', 'early',
       'maps', 'watched')
-    comp = v[1] and v[1] ~= 'purged' and unpack_facts(v[2])
-    if comp then
-      comp.id, comp.run, comp.key, comp.changes, comp.n, comp.status = id, run, key, {}, 0, v[1]
-      comp.completed, comp.failed = v[3] and tonumber(v[3]) or 0, v[4] and tonumber(v[4]) or 0
-      comp.terminated, comp.skipped = v[5] and tonumber(v[5]) or 0, v[6] and tonumber(v[6]) or 0
-      comp.sinks, comp.stop, comp.early, comp.maps, comp.watched = v[7] and tonumber(v[7]) or 0, v[8], v[9], v[10], v[11]
-      comp.open = comp.nodes - comp.completed - comp.failed - comp.terminated - comp.skipped
+    comp = false
+    if v[1] and v[1] ~= 'purged' then
+      local f, completed, failed = cmsgpack.unpack(v[2]), v[3] and tonumber(v[3]) or 0, v[4] and tonumber(v[4]) or 0
+      local terminated, skipped = v[5] and tonumber(v[5]) or 0, v[6] and tonumber(v[6]) or 0
+      comp = {run_id = f[1], user_id = f[2], plan = f[3], nodes = f[4], policy = f[5], partition = f[6], planned = f[7],
+        traceparent = f[8], parts = f[9], submitted_at = f[10], node_type = f[11], id = id, run = run, key = key,
+        changes = {}, n = 0, status = v[1], completed = completed, failed = failed, terminated = terminated,
+        skipped = skipped, edition = f[12], sinks = v[7] and tonumber(v[7]) or 0, stop = v[8], early = v[9], maps = v[10], watched = v[11],
+        open = f[4] - completed - failed - terminated - skipped, counted = false}
+      know_edition(comp.plan, comp.edition)
     end
     components[key] = comp
   end
@@ -82,7 +99,8 @@ end
 local function component_of(record) return record.comp or component(run_of(record.id), record.component_id) end
 
 -- Changes are kept as the arguments of one HSET; the last of several for a field counts. The status, the counts of a
--- component and the signals of a node task are written from the record itself. `note` is for what is not read again.
+-- component, the signals of a node task and what is known of one that was created here are written from the record itself.
+-- `note` is for what is not read again.
 local function note(record, field, value)
   local n, changes = record.n, record.changes
   changes[n + 1] = field
@@ -95,24 +113,42 @@ local function set(record, field, value)
   note(record, field, value)
 end
 
-local COUNTS = {'completed', 'failed', 'terminated', 'skipped', 'sinks'}
-
-local function write_record(record)
+local function write_changes(record)
+  local key, changes, n = record.key, record.changes, record.n
+  if n <= 1000 then return call('HSET', key, 'status', record.status, unpack(changes, 1, n)) end
   note(record, 'status', record.status)
+  for first = 1, n + 2, 1000 do call('HSET', key, unpack(changes, first, math.min(first + 999, n + 2))) end
+end
+
+local function write_task(record)
   if record.signalled then
     note(record, 'waiting', record.waiting)
     note(record, 'live', record.live)
-  elseif record.counted then
+  end
+  -- One that was created here and given to a worker at once is what most are.
+  if record.begun and record.n <= 1000 then
+    return call('HSET', record.key, 'component_id', record.component_id, 'index', record.index, 'registered_at', stamp,
+      'ready_at', record.ready_at, 'attempt', record.attempt, 'nonce', record.nonce, 'worker_id', record.worker_id,
+      'started_at', record.started_at, 'status', record.status, unpack(record.changes, 1, record.n))
+  end
+  if record.created then
+    note(record, 'component_id', record.component_id)
+    note(record, 'index', record.index)
+    note(record, 'registered_at', stamp)
+    if record.ready_at then note(record, 'ready_at', record.ready_at) end
+  end
+  write_changes(record)
+end
+
+local COUNTS = {'completed', 'failed', 'terminated', 'skipped', 'sinks'}
+
+local function write_component(comp)
+  if comp.counted then
     for i = 1, #COUNTS do
-      if record[COUNTS[i]] > 0 then note(record, COUNTS[i], record[COUNTS[i]]) end
+      if comp[COUNTS[i]] > 0 then note(comp, COUNTS[i], comp[COUNTS[i]]) end
     end
   end
-  local changes, n = record.changes, record.n
-  if n <= 1000 then
-    call('HSET', record.key, unpack(changes, 1, n))
-  else
-    for first = 1, n, 1000 do call('HSET', record.key, unpack(changes, first, math.min(first + 999, n))) end
-  end
+  write_changes(comp)
 end
 
 -- A node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent when there
@@ -123,7 +159,7 @@ local function node(plan, index)
   local entry = known[index]
   if not entry then
     entry = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, 'n:' .. index))
-    known[index] = entry
+    known[index], known_nodes = entry, known_nodes + 1
   end
   return entry
 end
@@ -132,12 +168,12 @@ end
 -- what to take from the place of each to find it there.
 local function piece_of(plan, list, at)
   local number = math.floor(at / PIECE)
-  local field, known = list .. ':' .. number, plans[plan]
-  if not known then known = {} plans[plan] = known end
-  local piece = known[field]
+  local field = list .. ':' .. number
+  local name = plan .. field
+  local piece = pieces[name]
   if not piece then
     piece = cmsgpack.unpack(call('HGET', base .. 'plan:' .. plan, field))
-    known[field] = piece
+    pieces[name] = piece
   end
   return piece, number * PIECE - 1
 end
@@ -149,7 +185,7 @@ local function in_pieces(command, key, items)
 end
 
 -- Members of sorted sets, taken out and put in at the end, in this order.
-local added, removed = {}, {}
+local added, removed
 
 local function put(key, member, score)
   local items = added[key]
@@ -171,12 +207,13 @@ local function write_sets()
 end
 
 -- Keys of what has ended, to get their time to live once all is written.
-local expiring = {}
--- What is to be done before records are written, if anything.
+local expiring
+-- What is to be done before records are written; see fan_out.
 local before_writing
 
 -- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
-local totals = {}
+local totals
+fresh(function() added, removed, expiring, totals = {}, {}, {}, {} end)
 
 local function count_failure(code)
   local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,
@@ -188,10 +225,10 @@ local function count_failure(code)
 end
 
 local function write_all()
-  if before_writing then before_writing() end
+  before_writing()
   for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
-  for _, record in pairs(records) do if record and (record.n > 0 or record.signalled) then write_record(record) end end
-  for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_record(comp) end end
+  for _, record in pairs(records) do if record and (record.n > 0 or record.signalled or record.created) then write_task(record) end end
+  for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_component(comp) end end
   write_sets()
   for _, key in ipairs(expiring) do call('PEXPIRE', key, limits.retention) end
 end

@@ -1,16 +1,16 @@
 --!include slots
---!level
 -- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
-local work, finished, queues = {}, {}, {}
+local work, finished, queues, drained
 -- What a node that runs once for each item of a list needs besides; see fan_out.
-local fan_out
+local fan_out = {}
 -- What a node that waits without a worker needs besides; see suspension.
-local suspension
+local suspension = {}
 -- What a rerun needs that takes over results; see keep.
-local keeping
+local keeping = {}
 -- What stops node tasks and components; see below.
-local stopping
+local stopping = {}
 local TURN = 1000000
+fresh(function() work, finished, queues, drained = {}, {}, {}, false end)
 
 -- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next.
 local function later(kind, comp, index, offset, source)
@@ -29,11 +29,11 @@ end
 
 local function enqueue(record, comp)
   local entry = node(comp.plan, record.index)
-  if entry.map and fan_out().owns(record) then return fan_out().offer(record, comp) end
-  if entry.wait or record.status == 'suspended' then return suspension().ready(record, comp, entry) end
+  if entry.map and fan_out.owns(record) then return fan_out.offer(record, comp) end
+  if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
-  set(record, 'ready_at', stamp)
+  if record.created then record.ready_at = stamp else set(record, 'ready_at', stamp) end
   record.comp = comp
   record.start_by = entry.start > 0 and time + entry.start
   if entry.total then
@@ -51,14 +51,13 @@ local function enqueue(record, comp)
   queue.bound = queue.bound or entry.flow_max or entry.key or entry.pace
 end
 
--- Letting in what limits held back; made when it is needed first.
-local loosened = {}
-local function readmission()
-  local made = {}
-  readmission = function() return made end
-
+-- Letting in what limits held back.
+local loosened
+fresh(function() loosened = {} end)
+local readmission = {}
+do
   -- Puts up to `count` of a group that a limit held back into their queue again; returns how many.
-  function made.group(limit, group, count)
+  function readmission.group(limit, group, count)
     local node_type, user = string.match(group, '^([^:]+):([^:]+):')
     local key = base .. 'blocked:' .. limit .. '|' .. group
     local back = call('ZPOPMIN', key, count)
@@ -70,17 +69,17 @@ local function readmission()
       table.insert(queue.added, back[i])
       queue.ranked, queue.bound = true, true
     end
-    if call('EXISTS', key) == 0 then slots().forget_group(limit, group) end
+    if call('EXISTS', key) == 0 then slots.forget_group(limit, group) end
     return #back / 2
   end
 
   -- Puts back up to `most` of a group that the rate of a key held back, as far as there are tokens now.
   local function paced_group(limit, group, most)
-    local _, length, short = slots().pace(limit, group)
+    local _, length, short = slots.pace(limit, group)
     local count = short > 0 and 0 or math.min(most, math.floor(-short / length) + 1)
-    if count > 0 then made.group(limit, group, count) end
+    if count > 0 then readmission.group(limit, group, count) end
     if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
-      slots().look_again(limit, count > 0 and count * length or short)
+      slots.look_again(limit, count > 0 and count * length or short)
     end
   end
 
@@ -88,24 +87,24 @@ local function readmission()
   local function some_of(limit, group, count, paced)
     if string.sub(limit, 1, 5) == 'pace:' then
       paced_group(limit, group, paced)
-    elseif tonumber(string.match(group, '%d+$')) > slots().held(limit) then
-      made.group(limit, group, count)
+    elseif tonumber(string.match(group, '%d+$')) > slots.held(limit) then
+      readmission.group(limit, group, count)
     end
   end
 
-  function made.unpark(user, node_type)
+  function readmission.unpark(user, node_type)
     call('ZREM', base .. 'parked', user .. ':' .. node_type)
     queue_of(node_type, user).rejoins = true
   end
 
   -- Lets in what was held back by a limit that so many let go of.
-  function made.open(limit, count)
+  function readmission.open(limit, count)
     local PACED_AT_ONCE = 100
     local kind, rest = string.match(limit, '^(%a+):(.+)$')
     if kind == 'user' then
       if room_of_user(rest) > 0 then
         for _, member in ipairs(call('ZRANGE', base .. 'parked', '[' .. rest .. ':', '(' .. rest .. ';', 'BYLEX')) do
-          made.unpark(string.match(member, '^(.+):(.+)$'))
+          readmission.unpark(string.match(member, '^(.+):(.+)$'))
         end
       end
     elseif kind == 'type' then
@@ -115,29 +114,28 @@ local function readmission()
     end
   end
 
-  -- Puts back as many of a group as others of it made room for.
-  function made.spared(name, count)
+  -- Puts back as many of a group as others of it readmission room for.
+  function readmission.spared(name, count)
     local limit, group = string.match(name, '^([^|]*)|(.+)$')
     some_of(limit, group, count, count)
   end
-  return made
 end
 
 -- Lets in what limits held back that have room now.
 local function reopen()
   local now_free = freed
   freed = {}
-  for limit, count in pairs(now_free) do readmission().open(limit, count) end
+  for limit, count in pairs(now_free) do readmission.open(limit, count) end
   local groups = spared
   spared = {}
-  for name, count in pairs(groups) do readmission().spared(name, count) end
+  for name, count in pairs(groups) do readmission.spared(name, count) end
 end
 
 -- Takes out what waits, be it in a queue, for its next attempt or suspended.
 local function dequeue(record, comp)
   local entry = node(comp.plan, record.index)
-  if entry.map and fan_out().owns(record) then return fan_out().withdraw(record) end
-  if record.status == 'pending' and not slots().withdraw(record, entry, comp, own_limits(entry, comp)) then
+  if entry.map and fan_out.owns(record) then return fan_out.withdraw(record) end
+  if record.status == 'pending' and not slots.withdraw(record, entry, comp, own_limits(entry, comp)) then
     local items = queue_of(entry.type, comp.user_id).removed
     items[#items + 1] = record.id
   end
@@ -236,7 +234,7 @@ local function finish(record, comp, status, reason)
   record.ended = true
   note(record, 'ended_at', stamp)
   totals[status] = (totals[status] or 0) + 1
-  if entry.map and fan_out().ended(record, comp, entry, status, reason) then return end
+  if entry.map and fan_out.ended(record, comp, entry, status, reason) then return end
   comp[status] = comp[status] + 1
   comp.open = comp.open - 1
   comp.counted = true
@@ -250,7 +248,7 @@ local function finish(record, comp, status, reason)
   end
   if status == 'failed' and comp.policy == 'fail_fast' then
     local reason = 'node "' .. entry.id .. '" failed and the flow fails fast'
-    stopping().component(comp, cmsgpack.pack({reason = reason, by = 'system', at = time}))
+    stopping.component(comp, cmsgpack.pack({reason = reason, by = 'system', at = time}))
   end
   if comp.open == 0 then
     finished[#finished + 1] = comp
@@ -260,8 +258,8 @@ end
 
 local function create(comp, id, entry, index)
   local record = {id = id, key = base .. 'node_tasks:' .. id, status = 'registered', component_id = comp.id, index = index,
-    waiting = entry.inputs, live = 0, whole = true, created = true, n = 6,
-    changes = {'component_id', comp.id, 'index', index, 'registered_at', stamp}}
+    waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil}, comp = comp, ready_at = false,
+    attempt = nil, nonce = nil, worker_id = nil, started_at = nil}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record
@@ -355,37 +353,34 @@ function WORK.expire(comp, offset)
   end
 end
 
--- Stopping; made when it is needed first. A stop is put down where it is meant for, and reaches every node.
-stopping = function()
-  local made = {}
-  stopping = function() return made end
-
-  function made.tell(record, mark)
+-- Stopping. A stop is put down where it is meant for, and reaches every node.
+do
+  function stopping.tell(record, mark)
     effects.terminations[#effects.terminations + 1] = {worker_id = record.worker_id, task_id = record.id,
       attempt = record.attempt, nonce = record.nonce, stop = cmsgpack.unpack(mark)}
   end
 
   -- Asks a node task that runs to stop.
-  function made.request(record, mark)
+  function stopping.request(record, mark)
     -- One that runs without a worker is a mapped node's.
-    if not record.worker_id then return fan_out().stop(record, mark) end
+    if not record.worker_id then return fan_out.stop(record, mark) end
     if record.stop then return end
     set(record, 'stop', mark)
     put('inflight', record.id, time + limits.stop_grace)
-    made.tell(record, mark)
+    stopping.tell(record, mark)
     local comp = component_of(record)
     if comp then changed(comp, 0, record, 'stopping') end
   end
 
   -- Ends one that no worker has: it is terminated if it is suspended, else skipped.
-  function made.end_idle(record, comp, reason)
+  function stopping.end_idle(record, comp, reason)
     local status = record.status == 'suspended' and 'terminated' or 'skipped'
-    if status == 'terminated' then suspension().leave(record, comp) end
+    if status == 'terminated' then suspension.leave(record, comp) end
     if record.status ~= 'registered' then dequeue(record, comp) end
     finish(record, comp, status, reason)
   end
 
-  function made.component(comp, mark)
+  function stopping.component(comp, mark)
     if comp.stop or comp.status == 'finished' then return end
     set(comp, 'stop', mark)
     changed(comp, 0)
@@ -393,7 +388,7 @@ stopping = function()
   end
 
   -- Work: stops the nodes of a component from a place on.
-  function made.stop(comp, offset)
+  function stopping.stop(comp, offset)
     if comp.open == 0 then return end
     local reason = cmsgpack.unpack(comp.stop).reason
     local ids, before
@@ -404,19 +399,17 @@ stopping = function()
       local id = task_of(comp.run, ids[place - before])
       local record = task(id) or create(comp, id, node(comp.plan, place), place)
       if record.status == 'running' then
-        made.request(record, comp.stop)
+        stopping.request(record, comp.stop)
       elseif not TERMINAL[record.status] then
-        made.end_idle(record, comp, reason)
+        stopping.end_idle(record, comp, reason)
       end
     end
   end
-  return made
 end
 
--- Work that is left for later scripts; made when there is some.
-local function todo()
-  local made, list = {}, base .. 'todo'
-  todo = function() return made end
+-- Work that is left for later scripts.
+local todo = {}
+do
 
   local function packed(item)
     local comp = item[2]
@@ -424,27 +417,25 @@ local function todo()
   end
 
   -- The item that `packed` wrote, or nil when its component is gone, or another one has its name.
-  function made.unpacked(text)
+  function todo.unpacked(text)
     local item = cmsgpack.unpack(text)
     local comp = component(item[2], item[3])
     if comp and comp.run_id == item[4] then return {item[1], comp, item[5], item[6]} end
   end
 
-  function made.put_back(item) call('LPUSH', list, packed(item)) end
+  function todo.put_back(item) call('LPUSH', base .. 'todo', packed(item)) end
 
-  function made.leave(items, from)
+  function todo.leave(items, from)
     local left = {}
     for at = from, #items do left[#left + 1] = packed(items[at]) end
-    in_pieces('RPUSH', list, left)
+    in_pieces('RPUSH', base .. 'todo', left)
   end
 
   -- The function that does such work.
-  function made.doing(kind) return stopping()[kind] or keeping()[kind] or fan_out()[kind] end
-  return made
+  function todo.doing(kind) return stopping[kind] or keeping[kind] or fan_out[kind] end
 end
 
 -- Does the work of this script, then what earlier ones left, as far as the budget goes; the rest is left to later ones.
-local drained
 local function work_off()
   local at, own = 1, true
   drained = false
@@ -453,7 +444,7 @@ local function work_off()
     local popped = not item and call('LPOP', base .. 'todo')
     if popped then
       budget = budget - 1
-      own, item = false, todo().unpacked(popped)
+      own, item = false, todo.unpacked(popped)
     else
       own, item = true, work[at]
       if not item then
@@ -462,13 +453,13 @@ local function work_off()
       end
       at = at + 1
     end
-    local offset = item and (WORK[item[1]] or todo().doing(item[1]))(item[2], item[4], item[3], item[5])
+    local offset = item and (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
     if offset then
       item[4] = offset
-      if popped then todo().put_back(item) else at = at - 1 end
+      if popped then todo.put_back(item) else at = at - 1 end
     end
   end
-  if at <= #work then todo().leave(work, at) end
+  if at <= #work then todo.leave(work, at) end
   work = {}
 end
 
@@ -480,7 +471,7 @@ local function announce(comp)
     run_id = comp.run_id, nodes = comp.nodes, completed = comp.completed, failed = comp.failed, terminated = comp.terminated,
     skipped = comp.skipped, sinks = comp.sinks, at = time, sink = comp.sink, outputs = comp.outputs,
     stop = comp.stop and cmsgpack.unpack(comp.stop) or nil}))
-  if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices().component_failed(comp) end
+  if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
   effects.partitions[#effects.partitions + 1] = comp.partition
 end
 

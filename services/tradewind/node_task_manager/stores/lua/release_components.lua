@@ -9,7 +9,7 @@ if call('HGET', base .. 'run:' .. args.run, 'run_id') == args.run_id then
     if comp and comp.early == 'held' and not comp.stop then
       if each[3] ~= '' then
         set(comp, 'early', 'unwanted')
-        stopping().component(comp, cmsgpack.pack({reason = each[3], by = 'system', at = time}))
+        stopping.component(comp, cmsgpack.pack({reason = each[3], by = 'system', at = time}))
       else
         set(comp, 'early', 'freed')
         if each[2] ~= '' then call('HSET', comp.key, 'inputs', each[2]) end

@@ -15,11 +15,11 @@ local function take_report(report)
   if child ~= report.child then note(record, 'child', report.child) end
   if report.kind == 'begun' then return '' end
   if report.kind == 'completed' then
-    suspension().resume(record, comp, nil, 'output', report.output)
+    suspension.resume(record, comp, nil, 'output', report.output)
   else
     take('delayed', record.id)
     set(record, 'retry_at', 0)
-    retries().fail(record, comp, report.error, {none = report.final})
+    retries.fail(record, comp, report.error, {none = report.final})
   end
   return ''
 end

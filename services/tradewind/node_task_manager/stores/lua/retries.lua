@@ -3,11 +3,8 @@
 -- Failed attempts that are followed by another: a node task waits in `delayed` until it is due, then it is queued.
 local DUE_AT_ONCE = 250
 
--- Made when the first attempt fails.
-local function retries()
-  local made = {}
-  retries = function() return made end
-
+local retries = {}
+do
   -- How long a node task waits after so many failures; as domain/retry.py has it.
   local function delay_of(policy, id, failures)
     local delay = policy.initial_ms
@@ -29,15 +26,15 @@ local function retries()
     if record.total_at and tonumber(record.total_at) <= time + wait then
       return 'the total time is over before the next attempt could begin'
     end
-    return retry_budget().refuse(comp)
+    return retry_budget.refuse(comp)
   end
 
   -- The end of an attempt that did not succeed: the node task is delayed, or failed for good.
-  function made.fail(record, comp, error, wish)
+  function retries.fail(record, comp, error, wish)
     local policy = not record.stop and not comp.stop and node(comp.plan, record.index).retry
     if policy then
       set(record, 'failures', (tonumber(more(record).failures) or 0) + 1)
-      dead_letters().remember(record, error.code)
+      dead_letters.remember(record, error.code)
       local wait = math.max(1, wish and wish.after_ms or delay_of(policy, record.id, record.failures))
       local final = why_final(record, comp, policy, error, wish, wait)
       if not final then
@@ -51,7 +48,7 @@ local function retries()
         return
       end
       error.final = final
-      dead_letters().bury(record, comp, error)
+      dead_letters.bury(record, comp, error)
     end
     set(record, 'error', cmsgpack.pack(error))
     count_failure(error.code)
@@ -59,8 +56,7 @@ local function retries()
   end
 
   -- Whether the latest attempt that failed or was suspended, and was not the last, is the one with this nonce.
-  function made.has_failed(record, nonce) return more(record).settled == nonce end
-  return made
+  function retries.has_failed(record, nonce) return more(record).settled == nonce end
 end
 
 -- Queues what is due; returns the time in ms until the next of the others is, or nil, and whether more is due already.

@@ -21,14 +21,14 @@ local function take_effect()
   local record = task(given.task_id)
   if record and TERMINAL[record.status] then return 'ended' end
   if comp.stop or record and record.stop then return 'stopping' end
-  if not record and fan_out().is_item(given.task_id) then return 'unknown' end
+  if not record and fan_out.is_item(given.task_id) then return 'unknown' end
   local signal = {at = time, signal = given.signal, payload = given.payload, by = given.by}
   if not record or record.status ~= 'suspended' then
     if given.attempt >= 0 then return 'changed' end
-    return suspension().keep(comp, given.task_id, signal, args.most, args.most_of_run) and 'kept' or 'full'
+    return suspension.keep(comp, given.task_id, signal, args.most, args.most_of_run) and 'kept' or 'full'
   end
   if (record.attempt or 0) ~= given.attempt then return 'changed' end
-  suspension().resume(record, comp, signal, given.handle, given.payload)
+  suspension.resume(record, comp, signal, given.handle, given.payload)
   return 'resumed'
 end
 

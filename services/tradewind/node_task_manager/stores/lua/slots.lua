@@ -5,20 +5,24 @@
 -- back stands in `blocked:<limit>|<type>:<user>:<most>`, and when a slot comes free one of each such group goes back. One that
 -- was let in and takes no slot after all makes room for another of its own group: it is `spared`, or `owed` to the next script.
 local HUGE = math.huge
-local freed, spared, owed, leases = {}, {}, {}, 0
+local freed, spared, owed, leases
 -- When (in us) the bucket of a rate is full again: that is all there is to know of it. Each that begins puts it off. It is
 -- named by a node type, or `<user>:<key>`.
-local full_at, spent = {}, {}
+local full_at, spent
 -- When those who wait for the rate of a key are looked at again: one entry in `delayed` for each.
-local paced = {}
+local paced
+fresh(function()
+  freed, spared, owed, leases = {}, {}, {}, 0
+  full_at, spent, paced = {}, {}, {}
+end)
 
--- What is only needed where something is bounded is made when it is needed first.
-local function slots()
-  local made, held, leased = {}, {}, nil
-  slots = function() return made end
+local slots = {}
+do
+  local held, leased
+  fresh(function() held, leased = {}, nil end)
 
   -- How many hold a slot as things stand in this script; the sets are written at its end.
-  function made.held(limit)
+  function slots.held(limit)
     local count = held[limit]
     if not count then
       count = call('ZCARD', base .. 'slots:' .. limit)
@@ -28,13 +32,13 @@ local function slots()
   end
 
   -- How many run of all that may.
-  function made.running()
+  function slots.running()
     if not leased then leased = call('ZCARD', base .. 'inflight') end
     return leased + leases
   end
 
   -- Whether all that may run did so before this script, and fewer do now.
-  function made.less_run() return leases < 0 and leased and leased >= limits.running end
+  function slots.less_run() return leases < 0 and leased and leased >= limits.running end
 
   local function full_at_of(name)
     if not full_at[name] then
@@ -44,44 +48,44 @@ local function slots()
   end
 
   -- How many tokens a type has.
-  function made.tokens(node_type, rate)
+  function slots.tokens(node_type, rate)
     return math.floor((time * 1000 + rate[2] - full_at_of(node_type)) / rate[1])
   end
 
   -- In how many ms a type has a token again, 0 when it has one.
-  function made.token_in(node_type, rate)
+  function slots.token_in(node_type, rate)
     return math.max(0, math.ceil((full_at_of(node_type) + rate[1] - rate[2]) / 1000 - time))
   end
 
   -- The rate of a key, by the limit `pace:<user>:<key>` and the group `<us a token takes>.<us to fill the bucket>.<cost>`: the
   -- name of its bucket, how long its cost takes (us), and how much longer that is than what the bucket has now (us).
-  function made.pace(limit, group)
+  function slots.pace(limit, group)
     local interval, period, cost = string.match(group, '(%d+)%.(%d+)%.(%d+)$')
     local name, length = string.sub(limit, 6), interval * cost
     return name, length, full_at_of(name) + length - (time * 1000 + period)
   end
 
   -- Whether a limit of its own holds back a node task.
-  function made.is_full(limit)
-    if not limit[3] then return made.held(limit[1]) >= limit[2] end
-    local _, _, short = made.pace(limit[1], limit[2])
+  function slots.is_full(limit)
+    if not limit[3] then return slots.held(limit[1]) >= limit[2] end
+    local _, _, short = slots.pace(limit[1], limit[2])
     return short > 0
   end
 
-  function made.look_again(limit, us)
+  function slots.look_again(limit, us)
     local at = time + math.max(1, math.ceil(us / 1000))
     paced[limit] = math.min(paced[limit] or at, at)
   end
 
   local function take_slot(record, limit)
-    held[limit] = made.held(limit) + 1
+    held[limit] = slots.held(limit) + 1
     put('slots:' .. limit, record.id, stamp)
     return limit
   end
 
   -- Takes a slot of every limit that a node task runs under, `own` those of its own, and notes which: to let go of them takes
   -- no config.
-  function made.take(record, entry, comp, own)
+  function slots.take(record, entry, comp, own)
     local names, rate = nil, limits.type_rates and limits.type_rates[entry.type]
     if rate then
       full_at[entry.type] = full_at_of(entry.type) + rate[1]
@@ -93,7 +97,7 @@ local function slots()
     end
     for i = 1, own and #own or 0 do
       if own[i][3] then
-        local name, length = made.pace(own[i][1], own[i][2])
+        local name, length = slots.pace(own[i][1], own[i][2])
         full_at[name], spent[name] = full_at[name] + length, true
       else
         names = (names and names .. ' ' or '') .. take_slot(record, own[i][1])
@@ -102,19 +106,19 @@ local function slots()
     if names or record.slots then set(record, 'slots', names or '') end
   end
 
-  function made.let_go(limit, id)
-    held[limit] = made.held(limit) - 1
+  function slots.let_go(limit, id)
+    held[limit] = slots.held(limit) - 1
     freed[limit] = (freed[limit] or 0) + 1
     take('slots:' .. limit, id)
   end
 
-  function made.free(record)
-    for limit in string.gmatch(record.slots, '%S+') do made.let_go(limit, record.id) end
+  function slots.free(record)
+    for limit in string.gmatch(record.slots, '%S+') do slots.let_go(limit, record.id) end
     -- Of a node task that does not run, what it notes of slots means nothing.
     record.slots = ''
   end
 
-  function made.forget_group(limit, group)
+  function slots.forget_group(limit, group)
     call('SREM', base .. 'blocked_by:' .. limit, group)
     call('ZREM', base .. 'blocked_of', string.match(group, ':([^:]+):') .. '|' .. limit .. '|' .. group)
   end
@@ -125,18 +129,18 @@ local function slots()
   end
 
   -- Puts a ready node task aside until `limit`, one of its `own`, has room; `rank` is its place in the queue.
-  function made.block(record, entry, comp, limit, own, rank)
+  function slots.block(record, entry, comp, limit, own, rank)
     local name, group = limit[1], entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
     set(record, 'blocked', name .. '|' .. group)
     call('ZADD', base .. 'blocked:' .. record.blocked, rank, record.id)
     call('SADD', base .. 'blocked_by:' .. name, group)
     call('ZADD', base .. 'blocked_of', 0, comp.user_id .. '|' .. record.blocked)
     if limit[3] then
-      local _, _, short = made.pace(name, group)
-      made.look_again(name, short)
+      local _, _, short = slots.pace(name, group)
+      slots.look_again(name, short)
     end
     if record.start_by then call('ZADD', base .. 'start_deadlines', record.start_by, record.id) end
-    -- It made room for another under the rest of its limits.
+    -- It slots room for another under the rest of its limits.
     for _, other in ipairs(own) do
       if other[1] ~= name then spare(owed, other, entry, comp) end
     end
@@ -144,11 +148,11 @@ local function slots()
 
   -- Takes out a ready node task that is not to run, blocked or about to be let in: then it makes room for another one. True when
   -- it was blocked.
-  function made.withdraw(record, entry, comp, own)
+  function slots.withdraw(record, entry, comp, own)
     if record.blocked and record.blocked ~= '' then
       call('ZREM', base .. 'blocked:' .. record.blocked, record.id)
       if call('EXISTS', base .. 'blocked:' .. record.blocked) == 0 then
-        made.forget_group(string.match(record.blocked, '^([^|]*)|(.+)$'))
+        slots.forget_group(string.match(record.blocked, '^([^|]*)|(.+)$'))
       end
       set(record, 'blocked', '')
       return true
@@ -156,7 +160,6 @@ local function slots()
     for _, limit in ipairs(own or {}) do spare(spared, limit, entry, comp) end
     return false
   end
-  return made
 end
 
 local function write_rates()
@@ -170,14 +173,14 @@ end
 -- How many more node tasks of a type may run by the limits on all and on their type.
 local function room_of_type(node_type)
   if not limits.bounded then return HUGE end
-  local room = limits.running and limits.running - slots().running() or HUGE
+  local room = limits.running and limits.running - slots.running() or HUGE
   local most, rate = limits.type_running and limits.type_running[node_type], limits.type_rates and limits.type_rates[node_type]
-  if rate then room = math.min(room, slots().tokens(node_type, rate)) end
-  return most and math.min(room, most - slots().held('type:' .. node_type)) or room
+  if rate then room = math.min(room, slots.tokens(node_type, rate)) end
+  return most and math.min(room, most - slots.held('type:' .. node_type)) or room
 end
 
 local function room_of_user(user)
-  return limits.user_running and limits.user_running - slots().held('user:' .. user) or HUGE
+  return limits.user_running and limits.user_running - slots.held('user:' .. user) or HUGE
 end
 
 -- The limits that hold back single node tasks, with how many each lets run; nil or false when there are none.
@@ -203,10 +206,10 @@ end
 
 local function take_slots(record, entry, comp, own)
   leases = leases + 1
-  if own or limits.bounded or record.slots then slots().take(record, entry, comp, own) end
+  if own or limits.bounded or record.slots then slots.take(record, entry, comp, own) end
 end
 
 local function free_slots(record)
   leases = leases - 1
-  if record.slots and record.slots ~= '' then slots().free(record) end
+  if record.slots and record.slots ~= '' then slots.free(record) end
 end

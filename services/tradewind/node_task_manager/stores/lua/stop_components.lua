@@ -16,7 +16,7 @@ if standing[1] == args.run_id then
     local comp = (args.component == '' or args.component == id) and component(args.run, id)
     -- What handles the outcome of the run outlives its stop, unless it is meant itself.
     local spared = comp and args.component == '' and (comp.early == 'held' or comp.early == 'freed')
-    if comp and not spared then stopping().component(comp, stop) end
+    if comp and not spared then stopping.component(comp, stop) end
   end
 end
 settle()

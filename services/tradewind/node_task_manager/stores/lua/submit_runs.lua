@@ -100,7 +100,8 @@ local function begin_component(run, id, digest, stopped, kept, held)
     failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id, user_id = run.user_id, plan = digest,
     nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
     traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
-    submitted_at = time, node_type = run.node_type}
+    submitted_at = time, node_type = run.node_type, edition = facts.edition}
+  know_edition(digest, facts.edition)
   components[key] = comp
   note(comp, 'facts', pack_facts(comp))
   opened[digest] = (opened[digest] or 0) + 1
@@ -113,7 +114,7 @@ local function begin_component(run, id, digest, stopped, kept, held)
     later('keep', comp, run.source, 0)
   end
   if held then set(comp, 'early', 'held') end
-  if mark then stopping().component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
+  if mark then stopping.component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
 end
 
 -- The run before stays on record while the rerun does. Returns the nodes whose results are kept, by component.

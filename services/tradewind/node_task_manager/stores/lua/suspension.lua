@@ -1,11 +1,7 @@
 --!include fan_out
 -- Node tasks that wait for a signal or a time, without a worker: their record says for what in `wait`, and they stand in
--- `delayed` when a time ends the wait. What is sent before they wait is kept in the record of the run. Like what mapped nodes
--- need, all of it is made when it is needed first.
-suspension = function()
-  local waits = {}
-  suspension = function() return waits end
-
+-- `delayed` when a time ends the wait. What is sent before they wait is kept in the record of the run.
+do
   local function kept_in(comp, id) return base .. 'run:' .. comp.run, 'signals:' .. id end
 
   -- The first signal of a name that came before the node task waited, if there is one.
@@ -24,7 +20,7 @@ suspension = function()
   end
 
   -- Keeps a signal for a node task that does not wait; false when too many are kept.
-  function waits.keep(comp, id, signal, most, most_of_run)
+  function suspension.keep(comp, id, signal, most, most_of_run)
     local run, field = kept_in(comp, id)
     local text = call('HGET', run, field)
     local kept = text and cmsgpack.unpack(text) or {}
@@ -37,24 +33,24 @@ suspension = function()
 
   local function flow_of(entry) return entry.wait and entry.wait.flow_id or '' end
 
-  -- Tells the scheduler that a node task waits for a cycle of another flow, or that nobody waits for `child` any more.
+  -- Tells the scheduler that a node task suspension for a cycle of another flow, or that nobody suspension for `child` any more.
   local function tell_of_flow(record, comp, child)
     call('XADD', base .. 'events:' .. comp.partition, '*', 'sub_flow', cmsgpack.pack({run = comp.run, run_id = comp.run_id,
       task_id = record.id, user_id = comp.user_id, at = time, child = child}))
     effects.partitions[#effects.partitions + 1] = comp.partition
   end
 
-  -- A suspended node task ends, and not by what it waits for.
-  function waits.leave(record, comp)
+  -- A suspended node task ends, and not by what it suspension for.
+  function suspension.leave(record, comp)
     if flow_of(node(comp.plan, record.index)) == '' then return end
     local child = call('HGET', record.key, 'child')
     if child and child ~= '' then tell_of_flow(record, comp, child) end
   end
 
-  function waits.of(record) return cmsgpack.unpack(record.wait or call('HGET', record.key, 'wait')) end
+  function suspension.of(record) return cmsgpack.unpack(record.wait or call('HGET', record.key, 'wait')) end
 
   -- Ends a wait, by a signal or the time when `resumed` says so; with a handle the node task is completed and emits `value` by it, else it runs again.
-  function waits.resume(record, comp, resumed, handle, value)
+  function suspension.resume(record, comp, resumed, handle, value)
     take('delayed', record.id)
     set(record, 'retry_at', 0)
     if resumed then set(record, 'resumed', cmsgpack.pack(resumed)) end
@@ -68,7 +64,7 @@ suspension = function()
   end
 
   -- Begins a wait; whoever calls this has taken the lease of one that ran.
-  function waits.begin(record, comp, wait)
+  function suspension.begin(record, comp, wait)
     local entry, ran = node(comp.plan, record.index), record.status == 'running' and -1 or 0
     if wait.after_ms >= 0 then wait.till = time + wait.after_ms end
     wait.after_ms, wait.since, wait.sources = -1, time, nil
@@ -79,12 +75,12 @@ suspension = function()
     set(record, 'retry_at', till < HUGE and math.max(till, time + 1) or 0)
     changed(comp, ran, record, 'suspended')
     local early = wait.signal ~= '' and wait.form == '' and take_kept(record, comp, wait.signal)
-    if early then return waits.resume(record, comp, early, wait.completes, early.payload) end
+    if early then return suspension.resume(record, comp, early, wait.completes, early.payload) end
     if record.retry_at > 0 then delaying[#delaying + 1] = record end
     local flow = string.match(comp.run, '^([^:]+):[^:]+:[^:]+$')
     if flow then call('ZADD', base .. 'to_clean', 'NX', time + limits.tombstone, 'flow:' .. flow) end
     if wait.form ~= '' then
-      notices().notify(comp.user_id, {kind = 'answer_wanted', subject = record.id, node_type = entry.type, message = wait.title})
+      notices.notify(comp.user_id, {kind = 'answer_wanted', subject = record.id, node_type = entry.type, message = wait.title})
     end
   end
 
@@ -116,19 +112,19 @@ suspension = function()
     -- Of a component that is being stopped the stop reaches it as well.
     if comp.stop then return end
     if entry.total and tonumber(more(record).total_at) <= time then
-      waits.leave(record, comp)
+      suspension.leave(record, comp)
       return fail(record, comp, 'TOTAL_TIMEOUT', 'it waited when the total time of ' .. entry.total .. ' ms was over')
     end
-    local wait, resumed = waits.of(record), {at = time, signal = '', payload = 'null', by = ''}
+    local wait, resumed = suspension.of(record), {at = time, signal = '', payload = 'null', by = ''}
     if wait.late_error ~= '' then return fail(record, comp, 'WAIT_TIMEOUT', wait.late_error) end
     local handle, value = wait.completes, 'null'
     if wait.late then handle, value = wait.late[1], wait.late[2] end
     if wait.passes then value = passed(record, comp, entry) end
-    waits.resume(record, comp, resumed, handle, value)
+    suspension.resume(record, comp, resumed, handle, value)
   end
 
   -- A node that needs no worker is ready, or the time of a suspended one has come.
-  function waits.ready(record, comp, entry)
+  function suspension.ready(record, comp, entry)
     if record.status == 'suspended' then return due(record, comp, entry) end
     note(record, 'ready_at', stamp)
     set(record, 'started_at', stamp)
@@ -141,7 +137,6 @@ suspension = function()
       note(record, 'child', '')
       tell_of_flow(record, comp, '')
     end
-    waits.begin(record, comp, wait)
+    suspension.begin(record, comp, wait)
   end
-  return waits
 end

@@ -1,15 +1,14 @@
+--!include records
 -- Events of ad-hoc tasks, and of node tasks of flows that somebody watches, each in a stream of its own that holds the newest.
--- Uses args, base, limits, stamp. Few scripts need it, so it is made when it is needed first.
-local function task_events()
-  local made = {}
-  task_events = function() return made end
-
+-- Uses args, base, limits, stamp.
+local task_events = {}
+do
   -- Whether events of a node task of a flow are kept: its component names all that somebody has watched, within their run.
-  function made.watched(comp, id)
+  function task_events.watched(comp, id)
     return comp.watched and string.find(comp.watched, ' ' .. string.sub(id, #comp.run + 2) .. ' ', 1, true) ~= nil
   end
 
-  function made.add(id, event, over)
+  function task_events.add(id, event, over)
     local key = base .. 'task_events:' .. id
     -- A position in the stream is the time of the script that wrote there, and a number within it.
     call('XADD', key, 'MAXLEN', limits.task_events, args.now == 0 and '*' or stamp .. '-*', 'e', cmsgpack.pack(event))
@@ -21,5 +20,4 @@ local function task_events()
       call('PEXPIRE', key, limits.retention)
     end
   end
-  return made
 end

@@ -8,7 +8,7 @@ if not comp then
   return cmsgpack.pack(effects)
 end
 local record = task(args.task_id)
-if not record and fan_out().is_item(args.task_id) then
+if not record and fan_out.is_item(args.task_id) then
   -- An item that has not begun.
   effects.results[1] = 'unknown'
   return cmsgpack.pack(effects)
@@ -20,9 +20,9 @@ end
 local mark = cmsgpack.pack({reason = args.reason, by = args.by, at = time})
 effects.results[1] = ''
 if record.status == 'running' then
-  stopping().request(record, mark)
+  stopping.request(record, mark)
 elseif not TERMINAL[record.status] then
   set(record, 'stop', mark)
-  stopping().end_idle(record, comp, args.reason)
+  stopping.end_idle(record, comp, args.reason)
 end
 return cmsgpack.pack(conclude())

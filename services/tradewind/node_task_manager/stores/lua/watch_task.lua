@@ -14,7 +14,7 @@ local function watch()
   local comp = component(args.run, args.component)
   if not comp then return 'unknown' end
   if ended(args.within) then return 'ended' end
-  if task_events().watched(comp, args.run .. ':' .. args.within) then return 'watched' end
+  if task_events.watched(comp, args.run .. ':' .. args.within) then return 'watched' end
   local names, open = {}, 0
   for within in string.gmatch(comp.watched or '', '%S+') do
     names[#names + 1] = within

@@ -1,10 +1,8 @@
 --!include retries
--- What becomes of a ready node task that its own limits hold back: it waits, unless its key says otherwise. Made when the first
--- one is held back.
-local function when_full()
+-- What becomes of a ready node task that its own limits hold back: it waits, unless its key says otherwise.
+local when_full = {}
+do
   local HOLDERS, WAITERS = 100, 100
-  local made = {}
-  when_full = function() return made end
 
   local function skip(record, comp, reason)
     take('start_deadlines', record.id)
@@ -24,7 +22,7 @@ local function when_full()
     for _, id in ipairs(call('ZRANGE', base .. 'slots:' .. limit, 0, HOLDERS - 1)) do look(id) end
     local new = added['slots:' .. limit] or {}
     for at = 2, #new, 2 do look(new[at]) end
-    if oldest then stopping().request(oldest.record, cmsgpack.pack({reason = reason, by = 'system', at = time})) end
+    if oldest then stopping.request(oldest.record, cmsgpack.pack({reason = reason, by = 'system', at = time})) end
     return oldest ~= nil
   end
 
@@ -43,7 +41,7 @@ local function when_full()
 
   -- Of `limit`, one of its `own` (its name, and how many it lets run), there is no room; each node task is judged once, and
   -- then waits its turn.
-  function made.hold_back(record, entry, comp, limit, own, rank)
+  function when_full.hold_back(record, entry, comp, limit, own, rank)
     if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not record.blocked then
       local group = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
       local reason = 'key "' .. entry.key .. '" has ' .. limit[2] .. ' of ' .. limit[2] .. ' running and when_full is ' .. entry.when_full
@@ -55,7 +53,6 @@ local function when_full()
         skip_waiters(group, 1, newer)
       end
     end
-    slots().block(record, entry, comp, limit, own, rank)
+    slots.block(record, entry, comp, limit, own, rank)
   end
-  return made
 end

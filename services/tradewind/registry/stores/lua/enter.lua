@@ -1,7 +1,8 @@
 --!include records
 -- Puts a worker on record as alive. args beyond those of records.lua: worker (the first ten of FIELDS), offered (names of
 -- node types), load, most_workers, replaced_kept.
-local me, offered = args.worker, args.offered
+local me, offered
+fresh(function() me, offered = args.worker, args.offered end)
 
 -- Takes the worker from the node types that it does not offer any more.
 local function leave_types(before)

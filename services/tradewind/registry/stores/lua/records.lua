@@ -1,13 +1,17 @@
 -- What the scripts of the registry share. KEYS[1..6] are the indices in the order of keys.py; args: now_ms,
 -- time_to_live, retention, and the beginnings `workers` and `node_types` of computed keys.
-local ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED
 local FIELDS = {'id', 'incarnation', 'api_url', 'supported_nodes', 'capacity', 'running', 'host', 'pid', 'sdk',
   'labels', 'registered_at', 'last_heartbeat', 'status', 'replaced'}
 local ID, INCARNATION, API_URL, TYPES, REGISTERED, HEARTBEAT, STATUS, REPLACED = 1, 2, 3, 4, 11, 12, 13, 14
 
-local time = now(args.now_ms)
--- A worker whose last heartbeat is not after these is out, or off the record.
-local out, gone = time - args.time_to_live, time - args.time_to_live - args.retention
+-- A worker whose last heartbeat is not after `out` or `gone` is out, or off the record.
+local time, out, gone
+fresh(function()
+  ALIVE, IDS, LOADS, NAMES, LAPSES, CALLED = unpack(KEYS, 1, 6)
+  time = now(args.now_ms)
+  out, gone = time - args.time_to_live, time - args.time_to_live - args.retention
+end)
 
 -- Times as text: Lua would write large numbers with an exponent.
 local function text(number)

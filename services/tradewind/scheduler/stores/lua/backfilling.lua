@@ -1,85 +1,77 @@
 --!include firings
 -- Backfills of a flow: `<flow>:backfill:<id>` is the record of one, `<flow>:filling` the open runs of all, each scored by the
--- id of its own; those that run for a node of another flow stand there as well, by 0. `key` is the flow's hash. Here is one
--- function for all of it, which returns the others.
+-- id of its own; those that run for a node of another flow stand there as well, by 0. `key` is the flow's hash.
 local FILLED = 10000
-local fills
+local backfills = {}
 
-local function backfills()
-  if fills then return fills end
-  fills = {}
+function backfills.key(key, id) return key .. ':backfill:' .. id end
 
-  function fills.key(key, id) return key .. ':backfill:' .. id end
+local function note_time(key, id, planned, outcome, reason, name, run_id, count, last)
+  firings.note(backfills.key(key, id), planned, outcome, reason, name, run_id, count, last, FILLED)
+end
 
-  local function note(key, id, planned, outcome, reason, name, run_id, count, last)
-    firings().note(fills.key(key, id), planned, outcome, reason, name, run_id, count, last, FILLED)
+-- Ends a backfill: its records expire, and nobody looks at it any more.
+local function finish_backfill(key, flow_id, id, status, reason, keep_for)
+  local record = backfills.key(key, id)
+  call('HSET', record, 'status', status, 'ended_at', time, 'reason', reason)
+  call('PEXPIRE', record, keep_for)
+  call('PEXPIRE', record .. ':firings', keep_for)
+  call('ZREM', base .. 'backfills', flow_id .. ':' .. id)
+end
+
+function backfills.finish_if_over(key, flow_id, id)
+  local known = call('HMGET', backfills.key(key, id), 'status', 'position', 'keep_for')
+  if known[1] == 'running' and known[2] == '0' and call('ZCOUNT', key .. ':filling', id, id) == 0 then
+    finish_backfill(key, flow_id, id, 'completed', '', known[3])
   end
+end
 
-  -- Ends a backfill: its records expire, and nobody looks at it any more.
-  local function finish(key, flow_id, id, status, reason, keep_for)
-    local record = fills.key(key, id)
-    call('HSET', record, 'status', status, 'ended_at', time, 'reason', reason)
-    call('PEXPIRE', record, keep_for)
-    call('PEXPIRE', record .. ':firings', keep_for)
-    call('ZREM', base .. 'backfills', flow_id .. ':' .. id)
+-- Moves a backfill on from a planned time; returns 'begun' when its cycle is to begin, 'duplicate' when one had begun before,
+-- 'settled' when nothing may begin now.
+function backfills.move(key, flow_id, flow_status, id, planned, following)
+  local record = backfills.key(key, id)
+  local known = call('HMGET', record, 'status', 'position', 'max_running')
+  if known[1] ~= 'running' or tonumber(known[2]) ~= planned or flow_status == 'paused'
+    or call('ZCOUNT', key .. ':filling', id, id) >= tonumber(known[3]) then return 'settled' end
+  call('HSET', record, 'position', following)
+  local outcome, cycle = firings.of(key, planned)
+  if outcome ~= 'fired' and outcome ~= 'queued' then
+    call('HINCRBY', record, 'begun', 1)
+    return 'begun'
   end
+  call('HINCRBY', record, 'skipped', 1)
+  note_time(key, id, planned, 'skipped', outcome == 'fired' and 'cycle ' .. cycle .. ' had begun for it' or 'it was queued')
+  backfills.finish_if_over(key, flow_id, id)
+  return 'duplicate'
+end
 
-  function fills.finish_if_over(key, flow_id, id)
-    local known = call('HMGET', fills.key(key, id), 'status', 'position', 'keep_for')
-    if known[1] == 'running' and known[2] == '0' and call('ZCOUNT', key .. ':filling', id, id) == 0 then
-      finish(key, flow_id, id, 'completed', '', known[3])
-    end
+-- Notes that a run has begun for a backfill.
+function backfills.begun(key, id, planned, name, run_id)
+  call('ZADD', key .. ':filling', id, name)
+  firings.note(key, planned, 'fired', 'backfill ' .. id, name, run_id)
+  note_time(key, id, planned, 'fired', '', name, run_id)
+end
+
+-- Notes that a run of a backfill has ended.
+function backfills.ended(key, flow_id, id, name, ending)
+  call('ZREM', key .. ':filling', name)
+  if call('EXISTS', backfills.key(key, id)) == 0 then return end
+  call('HINCRBY', backfills.key(key, id), ending == 'completed' and 'completed' or 'failed', 1)
+  backfills.finish_if_over(key, flow_id, id)
+end
+
+-- Begins no more of a backfill; what runs goes on. Returns whether it was under way.
+function backfills.cancel(key, flow_id, id, reason)
+  local known = call('HMGET', backfills.key(key, id), 'status', 'position', 'last', 'times', 'begun', 'skipped', 'keep_for')
+  if known[1] ~= 'running' then return false end
+  if known[2] ~= '0' then
+    local left = tonumber(known[4]) - tonumber(known[5]) - tonumber(known[6])
+    note_time(key, id, known[2], 'dropped', reason, nil, nil, left, known[3])
   end
+  finish_backfill(key, flow_id, id, 'cancelled', reason, known[7])
+  return true
+end
 
-  -- Moves a backfill on from a planned time; returns 'begun' when its cycle is to begin, 'duplicate' when one had begun before,
-  -- 'settled' when nothing may begin now.
-  function fills.move(key, flow_id, flow_status, id, planned, following)
-    local record = fills.key(key, id)
-    local known = call('HMGET', record, 'status', 'position', 'max_running')
-    if known[1] ~= 'running' or tonumber(known[2]) ~= planned or flow_status == 'paused'
-      or call('ZCOUNT', key .. ':filling', id, id) >= tonumber(known[3]) then return 'settled' end
-    call('HSET', record, 'position', following)
-    local outcome, cycle = firings().of(key, planned)
-    if outcome ~= 'fired' and outcome ~= 'queued' then
-      call('HINCRBY', record, 'begun', 1)
-      return 'begun'
-    end
-    call('HINCRBY', record, 'skipped', 1)
-    note(key, id, planned, 'skipped', outcome == 'fired' and 'cycle ' .. cycle .. ' had begun for it' or 'it was queued')
-    fills.finish_if_over(key, flow_id, id)
-    return 'duplicate'
-  end
-
-  -- Notes that a run has begun for a backfill.
-  function fills.begun(key, id, planned, name, run_id)
-    call('ZADD', key .. ':filling', id, name)
-    firings().note(key, planned, 'fired', 'backfill ' .. id, name, run_id)
-    note(key, id, planned, 'fired', '', name, run_id)
-  end
-
-  -- Notes that a run of a backfill has ended.
-  function fills.ended(key, flow_id, id, name, ending)
-    call('ZREM', key .. ':filling', name)
-    if call('EXISTS', fills.key(key, id)) == 0 then return end
-    call('HINCRBY', fills.key(key, id), ending == 'completed' and 'completed' or 'failed', 1)
-    fills.finish_if_over(key, flow_id, id)
-  end
-
-  -- Begins no more of a backfill; what runs goes on. Returns whether it was under way.
-  function fills.cancel(key, flow_id, id, reason)
-    local known = call('HMGET', fills.key(key, id), 'status', 'position', 'last', 'times', 'begun', 'skipped', 'keep_for')
-    if known[1] ~= 'running' then return false end
-    if known[2] ~= '0' then
-      local left = tonumber(known[4]) - tonumber(known[5]) - tonumber(known[6])
-      note(key, id, known[2], 'dropped', reason, nil, nil, left, known[3])
-    end
-    finish(key, flow_id, id, 'cancelled', reason, known[7])
-    return true
-  end
-
-  function fills.cancel_all(key, flow_id, reason)
-    for _, id in ipairs(call('ZRANGE', key .. ':backfills', 0, -1)) do fills.cancel(key, flow_id, id, reason) end
-  end
-
-  return fills
+function backfills.cancel_all(key, flow_id, reason)
+  for _, id in ipairs(call('ZRANGE', key .. ':backfills', 0, -1)) do backfills.cancel(key, flow_id, id, reason) end
 end

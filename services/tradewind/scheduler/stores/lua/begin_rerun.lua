@@ -1,11 +1,10 @@
 -- Begins a further run of a cycle.
 -- KEYS: 1 owner, 2 hash of the flow, 3 hash of the run before.
 -- args: base, epoch (0), now, flow_id, cycle, source (number of the run before), source_id (its run_id), run_id, planned (ms),
---   timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), by, request ("" for none), payload (its
+--   timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), request ("" for none), payload (its
 --   hash), request_ms.
 -- Returns {outcome, cycle, run, run_id, start}.
 --!include partition
-local RUNS = 1024
 local flow, source = KEYS[2], KEYS[3]
 
 local function answer(outcome, cycle, run, run_id) return {outcome, cycle or -1, run or 0, run_id or '', time} end
@@ -48,14 +47,13 @@ local function begin()
   call('PERSIST', logs_key(args.flow_id, args.cycle))
   call('ZADD', flow .. ':cycles', args.cycle * RUNS + run, name)
   call('ZADD', flow .. ':open', args.cycle * RUNS + run, name)
-  call('ZADD', base .. 'open', time + args.check_in, args.flow_id .. ':' .. name)
-  append_line(args.flow_id, args.cycle, 'INFO', 'scheduler', 'Starting run ' .. run .. ' of cycle ' .. args.cycle .. ', by ' .. args.by)
+  check_at(time + args.check_in, args.flow_id .. ':' .. name)
   if args.request ~= '' then
     call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. name:gsub(':', ' ') .. ' ' .. args.run_id, 'PX',
       args.request_ms)
   end
   announce(args.flow_id, args.cycle, run, 1, {})
-  publish()
+  conclude()
   return answer('begun', args.cycle, run, args.run_id)
 end
 

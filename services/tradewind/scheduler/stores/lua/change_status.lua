@@ -23,7 +23,7 @@ end
 local function resume()
   local paused = redis.call('HMGET', flow, 'paused_by', 'note')
   if args.passed then
-    firings().note(flow, args.passed[1], 'skipped', paused_words(paused[1], paused[2]), nil, nil, args.passed[3], args.passed[2])
+    firings.note(flow, args.passed[1], 'skipped', paused_words(paused[1], paused[2]), nil, nil, args.passed[3], args.passed[2])
   end
   redis.call('HDEL', flow, 'paused_by', 'paused_at', 'note', 'paused_next')
 end
@@ -47,12 +47,12 @@ elseif outcome == 'changed' then
     redis.call('HDEL', flow, 'stopped_by', 'stop_reason', 'stopped_at')
   end
   redis.call('ZADD', base .. 'outbox', time, args.flow_id)
-  if args.status ~= 'running' then firings().drop_queued(flow, args.flow_id, QUEUE, 'the flow was stopped') end
-  if args.status ~= 'running' then backfills().cancel_all(flow, args.flow_id, 'the flow was stopped') end
+  if args.status ~= 'running' then firings.drop_queued(flow, args.flow_id, QUEUE, 'the flow was stopped') end
+  if args.status ~= 'running' then backfills.cancel_all(flow, args.flow_id, 'the flow was stopped') end
 end
 local marked, more = {}, false
 if args.status ~= 'running' and args.status ~= 'paused' and outcome ~= 'refused' then
   marked, more = mark_stopping(args.flow_id, args.by, args.reason, args.source)
 end
-publish()
+conclude()
 return cmsgpack.pack({outcome, known[1], marked, more})

@@ -9,7 +9,7 @@ local flow = KEYS[2]
 -- Ended ones beyond what is kept go, and so do entries of records that have expired.
 local function trim_backfills()
   for _, id in ipairs(call('ZRANGE', flow .. ':backfills', 0, -1 - args.most_kept)) do
-    local record = backfills().key(flow, id)
+    local record = backfills.key(flow, id)
     if call('HGET', record, 'status') ~= 'running' then
       call('UNLINK', record, record .. ':firings')
       call('ZREM', flow .. ':backfills', id)
@@ -20,7 +20,7 @@ end
 local function active()
   local count = 0
   for _, id in ipairs(call('ZRANGE', flow .. ':backfills', 0, -1)) do
-    if call('HGET', backfills().key(flow, id), 'status') == 'running' then count = count + 1 end
+    if call('HGET', backfills.key(flow, id), 'status') == 'running' then count = count + 1 end
   end
   return count
 end
@@ -37,7 +37,7 @@ local function create()
   end
   if active() >= args.most_active then return {'full', 0} end
   local id = call('HINCRBY', flow, 'backfills', 1)
-  call('HSET', backfills().key(flow, id), 'id', id, 'flow_id', args.flow_id, 'status', 'running', 'from', args.from, 'to', args.to,
+  call('HSET', backfills.key(flow, id), 'id', id, 'flow_id', args.flow_id, 'status', 'running', 'from', args.from, 'to', args.to,
     'first', args.first, 'last', args.last, 'position', args.first, 'times', args.times, 'max_running', args.max_running,
     'schedule', args.schedule, 'anchor', args.anchor, 'by', args.by, 'created_at', time, 'keep_for', args.keep_for,
     'begun', 0, 'skipped', 0, 'completed', 0, 'failed', 0, 'request', args.request)

@@ -5,7 +5,7 @@
 --   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
 --!include backfilling
 --!include findings
-local RUNS, NEWEST, OPEN, FILLING = 1024, 20, 50, 250
+local NEWEST, OPEN, FILLING = 20, 50, 250
 local records, running, submitted = 0, {}, {}
 
 local function forget_open(flow_id, name)
@@ -58,7 +58,7 @@ local function examine_run(flow_id, name)
       end)
     end
     local filling = flow_key(flow_id) .. ':filling'
-    if known[5] and call('EXISTS', backfills().key(flow_key(flow_id), known[5])) == 1 and not call('ZSCORE', filling, name) then
+    if known[5] and call('EXISTS', backfills.key(flow_key(flow_id), known[5])) == 1 and not call('ZSCORE', filling, name) then
       found('backfill-misses-run', subject, 'it is running, and backfill ' .. known[5] .. ' does not count it',
         function() call('ZADD', filling, known[5], name) end)
     end
@@ -77,7 +77,7 @@ end
 
 local function examine_backfill(flow_id, id)
   local key, subject = flow_key(flow_id), flow_id .. ':' .. id
-  local record = backfills().key(key, id)
+  local record = backfills.key(key, id)
   local known = call('HMGET', record, 'status', 'position', 'keep_for')
   -- The entry of one that has expired stays until the next is created.
   if not known[1] then return end
@@ -104,7 +104,7 @@ local function examine_backfill(flow_id, id)
   end
   if known[2] == '0' and call('ZCOUNT', key .. ':filling', id, id) == 0 then
     found('backfill-not-ended', subject, 'its last cycle has ended, and it has not',
-      function() backfills().finish_if_over(key, flow_id, id) end)
+      function() backfills.finish_if_over(key, flow_id, id) end)
   end
 end
 
@@ -122,7 +122,7 @@ local function examine_filling(flow_id)
         function() call('ZREM', key .. ':filling', name) end)
     elseif status ~= 'running' then
       found('backfill-counts-ended-run', flow_id .. ':' .. name, 'backfill ' .. id .. ' counts it as running, and it has ended',
-        function() backfills().ended(key, flow_id, id, name, status or 'failed') end)
+        function() backfills.ended(key, flow_id, id, name, status or 'failed') end)
     end
   end
 end
@@ -211,7 +211,7 @@ local SECTIONS = {
   scan('backfills', function(member)
     records = records + 1
     local flow_id, id = string.match(member, '^(.+):(%d+)$')
-    if call('HGET', backfills().key(flow_key(flow_id), id), 'status') ~= 'running' then
+    if call('HGET', backfills.key(flow_key(flow_id), id), 'status') ~= 'running' then
       found('index-without-record', 'backfills ' .. member, 'no such backfill is under way',
         function() call('ZREM', base .. 'backfills', member) end)
     end

@@ -2,55 +2,47 @@
 -- What became of the planned times of a flow: a line each, as domain/firing.py writes it, scored by the planned time; and
 -- the queue of those that wait for a running cycle. `key` is the flow's hash. Where a line ends with a planned time, for an
 -- event that is followed by its mark, and so it stands in the queue, before the inputs of the cycle: both are its `label`.
--- Most cycles are begun and ended without: here is one function for all of it, which returns the others.
 local FIRINGS, QUEUE = 1000, 100
-local ledger
+local firings = {}
 
-local function firings()
-  if ledger then return ledger end
-  ledger = {}
+function firings.note(key, planned, outcome, reason, name, run_id, count, last, most)
+  local cycle, run = string.match(name or '', '^(%d+):(%d+)$')
+  call('ZREMRANGEBYSCORE', key .. ':firings', planned, planned)
+  call('ZADD', key .. ':firings', planned, table.concat({planned, outcome, cycle or -1, run or 0, run_id or '-', time, count or 1,
+    last or planned, reason or ''}, ' '))
+  call('ZREMRANGEBYRANK', key .. ':firings', 0, -(most or FIRINGS) - 1)
+end
 
-  function ledger.note(key, planned, outcome, reason, name, run_id, count, last, most)
-    local cycle, run = string.match(name or '', '^(%d+):(%d+)$')
-    call('ZREMRANGEBYSCORE', key .. ':firings', planned, planned)
-    call('ZADD', key .. ':firings', planned, table.concat({planned, outcome, cycle or -1, run or 0, run_id or '-', time, count or 1,
-      last or planned, reason or ''}, ' '))
-    call('ZREMRANGEBYRANK', key .. ':firings', 0, -(most or FIRINGS) - 1)
+-- The outcome of a planned time that was settled before, and of the run that began: cycle, run, run_id; nil when it is new.
+function firings.of(key, planned)
+  local line = call('ZRANGEBYSCORE', key .. ':firings', planned, planned, 'LIMIT', 0, 1)[1]
+  if not line then return nil end
+  local outcome, cycle, run, run_id = string.match(line, '^%d+ (%a+) (%-?%d+) (%d+) (%S+)')
+  return outcome, tonumber(cycle), tonumber(run), run_id
+end
+
+-- Lets planned times that wait give way, all or the oldest so many.
+function firings.drop_queued(key, flow_id, most, reason)
+  for _, waiting in ipairs(call('ZRANGE', key .. ':queued', 0, most - 1)) do
+    call('ZREM', key .. ':queued', waiting)
+    firings.note(key, string.match(waiting, '^%d+'), 'dropped', reason, nil, nil, nil, string.match(waiting, '^%S+'))
   end
+  if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
+end
 
-  -- The outcome of a planned time that was settled before, and of the run that began: cycle, run, run_id; nil when it is new.
-  function ledger.of(key, planned)
-    local line = call('ZRANGEBYSCORE', key .. ':firings', planned, planned, 'LIMIT', 0, 1)[1]
-    if not line then return nil end
-    local outcome, cycle, run, run_id = string.match(line, '^%d+ (%a+) (%-?%d+) (%d+) (%S+)')
-    return outcome, tonumber(cycle), tonumber(run), run_id
-  end
+function firings.queue(key, flow_id, planned, reason, label, inputs)
+  call('ZADD', key .. ':queued', planned, label and label .. ' ' .. inputs or planned)
+  call('ZADD', base .. 'queued', time, flow_id)
+  firings.note(key, planned, 'queued', reason, nil, nil, nil, label)
+end
 
-  -- Lets planned times that wait give way, all or the oldest so many.
-  function ledger.drop_queued(key, flow_id, most, reason)
-    for _, waiting in ipairs(call('ZRANGE', key .. ':queued', 0, most - 1)) do
-      call('ZREM', key .. ':queued', waiting)
-      ledger.note(key, string.match(waiting, '^%d+'), 'dropped', reason, nil, nil, nil, string.match(waiting, '^%S+'))
-    end
-    if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
-  end
-
-  function ledger.queue(key, flow_id, planned, reason, label, inputs)
-    call('ZADD', key .. ':queued', planned, label and label .. ' ' .. inputs or planned)
-    call('ZADD', base .. 'queued', time, flow_id)
-    ledger.note(key, planned, 'queued', reason, nil, nil, nil, label)
-  end
-
-  -- Takes out the planned time that waits longest; returns it, its label, and the inputs of the cycle ("" but for an event).
-  function ledger.next_queued(key, flow_id)
-    local waiting = call('ZRANGE', key .. ':queued', 0, 0)[1]
-    if waiting then call('ZREM', key .. ':queued', waiting) end
-    if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
-    local label, inputs = string.match(waiting or '', '^(%S+) ?(.*)$')
-    return tonumber(string.match(label or '', '^%d+')), label, inputs
-  end
-
-  return ledger
+-- Takes out the planned time that waits longest; returns it, its label, and the inputs of the cycle ("" but for an event).
+function firings.next_queued(key, flow_id)
+  local waiting = call('ZRANGE', key .. ':queued', 0, 0)[1]
+  if waiting then call('ZREM', key .. ':queued', waiting) end
+  if call('EXISTS', key .. ':queued') == 0 then call('ZREM', base .. 'queued', flow_id) end
+  local label, inputs = string.match(waiting or '', '^(%S+) ?(.*)$')
+  return tonumber(string.match(label or '', '^%d+')), label, inputs
 end
 
 -- Ends a flow in a status, of whose schedule `next_at` comes next (0 for nothing), when nothing of it runs or waits.

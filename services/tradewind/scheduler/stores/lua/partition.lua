@@ -1,14 +1,18 @@
 -- Keys, fencing and announcements of partitions of flows. Uses args: now, and base (key prefix with its tag), epoch (the
 -- caller's as owner, 0 when it does not act as one), KEYS: 1 owner, unless it works in groups: then `answers_of` does it.
 -- `digits` is how a whole number is written, which `..` takes twice as long for.
-local time, call, digits = now(args.now), redis.call, string.format
-local base, epoch, owner, changes
---!level
+local call, digits = redis.call, string.format
+-- Runs that a cycle may have.
+local RUNS = 1024
+local time, base, epoch, owner, changes, checks, closed
 
 local function enter(its_base, its_epoch, its_owner)
-  base, epoch, owner, changes = its_base, its_epoch, its_owner, {}
+  base, epoch, owner, changes, checks, closed = its_base, its_epoch, its_owner, {}, {}, {}
 end
-if args.base then enter(args.base, args.epoch, KEYS[1]) end
+fresh(function()
+  time = now(args.now)
+  enter(args.base, args.epoch, KEYS[1])
+end)
 
 local function flow_key(flow_id) return base .. 'flow:' .. flow_id end
 local function run_key(flow_id, cycle, run) return flow_key(flow_id) .. ':cycle:' .. cycle .. ':' .. run end
@@ -21,39 +25,54 @@ local function overtaken()
   return known and tonumber(known) > epoch
 end
 
--- Lines are `<ms> <LEVEL> <source> <text>`; the oldest go when there are too many.
+-- Lines are `<ms> <LEVEL> <source> <text>`; the oldest go when there are too many. Of a flow, `logged` is the newest cycle that
+-- has any.
 local LINES = 1000
 local function append_line(flow_id, cycle, level, source, text)
-  local key = logs_key(flow_id, cycle)
+  local key, flow = logs_key(flow_id, cycle), flow_key(flow_id)
   if call('RPUSH', key, digits('%d %s %s ', time, level, source) .. text) > LINES then
     call('LTRIM', key, -LINES, -1)
   end
+  if tonumber(call('HGET', flow, 'logged') or -1) < tonumber(cycle) then call('HSET', flow, 'logged', cycle) end
 end
 
--- A change is {flow_id, cycle, run, version, changed fields}; without fields the record has to be read.
-local function announce(flow_id, cycle, run, version, fields)
-  changes[#changes + 1] = {flow_id, cycle, run, version, fields}
+-- A change is {flow_id, cycle, run, version, changed fields}, and of an end the status and when; without any of these the record
+-- has to be read.
+local function announce(flow_id, cycle, run, version, fields, ending, at)
+  changes[#changes + 1] = {flow_id, cycle, run, version, fields, ending, at}
 end
 
-local function publish()
+-- When an open run, `<flow>:<cycle>:<run>`, is to be looked at next.
+local function check_at(at, run)
+  checks[#checks + 1] = at
+  checks[#checks + 1] = run
+end
+
+-- Nobody looks at a run any more.
+local function close(run) closed[#closed + 1] = run end
+
+-- Writes what was to be told and when runs are to be looked at.
+local function conclude()
+  if #checks > 0 then call('ZADD', base .. 'open', unpack(checks)) end
+  if #closed > 0 then call('ZREM', base .. 'open', unpack(closed)) end
   if #changes > 0 then call('PUBLISH', base .. 'changes', cmsgpack.pack(changes)) end
 end
 
--- Runs act(key, unpack(item)) for every item of groups, each {base, epoch, items} of one partition, and then conclude();
--- KEYS: for each group its owner, then a key for each of its items. Returns for each group what was returned for its items,
--- nothing when it is overtaken.
-local function answers_of(groups, act, conclude)
-  local replies, at = {}, 0
+-- Runs act(key, ...) for every item of groups, each {base, epoch, items} of one partition: the values of its items follow each
+-- other, `width` of each, since a table of each would cost more than its values. KEYS: for each group its owner, then a key for
+-- each of its items. Returns for each group what was returned for its items, nothing when it is overtaken.
+local function answers_of(groups, width, act)
+  local replies, at = {}, 1
   for g, group in ipairs(groups) do
     local answers, items = {}, group[3]
-    enter(group[1], group[2], KEYS[at + 1])
+    local count = #items / width
+    enter(group[1], group[2], KEYS[at])
     if not overtaken() then
-      for i = 1, #items do answers[i] = act(KEYS[at + 1 + i], unpack(items[i])) end
+      for i = 1, count do answers[i] = act(KEYS[at + i], unpack(items, (i - 1) * width + 1, i * width)) end
       conclude()
-      publish()
     end
     replies[g] = answers
-    at = at + 1 + #items
+    at = at + 1 + count
   end
   return cmsgpack.pack(replies)
 end

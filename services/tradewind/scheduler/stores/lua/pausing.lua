@@ -5,7 +5,7 @@ local function pause(key, flow_id, by, note)
   call('HSET', key, 'status', 'paused', 'paused_by', by, 'paused_at', time, 'note', note, 'paused_next', known[1],
     'next_execution', 0, 'updated_at', time, 'schedule_epoch', math.max(tonumber(known[2]) + 1, time))
   call('ZADD', base .. 'outbox', time, flow_id)
-  firings().drop_queued(key, flow_id, QUEUE, 'the flow was paused')
+  firings.drop_queued(key, flow_id, QUEUE, 'the flow was paused')
 end
 
 -- Counts cycles that failed one after the other, of a flow that is to be paused after so many; returns whether it was.

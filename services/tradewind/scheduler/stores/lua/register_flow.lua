@@ -10,7 +10,6 @@
 --!include partition
 local flow, outbox = KEYS[2], base .. 'outbox'
 local revisions, history, open = flow .. ':revisions', flow .. ':history', flow .. ':open'
-local RUNS = 1024
 
 -- What is known of a revision: {made at, by, note, digest, labels (JSON), the cycle that it begins with, and the one that
 -- its successor begins with, -1 while it is the current one}.

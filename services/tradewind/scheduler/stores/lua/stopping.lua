@@ -6,21 +6,21 @@ local STOPS = 500
 -- their names and whether there are more.
 local function mark_stopping(flow_id, by, reason, source, sparing)
   local open = flow_key(flow_id) .. ':open'
-  local marked, members = {}, redis.call('ZRANGEBYSCORE', open, 0, '+inf', 'LIMIT', 0, STOPS + 1)
+  local marked, members = {}, call('ZRANGEBYSCORE', open, 0, '+inf', 'LIMIT', 0, STOPS + 1)
   for i = 1, math.min(#members, STOPS) do
     local cycle, run = string.match(members[i], '^(%d+):(%d+)$')
-    local spared = sparing and (run ~= '0' or redis.call('ZSCORE', flow_key(flow_id) .. ':filling', members[i]))
+    local spared = sparing and (run ~= '0' or call('ZSCORE', flow_key(flow_id) .. ':filling', members[i]))
     local key = run_key(flow_id, cycle, run)
-    if not spared and redis.call('EXISTS', key) == 1 then
-      local version = redis.call('HINCRBY', key, 'version', 1)
+    if not spared and call('EXISTS', key) == 1 then
+      local version = call('HINCRBY', key, 'version', 1)
       local fields = {'stop_by', by, 'stop_reason', reason, 'stop_at', time}
-      redis.call('HSET', key, unpack(fields))
+      call('HSET', key, unpack(fields))
       announce(flow_id, tonumber(cycle), tonumber(run), version, fields)
       append_line(flow_id, cycle, 'WARNING', source, 'Stopping: ' .. reason)
-      redis.call('ZADD', base .. 'open', time, flow_id .. ':' .. members[i])
+      check_at(time, flow_id .. ':' .. members[i])
       marked[#marked + 1] = {tonumber(cycle), tonumber(run)}
     end
-    if not spared then redis.call('ZADD', open, -1 - tonumber(cycle), members[i]) end
+    if not spared then call('ZADD', open, -1 - tonumber(cycle), members[i]) end
   end
   return marked, #members > STOPS
 end

@@ -14,6 +14,7 @@ from tradewind.scheduler.domain.chain_state import (
     STOP,
     SUBMITTED,
     ChainState,
+    FollowUp,
     Notes,
     UpdateOutcome,
     UpdateResult,
@@ -25,7 +26,7 @@ from tradewind.scheduler.domain.firing import FiringOutcome
 from tradewind.scheduler.domain.flow_definition import OverlapPolicy
 from tradewind.scheduler.domain.flow_record import RememberedRequest
 from tradewind.scheduler.domain.flow_status import FlowStatus
-from tradewind.scheduler.domain.log_line import LogLevel, LogSource
+from tradewind.scheduler.domain.log_line import LogSource
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.ports.flows import Tidied
@@ -177,7 +178,6 @@ class MemoryCycles:
         flow.open[name] = False
         self._data.announce(state)
         self._data.open[name] = now + request.check_in_ms
-        self._data.say(flow, cycle, LogLevel.INFO, LogSource.SCHEDULER, f"Starting cycle {cycle}")
         flow.logs.pop(cycle - LOG_CYCLES, None)
         flow.last_cycle = cycle
         if request.backfill is not None:
@@ -212,8 +212,6 @@ class MemoryCycles:
         flow.runs[state.name] = Run(state, before.node_ids, request.request)
         flow.open[state.name] = False
         self._data.open[state.name] = now + request.check_in_ms
-        text = f"Starting run {state.name.run} of cycle {source.cycle}, by {request.rerun.by}"
-        self._data.say(flow, source.cycle, LogLevel.INFO, LogSource.SCHEDULER, text)
         if request.request is not None:
             self._data.remember(flow.flow_id, request.request, now, state.name, request.run_id)
         self._data.announce(state)
@@ -296,7 +294,7 @@ class MemoryCycles:
             return UpdateResult(UpdateOutcome.CONFLICT, old.version)
         flow = self._data.flows[new.name.flow_id]
         run.state = _written(old, new, update.fields)
-        follow_up = False
+        follow_up = FollowUp(0)
         if update.log is not None:
             self._data.say(flow, new.name.cycle, update.log.level, LogSource.SCHEDULER, update.log.text)
         if update.ending is not None:
@@ -315,7 +313,12 @@ class MemoryCycles:
             told = self._tells_ends()
             if told:
                 tell_end(self._data.ends, EndedRun(new.name, new.facts.run_id, update.ending, now))
-            follow_up = paused or filled or told or parent or bool(flow.queued)
+            follow_up = (
+                (FollowUp.QUEUE_MOVES if filled or flow.queued else FollowUp(0))
+                | (FollowUp.OUTBOX_FILLS if paused else FollowUp(0))
+                | (FollowUp.END_TOLD if told else FollowUp(0))
+                | (FollowUp.END_RETURNED if parent else FollowUp(0))
+            )
             end_flow_that_is_over(flow, now, update.flow_status or FlowStatus.COMPLETED)
             if filled:
                 end_filling(flow, new.name, update.ending, now)

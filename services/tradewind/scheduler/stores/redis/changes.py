@@ -21,6 +21,8 @@ class _Change(msgspec.Struct, array_like=True):
     run: int
     version: int
     fields: list[str | int]
+    status: str = ""
+    end_time: int = 0
 
 
 _DECODER = msgspec.msgpack.Decoder(list[_Change])
@@ -51,9 +53,11 @@ def _run_change(change: _Change) -> RunChange:
     run = RunName(change.flow_id, change.cycle, change.run)
 
     def after(before: ChainState | None) -> ChainState | None:
-        if not change.fields:
+        if not change.fields and not change.status:
             return None
         fields = paired(change.fields)
+        if change.status:
+            fields |= {"status": change.status, "end_time": change.end_time}
         if "run_id" in fields:
             return state_of(run, fields)
         if before is None or before.version != change.version - 1:

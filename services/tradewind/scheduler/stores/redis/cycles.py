@@ -28,15 +28,15 @@ from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, RETENTION_MS
 
 class _Begun(msgspec.Struct, array_like=True):
     outcome: BeginOutcome
+    revision: int
     cycle: int
-    run: int
-    run_id: str
     start: int
     planned: int
     next_at: int
-    revision: int
-    stopping: bool
     inputs: str = ""
+    run: int = 0
+    run_id: str = ""
+    stopping: bool = False
 
 
 class _Rerun(msgspec.Struct, array_like=True):
@@ -51,7 +51,7 @@ class _Updated(msgspec.Struct, array_like=True):
     outcome: UpdateOutcome
     version: int
     end: int
-    follow_up: bool
+    follow_up: int
 
 
 class _TidiedFlows(msgspec.Struct, array_like=True):
@@ -62,7 +62,6 @@ class _TidiedFlows(msgspec.Struct, array_like=True):
 
 
 _BEGIN = script("begin_cycles", list[list[_Begun]])
-_BEGIN_ON_EVENTS = script("begin_on_events", list[list[_Begun]])
 _UPDATE = script("update_runs", list[list[_Updated]])
 _RERUN = script("begin_rerun", _Rerun)
 _TIDY = script("tidy_flows", _TidiedFlows)
@@ -88,9 +87,7 @@ class RedisCycles:
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
         flow = self._keys.flow
         items = [(request.shape.flow_id, flow(request.shape.flow_id), _begin_item(request)) for request in requests]
-        on_events = any(request.event for request in requests)
-        begin = _BEGIN_ON_EVENTS if on_events else _BEGIN
-        replies = await self._scripted.call_in_groups(begin, items, epochs, request_ms=REMEMBERED_MS)
+        replies = await self._scripted.call_in_groups(_BEGIN, items, epochs, request_ms=REMEMBERED_MS)
         return [
             _OVERTAKEN if reply is None else _answer(request, reply)
             for request, reply in zip(requests, replies, strict=True)
@@ -113,7 +110,6 @@ class RedisCycles:
             facts=facts_text_of(facts),
             rerun=rerun_text(request.rerun),
             memory=request.inputs_json,
-            by=request.rerun.by,
             request=remembered.name if remembered else "",
             payload=remembered.payload if remembered else "",
             request_ms=REMEMBERED_MS,
@@ -197,65 +193,85 @@ def _rank(run: RunName) -> int:
 
 
 def _begin_item(request: BeginRequest) -> tuple[object, ...]:
-    shape, remembered, missed, backfill = request.shape, request.request, request.missed, request.backfill
-    item = (
+    shape, remembered = request.shape, request.request
+    return (
         shape.flow_id,
         request.run_id,
         shape.revision,
-        request.scheduled,
-        request.queued,
+        shape.digest,
         request.planned_ms,
-        request.due_ms,
-        request.next_ms,
-        (missed.first_ms, missed.last_ms, missed.count) if missed else False,
-        shape.schedule.max_cycles,
-        shape.schedule.once,
-        request.schedule_epoch,
-        remembered.name if remembered else "",
-        remembered.payload if remembered else "",
         request.check_in_ms,
         shape.timeout_ms,
-        request.replaces,
-        request.at_least,
         shape.node_ids,
         facts_text(request),
         request.inputs_json,
-        (backfill.backfill_id, backfill.following_ms) if backfill else False,
-        parent_text(request.parent),
-        request.ahead,
-        shape.digest,
+        remembered.name if remembered else "",
+        remembered.payload if remembered else "",
+        _rare(request),
     )
-    event = request.event
-    return item if event is None else (*item, (event_mark(event.event_id), event.outcome.value, event.reason))
+
+
+def _rare(request: BeginRequest) -> tuple[object, ...] | bool:
+    backfill = request.backfill
+    if request.parent is None and backfill is None and request.replaces < 0 and not request.at_least:
+        return (_plan(request),) if request.scheduled else False
+    return (
+        _plan(request),
+        request.parent is not None and parent_text(request.parent),
+        backfill is not None and (backfill.backfill_id, backfill.following_ms),
+        request.replaces,
+        request.at_least,
+    )
+
+
+def _plan(request: BeginRequest) -> tuple[object, ...] | bool:
+    if not request.scheduled:
+        return False
+    schedule, missed, event = request.shape.schedule, request.missed, request.event
+    plan = (
+        request.queued,
+        request.due_ms,
+        request.next_ms,
+        missed is not None and (missed.first_ms, missed.last_ms, missed.count),
+        schedule.max_cycles,
+        schedule.once,
+        request.schedule_epoch,
+        request.ahead,
+    )
+    return plan if event is None else (*plan, (event_mark(event.event_id), event.outcome.value, event.reason))
 
 
 def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
     run = RunName(request.shape.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
-    state = None
-    if reply.outcome is BeginOutcome.BEGUN and run is not None:
-        if reply.inputs:
-            request = request._replace(inputs_json=reply.inputs)
-        state = begun_state(request, run, reply.start, reply.planned)
-    return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, state, reply.stopping)
+    if reply.outcome is not BeginOutcome.BEGUN or run is None:
+        return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, None, reply.stopping)
+    if reply.inputs:
+        request = request._replace(inputs_json=reply.inputs)
+    state = begun_state(request, run, reply.start, reply.planned)
+    return BeginAnswer(reply.outcome, run, request.run_id, reply.next_at, reply.revision, state)
 
 
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
-    state, log = update.state, update.log
+    state = update.state
     facts = state.facts
     return (
         *state.name,
         facts.run_id,
         facts.start_ms,
-        facts.backfill_id,
-        facts.parent is not None,
         state.version,
         update_fields(state, update.fields),
-        large_fields(state, update.fields),
         update.check_in_ms,
         update.ending or "",
         facts.keep_cycles,
         facts.keep_for_ms or RETENTION_MS,
         update.flow_status or "",
-        log.level if log else "",
-        log.text if log else "",
+        _rare_of(update),
     )
+
+
+def _rare_of(update: RunUpdate) -> tuple[object, ...] | bool:
+    facts, log, large = update.state.facts, update.log, large_fields(update.state, update.fields)
+    if not facts.backfill_id and facts.parent is None and not large and log is None:
+        return False
+    rare = (facts.backfill_id, facts.parent is not None, large)
+    return rare if log is None else (*rare, log.level, log.text)

@@ -44,11 +44,13 @@ class Scripted:
     async def call_in_groups(
         self,
         script: "Script[list[list[Reply]]]",
-        items: Sequence[tuple[str, str, object]],
+        items: Sequence[tuple[str, str, Sequence[object]]],
         epochs: Epochs,
         **more: Any,
     ) -> list[Reply | None]:
         """Run a script over items, each a flow, the key to work on and what the script is told, in one round trip.
+
+        What it is told is of the same length for all items.
 
         Returns what was answered to each, in their order; None for those whose partition has a later owner.
         """
@@ -61,7 +63,7 @@ class Scripted:
                 keys.append(self.keys.owner(partition))
                 keys += [items[place][1] for place in places]
                 base = self.keys.base(partition)
-                told.append((base, epochs.get(partition, 0), [items[place][2] for place in places]))
+                told.append((base, epochs.get(partition, 0), [value for place in places for value in items[place][2]]))
             blobs.append((keys, {"now": self.clock(), "groups": told, **more}))
         replies = [await script(self.client, *blobs[0])] if len(blobs) == 1 else await script.many(self.client, blobs)
         answers: list[Reply | None] = [None] * len(items)

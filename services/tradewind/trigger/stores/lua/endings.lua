@@ -1,4 +1,5 @@
 -- How a claim ends when it was not acknowledged, and how a trigger ends for good.
+--!include record
 --!include heads
 
 -- Keeps a trigger that fires no more for its retention.

@@ -1,4 +1,5 @@
 -- What becomes of a trigger when one of its firings for an event is acknowledged.
+--!include endings
 --!include tombstone
 
 -- Ends an acknowledged firing: it is remembered, so that its event makes no other, and its trigger counts it.

@@ -1,13 +1,10 @@
--- Begins cycles as begin_cycles does, of which this is the head, with one more field in each item: event ({its id as it stands
--- in a line of the ledger, outcome and reason when none is to begin, "" for both otherwise}). Such an item's `planned` and
--- `due` are when the event came, `next_at` what stands by, and its schedule epoch is the one under which it came.
 --!include firings
 --!include paused_words
-
--- Settles an event that begins no cycle, whatever runs; returns whether it has.
+-- Settles an event that begins no cycle, whatever runs; returns whether it has. `event` is its id as it stands in a line of the
+-- ledger, and the outcome and reason when none is to begin, "" for both otherwise.
 local function meet_event(key, status, due, schedule_epoch, same_revision, event)
   -- One that was met before stays what it was.
-  if firings().of(key, due) then return false end
+  if firings.of(key, due) then return false end
   local oldest = call('ZRANGE', key .. ':firings', -FIRINGS, -FIRINGS, 'WITHSCORES')
   -- What is older than all that the ledger holds may have been in it.
   if oldest[2] and due < tonumber(oldest[2]) then return true end
@@ -23,7 +20,6 @@ local function meet_event(key, status, due, schedule_epoch, same_revision, event
     outcome, reason = 'skipped', 'the schedule of the flow is over'
   end
   if reason == '' then return false end
-  firings().note(key, due, outcome, reason, nil, nil, nil, due .. event[1])
+  firings.note(key, due, outcome, reason, nil, nil, nil, due .. event[1])
   return true
 end
---!include begin_cycles

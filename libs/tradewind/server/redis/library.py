@@ -1,0 +1,126 @@
+"""The Lua functions of a package, which share code and are made known to a server once.
+
+They are a library of Redis Functions: in a script that is sent with EVAL all of Lua's own functions are made anew in
+each run, which costs more than most runs themselves.
+"""
+
+import asyncio
+import functools
+import hmac
+import importlib.util
+import re
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from tradewind.server.redis.client import Redis
+
+_INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*\n", re.MULTILINE)
+
+_TEXT = """\
+#!lua name=tradewind_{digest}
+local run
+local function make()
+{shared}
+local scripts = {{}}
+{scripts}
+return function(name, keys, argv)
+  KEYS, args = keys, cmsgpack.unpack(argv[1])
+  for i = 1, #beginnings do beginnings[i]() end
+  return scripts[name]()
+end
+end
+local function register(name)
+  redis.register_function(name .. '_{digest}', function(keys, argv)
+    run = run or make()
+    return run(name, keys, argv)
+  end)
+end
+{registered}
+"""
+# What is done by `make` is done in the first run, since a library that is being loaded may call nothing.
+
+
+class Library:
+    """All scripts of a `lua` folder, as they are made known to a server.
+
+    The server knows them by names that end in a digest of their text and of the password of whoever uses them. So two
+    versions of a service do not meet, and no user of the store can put code of its own in the place of another's: the
+    names cannot be told without the password, and ACLs keep everybody from listing them.
+    """
+
+    def __init__(self, package: str) -> None:
+        """Read the folder `lua` beside a package or module; raises ModuleNotFoundError or FileNotFoundError."""
+        self._folders = (_folder(package), resources.files(__package__) / "lua")
+        self._shared: dict[str, str] = {}
+        self._loading: WeakKeyDictionary[Redis, asyncio.Task[None]] = WeakKeyDictionary()
+        names = (file.name.removesuffix(".lua") for file in self._folders[0].iterdir() if file.name.endswith(".lua"))
+        texts = {name: self._read(name) for name in sorted(names)}
+        included = {part for text in texts.values() for part in _INCLUDE.findall(text)}
+        self._share("prelude")
+        self._scripts = {name: self._without_includes(text) for name, text in texts.items() if name not in included}
+        self._digests: dict[str, str] = {}
+
+    def __contains__(self, script: str) -> bool:
+        return script in self._scripts
+
+    def digest(self, password: str) -> str:
+        """Return what the names of its functions end in for who logs in with `password`."""
+        digest = self._digests.get(password)
+        if digest is None:
+            digest = hmac.new(password.encode(), self._with_digest("").encode(), "sha1").hexdigest()
+            self._digests[password] = digest
+        return digest
+
+    def text(self, password: str) -> str:
+        """Return what FUNCTION LOAD takes."""
+        return self._with_digest(self.digest(password))
+
+    async def load(self, client: Redis) -> None:
+        """Make it known to the server (to every master of a cluster); calls at the same time share one attempt."""
+        loading = self._loading.get(client)
+        if loading is None or loading.done():
+            loading = asyncio.get_running_loop().create_task(client.load_functions(self.text(client.password)))
+            # An error is nobody's when every caller has given up.
+            loading.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._loading[client] = loading
+        await asyncio.shield(loading)
+
+    def _with_digest(self, digest: str) -> str:
+        return _TEXT.format(
+            digest=digest,
+            shared="\n".join(self._shared.values()),
+            scripts="\n".join(f"function scripts.{name}()\n{text}\nend" for name, text in self._scripts.items()),
+            registered="\n".join(f"register('{name}')" for name in self._scripts),
+        )
+
+    def _read(self, name: str) -> str:
+        for folder in self._folders:
+            if (file := folder / f"{name}.lua").is_file():
+                return file.read_text(encoding="utf-8")
+        raise FileNotFoundError(f"no {name}.lua in {self._folders[0]}")
+
+    def _without_includes(self, text: str) -> str:
+        for part in _INCLUDE.findall(text):
+            self._share(part)
+        return _INCLUDE.sub("", text).rstrip("\n")
+
+    def _share(self, part: str) -> None:
+        if part not in self._shared:
+            text = self._without_includes(self._read(part))
+            self._shared[part] = text
+
+
+@functools.cache
+def library(package: str) -> Library:
+    """Return the one library of a package or module."""
+    return Library(package)
+
+
+def _folder(package: str) -> Traversable:
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"no package {package} to read Lua scripts from", name=package)
+    anchor = package if spec.submodule_search_locations is not None else cast(Any, spec.parent)
+    return resources.files(anchor) / "lua"

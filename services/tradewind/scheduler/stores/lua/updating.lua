@@ -1,0 +1,78 @@
+--!include trimming
+--!include firings
+--!include pausing
+--!include backfilling
+-- How chain states are written, and runs end.
+local TRIMMED = 10
+-- What follows a write, as domain/chain_state.py adds it up.
+local QUEUE_MOVES, OUTBOX_FILLS, END_TOLD, END_RETURNED = 1, 2, 4, 8
+
+-- Whether planned times of any flow of a partition wait, by the partition's `base`.
+local queues
+fresh(function() queues = {} end)
+
+-- Whether a planned time of a flow waits.
+local function is_awaited(flow)
+  if queues[base] == nil then queues[base] = call('EXISTS', base .. 'queued') == 1 end
+  return queues[base] and call('EXISTS', flow .. ':queued') == 1
+end
+
+-- Returns what is to be done about it.
+local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
+  local number, follow_up = digits('%d', cycle), 0
+  local name = run == 0 and number .. ':0' or digits('%s:%d', number, run)
+  local flow, subject = flow_key(flow_id), flow_id .. ':' .. name
+  local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged')
+  call('PEXPIRE', key, keep_for)
+  call('PEXPIRE', key .. ':nodes', keep_for)
+  if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, number), keep_for) end
+  call('ZREM', flow .. ':open', name)
+  close(subject)
+  if args.tell then
+    follow_up = END_TOLD
+    call('ZADD', base .. 'ends', time, subject .. ' ' .. run_id .. ' ' .. ending)
+    call('ZREMRANGEBYRANK', base .. 'ends', 0, -args.most_told - 1)
+  end
+  if parent then
+    follow_up = follow_up + END_RETURNED
+    call('ZREM', flow .. ':filling', name)
+    call('ZADD', base .. 'returns', time, subject .. ' ' .. run_id .. ' ' .. ending)
+    call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
+  end
+  trim(flow_id, keep, TRIMMED)
+  local status, most = known[1], tonumber(known[3] or 0)
+  local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
+  local filled = backfill > 0
+  if most > 0 and run == 0 and not filled and not parent and count_failures(flow, flow_id, status, most, number, ending) then
+    follow_up = follow_up + OUTBOX_FILLS
+  end
+  end_flow_that_is_over(flow, status, next_at, flow_status)
+  if filled then backfills.ended(flow, flow_id, backfill, name, ending) end
+  return (filled or is_awaited(flow)) and follow_up + QUEUE_MOVES or follow_up
+end
+
+local function update(key, flow_id, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for, flow_status,
+                      rare)
+  local known = call('HMGET', key, 'run_id', 'version', 'status')
+  if known[1] ~= run_id then return {'missing', 0, 0, 0} end
+  local version = tonumber(known[2])
+  if known[3] ~= 'running' then return {'terminal', version, 0, 0} end
+  if version ~= expected then return {'conflict', version, 0, 0} end
+  version = version + 1
+  local backfill, parent, large, level, text
+  if rare then backfill, parent, large, level, text = unpack(rare) end
+  if large then call('HSET', key, unpack(large)) end
+  if text then append_line(flow_id, digits('%d', cycle), level, 'scheduler', text) end
+  if ending ~= '' then
+    -- What was done ahead of the planned time has not ended before it.
+    local at = math.max(time, start)
+    call('HSET', key, 'version', version, 'status', ending, 'end_time', at, unpack(fields))
+    if large then announce(flow_id, cycle, run, version, {}) else announce(flow_id, cycle, run, version, fields, ending, at) end
+    return {'ok', version, at,
+      end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill or 0, parent)}
+  end
+  call('HSET', key, 'version', version, unpack(fields))
+  announce(flow_id, cycle, run, version, large and {} or fields)
+  if check_in >= 0 then call('ZADD', base .. 'open', 'XX', time + check_in, digits('%s:%d:%d', flow_id, cycle, run)) end
+  return {'ok', version, 0, 0}
+end
