@@ -19,7 +19,8 @@ class Batcher(Generic[Item, Result]):
     that is cancelled before its item was taken withdraws it; later, its result is dropped.
 
     Before a batch that is not full is taken, `gate()` is awaited, which must not raise: where results would only wait
-    for something else, it is better that more of them come together.
+    for something else, it is better that more of them come together. Who waited for the batch before has had a turn of
+    the loop by then.
     """
 
     def __init__(
@@ -70,10 +71,14 @@ class Batcher(Generic[Item, Result]):
             await asyncio.shield(self._running)
 
     async def _run(self) -> None:
+        first = True
         try:
             while self._waiting:
                 if self._gate is not None and not self._full():
+                    if not first:
+                        await asyncio.sleep(0)
                     await self._gate()
+                first = False
                 items, futures = self._take()
                 if items:
                     await self._settle(items, futures)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from tradewind.server.batching import Batcher
 
 
@@ -141,6 +142,33 @@ async def test_a_batch_waits_for_the_gate_and_takes_what_arrives_meanwhile() -> 
     gate.set()
     assert (await first, await second) == (2, 4)
     assert flushes.batches == [[1, 2]]
+
+
+async def test_the_gate_is_asked_when_those_who_waited_for_the_batch_before_have_gone_on() -> None:
+    told: list[object] = []
+    flushed = asyncio.Event()
+
+    async def gate() -> None:
+        told.append("gate")
+
+    async def flush(items: list[int]) -> list[int]:
+        told.append(items)
+        await flushed.wait()
+        return items
+
+    batcher = Batcher(flush, gate=gate)
+
+    async def wait_for_the_first() -> None:
+        await batcher.submit(1)
+        told.append("heard")
+
+    waiting = asyncio.create_task(wait_for_the_first())
+    await until(lambda: [1] in told, "the first batch is under way")
+    second = batcher.submit(2)
+    flushed.set()
+    await second
+    await waiting
+    assert told == ["gate", [1], "heard", "gate", [2]]
 
 
 @pytest.mark.parametrize("batcher_of", [{"max_items": 2}, {"weigh": lambda item: item, "max_weight": 3}])

@@ -29,7 +29,7 @@ class EventStream:
         try:
             await both(self._read(context), self._write(context))
         finally:
-            self._feed.unsubscribe(self._subscriber, list(self._subscriber.partitions))
+            self._feed.leave(self._subscriber)
 
     async def _write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         while True:

@@ -25,10 +25,17 @@ class Subscriber:
     news: set[tuple[int, int]] = field(default_factory=set)
     ended: list[int] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    look: asyncio.TimerHandle | None = None
 
     def tell(self, shard: int, partition: int) -> None:
         """There may be new events."""
         self.news.add((shard, partition))
+        self.wake.set()
+
+    def tell_all(self) -> None:
+        """There may be new events anywhere."""
+        self.look = None
+        self.news |= self.positions.keys()
         self.wake.set()
 
     def end(self, partition: int) -> None:
@@ -104,6 +111,12 @@ class EventFeed:
             if self._owners.get(partition) is subscriber:
                 del self._owners[partition]
 
+    def leave(self, subscriber: Subscriber) -> None:
+        """Deliver nothing to this subscriber any more."""
+        self.unsubscribe(subscriber, list(subscriber.partitions))
+        if subscriber.look is not None:
+            subscriber.look.cancel()
+
     def _end(self, subscriber: Subscriber, partition: int) -> None:
         self.unsubscribe(subscriber, [partition])
         subscriber.end(partition)
@@ -131,11 +144,10 @@ class EventFeed:
             if subscriber.news or subscriber.ended:
                 continue
             subscriber.wake.clear()
-            try:
-                async with asyncio.timeout(self._look_s):
-                    await subscriber.wake.wait()
-            except TimeoutError:
-                subscriber.news |= subscriber.positions.keys()
+            if subscriber.look is None:
+                # One timer for many waits: to set and cancel one each time costs more than to look now and then.
+                subscriber.look = asyncio.get_running_loop().call_later(self._look_s, subscriber.tell_all)
+            await subscriber.wake.wait()
 
     async def _read(self, subscriber: Subscriber, number: int, wanted: Sequence[tuple[int, int]]) -> list[ShardEvent]:
         after = {at[1]: subscriber.positions[at] for at in wanted if at in subscriber.positions}

@@ -32,4 +32,6 @@ class SubmitRuns:
                     await self._dispatchers[number].shard.plans.save(by_digest[digest])
                     self._plans.put(by_digest[digest])
         submitted = [self._dispatchers[at].submit(run) for run, at in zip(runs, shards, strict=True)]
+        if len(submitted) == 1:
+            return [await submitted[0]]
         return list(await asyncio.gather(*submitted))

@@ -1,8 +1,7 @@
 """Streams on which other services deliver what is to be done: component events and due triggers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +22,9 @@ from tradewind.scheduler.ports.peers import PeerUnavailable
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
+_ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)
+"""What reading from a call that has ended raises, and writing to it."""
+
 
 class _Stream(Generic[Request, Response]):
     """A bidirectional call; one message is written at a time."""
@@ -36,26 +38,26 @@ class _Stream(Generic[Request, Response]):
         self._call.cancel()
 
     async def _write(self, request: Request) -> None:
-        async with self._writing, self._telling():
-            await self._call.write(request)
+        async with self._writing:
+            try:
+                await self._call.write(request)
+            except _ENDED as error:
+                raise self._lost(error) from error
 
     async def _read(self) -> Response:
-        async with self._telling():
+        try:
             response = await self._call.read()
+        except _ENDED as error:
+            raise self._lost(error) from error
         if response is grpc.aio.EOF:
             raise PeerUnavailable(self._peer, "it has ended the stream")
         message: Response = response
         return message
 
-    @asynccontextmanager
-    async def _telling(self) -> AsyncIterator[None]:
-        try:
-            yield
-        except grpc.aio.AioRpcError as error:
-            raise PeerUnavailable(self._peer, f"{error.code().name}: {error.details()}") from error
-        except asyncio.InvalidStateError as error:
-            # What a write to a call that has ended raises.
-            raise PeerUnavailable(self._peer, str(error)) from error
+    def _lost(self, error: grpc.aio.AioRpcError | asyncio.InvalidStateError) -> PeerUnavailable:
+        if isinstance(error, grpc.aio.AioRpcError):
+            return PeerUnavailable(self._peer, f"{error.code().name}: {error.details()}")
+        return PeerUnavailable(self._peer, str(error))
 
 
 class EventStreamPeer(_Stream[events_pb2.ReceiveEventsRequest, events_pb2.ReceiveEventsResponse]):

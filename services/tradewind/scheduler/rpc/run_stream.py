@@ -80,8 +80,10 @@ class RunStream:
         weight = answer.ByteSize()
         self._waiting_bytes += weight
         self._answers.append((answer, weight))
+        self._answered.set()
 
     def _close(self, task: asyncio.Task[None]) -> None:
         self._open.discard(task)
-        self._answered.set()
         self._room.set()
+        if self._last_came:
+            self._answered.set()

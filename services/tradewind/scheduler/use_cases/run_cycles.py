@@ -103,8 +103,6 @@ class RunCycles:
 
     async def _submitted(self) -> None:
         """Return once what has begun before is submitted: begun sooner, few would only wait there, and cost as many."""
-        # Those whose cycles have just begun submit them in the loop's next round.
-        await asyncio.sleep(0)
         if self._submitting is not None and not self._submitting.done():
             await asyncio.wait((self._submitting,))
 
