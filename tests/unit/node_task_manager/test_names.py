@@ -17,6 +17,7 @@ def test_the_id_of_a_node_task_tells_its_parts(flow_id: str, cycle: int, run: in
 
     assert TaskName.parse(task_id) == TaskName(name, node_id)
     assert task_id == f"{name}:{node_id}"
+    assert RunName.of_node_task(task_id) == name
 
 
 @given(identifiers, numbers, numbers, identifiers, numbers)
@@ -27,6 +28,7 @@ def test_the_id_of_an_item_tells_its_node_and_its_place(
     name = TaskName.parse(f"{node_task}:{item}")
 
     assert name == TaskName(RunName(flow_id, cycle, run), node_id, item)
+    assert RunName.of_node_task(f"{node_task}:{item}") == name.run
     assert (name.mapped, name.within_run) == (node_task, f"{node_id}:{item}")
     assert (TaskName.parse(node_task).mapped, TaskName.parse(node_task).within_run) == ("", node_id)
 
@@ -39,8 +41,10 @@ def test_names_outside_flows_tell_their_parts(id: str, item: str) -> None:
     assert TaskName.parse(f"task:{id}") == TaskName(task, "")
     assert (batch.task_id(item), batch.batch_id) == (f"batch:{id}:{item}", id)
     assert TaskName.parse(f"batch:{id}:{item}") == TaskName(batch, item)
+    assert (RunName.of_node_task(f"task:{id}"), RunName.of_node_task(f"batch:{id}:{item}")) == (task, batch)
     # A flow may have such a name, too.
     assert TaskName.parse(f"task:1:0:{item}") == TaskName(RunName("task", 1, 0), item)
+    assert RunName.of_node_task(f"task:1:0:{item}") == RunName("task", 1, 0)
 
 
 def test_ids_that_hold_underscores_and_digits_stay_apart() -> None:

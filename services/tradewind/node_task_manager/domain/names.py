@@ -31,6 +31,14 @@ class RunName(NamedTuple):
         """Name the run that is a batch."""
         return cls("", 0, 0, BATCH + id)
 
+    @classmethod
+    def of_node_task(cls, task_id: str) -> "RunName":
+        """Name the run of a node task, whose id is one for certain."""
+        flow_id, *rest = task_id.split(":")
+        if len(rest) > 2:
+            return cls(flow_id, int(rest[0]), int(rest[1]))
+        return TaskName.parse(task_id).run
+
     @property
     def batch_id(self) -> str:
         """The id of the batch, "" when it is none."""

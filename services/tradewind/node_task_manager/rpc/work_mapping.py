@@ -128,26 +128,36 @@ def assignment(
 ) -> work_pb2.NodeTaskAssignment:
     """A node task for a worker; `make` may add it to a message that it belongs to, which saves a copy."""
     given, run, node = ready.assignment, ready.run, ready.node
-    message = make(
-        token=f"{ready.shard}~{given.task_id}~{given.attempt}~{given.nonce}",
-        node_task_id=given.task_id,
-        flow_id=run.flow_id,
-        cycle=run.cycle,
-        run=run.run,
-        run_id=given.run_id,
-        component_id=given.component_id,
-        node_id=node.node_id,
-        node_type=node.node_type,
-        attempt=given.attempt,
-        config_json=node.config_json,
-        run_inputs_json=given.run_inputs,
-        traceparent=given.traceparent,
-        user_id=given.user_id,
-        item=TaskName.parse(given.task_id).item if node.fan_out is not None else None,
-        resumed=resumption(given.resumed),
-    )
+    message = make()
+    # Fields that are set one by one cost less than keyword arguments do, and most of the others are empty.
+    message.token = f"{ready.shard}~{given.task_id}~{given.attempt}~{given.nonce}"
+    message.node_task_id = given.task_id
+    message.run_id = given.run_id
+    message.component_id = given.component_id
+    message.node_id = node.node_id
+    message.node_type = node.node_type
+    message.attempt = given.attempt
+    message.user_id = given.user_id
+    if run.flow_id:
+        message.flow_id = run.flow_id
+    if run.cycle:
+        message.cycle = run.cycle
+    if run.run:
+        message.run = run.run
+    if node.config_json:
+        message.config_json = node.config_json
+    if given.run_inputs:
+        message.run_inputs_json = given.run_inputs
+    if given.traceparent:
+        message.traceparent = given.traceparent
+    if node.fan_out is not None:
+        message.item = TaskName.parse(given.task_id).item
+    if (resumed := resumption(given.resumed)) is not None:
+        message.resumed.CopyFrom(resumed)
     for handle, values in ready.inputs:
-        message.inputs.add(handle=handle, values_json=values)
+        added = message.inputs.add()
+        added.handle = handle
+        added.values_json.extend(values)
     if given.deadline_ms:
         set_timestamp(message.deadline, given.deadline_ms)
     if given.planned_ms:

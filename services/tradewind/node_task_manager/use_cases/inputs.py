@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from tradewind.node_task_manager.domain.names import TaskName
+from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.retry import RetryWish
@@ -45,7 +45,7 @@ def ready(shard: int, assignment: Assignment, plan: Plan) -> Ready:
     return Ready(
         shard,
         assignment,
-        TaskName.parse(assignment.task_id).run,
+        RunName.of_node_task(assignment.task_id),
         plan.nodes[assignment.index],
         tuple(by_handle.items()),
     )
@@ -55,7 +55,7 @@ async def read_inputs(
     reader: NodeTaskReader, assignment: Assignment, plan: Plan, limit: int = MAX_INPUT_BYTES
 ) -> Assignment | TooLarge:
     """Read the values that stayed with their sources, a bounded number at a time, never more than `limit` bytes."""
-    run = TaskName.parse(assignment.task_id).run
+    run = RunName.of_node_task(assignment.task_id)
     if assignment.inputs_outside:
         (task,) = await reader.tasks([assignment.task_id], inputs=True)
         pairs: Sequence[tuple[int, str]] = task.inputs if task else ()

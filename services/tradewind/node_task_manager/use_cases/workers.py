@@ -112,8 +112,12 @@ class WorkerPool:
         if not worker.room or worker not in self:
             self._leave_line(worker)
             return
+        kind = self._kinds.get(worker.node_types)
+        if kind is not None:
+            kind.setdefault(worker)
+            return
         had_room = self.has_room
-        self._kinds.setdefault(worker.node_types, {}).setdefault(worker)
+        self._kinds[worker.node_types] = {worker: None}
         if not had_room:
             for listener in self._listeners:
                 listener()
