@@ -110,7 +110,7 @@ async def measure(client: Redis) -> list[float]:
 
 async def _put_component(client: Redis, keys: Keys, run: RunSubmission, plan: Plan) -> None:
     facts = ("r0", run.user_id, plan.digest, 1000, "skip_downstream", 0, 0, False, False, 1, "", "")
-    fields = ("status", "running", "facts", msgspec.msgpack.encode(facts))
+    fields = ("status", "running", "facts", b"".join(map(msgspec.msgpack.encode, facts)))
     await _send(client, [("HSET", keys.component(str(run.run), "0"), *fields)])
 
 

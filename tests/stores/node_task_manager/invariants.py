@@ -146,7 +146,7 @@ async def read_keys(server: RedisServer) -> Keys:
                 k.decode(): v.decode(errors="surrogateescape") for k, v in value.items()
             }
             if b"facts" in value:
-                facts = map(str, msgspec.msgpack.decode(value[b"facts"]))
+                facts = map(str, msgspec.msgpack.decode(b"\x9c" + value[b"facts"]))
                 kinds[kind][short.removeprefix(kind)] |= dict(zip(FACTS, facts, strict=True))
         elif short.startswith("plan:"):
             found.plans[short.removeprefix("plan:")] = value

@@ -159,7 +159,7 @@ class RedisNodeTaskStore:
         done: list[Effects] = []
         pieces = _pieces(outcomes)
         for at, piece in enumerate(pieces, 1):
-            args = self._args(vacancies if at == len(pieces) else (), {"outcomes": piece})
+            args = self._args(vacancies if at == len(pieces) else (), {"count": len(piece), "outcomes": _flat(piece)})
             done.append(await _COMPLETE(self._client, self._any_key, args))
         return _joined(done)
 
@@ -312,6 +312,18 @@ class RedisNodeTaskStore:
 def _as_text(limits: dict[str, Any]) -> str:
     """Return limits as scripts get them: a text that is the same again needs no reading."""
     return msgspec.json.encode(limits).decode()
+
+
+def _flat(outcomes: Sequence[Outcome]) -> list[object]:
+    """Return what complete_tasks.lua reads: a list costs Lua more than what is in it."""
+    flat: list[object] = []
+    for one in outcomes:
+        flat += (one.task_id, one.attempt, one.nonce, one.kind, len(one.outputs))
+        for output in one.outputs:
+            flat += output
+        plain = one.error is None and one.wish is None and not one.cache and one.wait is None
+        flat.append(False if plain else (one.error, one.wish, one.cache, one.wait))
+    return flat
 
 
 def _run(run: RunSubmission) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
 -- Ends attempts: stores outputs or errors, delivers signals, releases or skips successors, and gives what is ready to
 -- vacancies. An attempt that does not hold its lease changes nothing.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, outcomes, each a list {task_id, attempt, nonce, kind,
--- outputs, error, wish {after_ms, none}, cache (where the outputs come from, or ""), wait (of a suspended one)}. Returns Effects;
--- results, one for each outcome: "" when it took effect or had before, else why not.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, outcomes, one after
+-- the other: task_id, attempt, nonce, kind, how many outputs, the handle and text of each, and false or {error, wish {after_ms,
+-- none}, cache (where the outputs come from, or ""), wait (of a suspended one)}. Returns Effects; results, one for each outcome: "" when it took effect or had before, else why not.
 --!include claim
 -- Why an outcome changes nothing, "" when it did before; nil when it counts.
 local function lost(record, attempt, nonce, kind)
@@ -53,6 +53,17 @@ local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cac
   return ''
 end
 
-budget = budget - #args.outcomes
-for i, outcome in ipairs(args.outcomes) do effects.results[i] = complete(unpack(outcome, 1, 9)) end
+budget = budget - args.count
+local given, at = args.outcomes, 1
+for i = 1, args.count do
+  local outputs, last = {}, at + 4 + 2 * given[at + 4]
+  for place = at + 5, last, 2 do outputs[#outputs + 1] = {given[place], given[place + 1]} end
+  local rest = given[last + 1]
+  if rest then
+    effects.results[i] = complete(given[at], given[at + 1], given[at + 2], given[at + 3], outputs, unpack(rest, 1, 4))
+  else
+    effects.results[i] = complete(given[at], given[at + 1], given[at + 2], given[at + 3], outputs, nil, nil, '')
+  end
+  at = last + 2
+end
 return cmsgpack.pack(conclude())

@@ -58,17 +58,18 @@ local function more(record)
   return record
 end
 
--- What is known of a component from its beginning, in its field `facts`: a list is far less to write and to read than a field
--- for each. `parts` counts the components of its run when there are several.
+-- What is known of a component from its beginning, in its field `facts`: as values one after the other they are far less to
+-- write and to read than a field for each, or a list. `parts` counts the components of its run when there are several.
 local function pack_facts(comp)
-  return cmsgpack.pack({comp.run_id, comp.user_id, comp.plan, comp.nodes, comp.policy, comp.partition, comp.planned,
-    comp.traceparent, comp.parts, comp.submitted_at, comp.node_type, comp.edition})
+  return cmsgpack.pack(comp.run_id, comp.user_id, comp.plan, comp.nodes, comp.policy, comp.partition, comp.planned,
+    comp.traceparent, comp.parts, comp.submitted_at, comp.node_type, comp.edition)
 end
 
 local function unpack_facts(packed)
-  local f = cmsgpack.unpack(packed)
-  return {run_id = f[1], user_id = f[2], plan = f[3], nodes = f[4], policy = f[5], partition = f[6], planned = f[7],
-    traceparent = f[8], parts = f[9], submitted_at = f[10], node_type = f[11], edition = f[12]}
+  local run_id, user_id, plan, nodes, policy, partition, planned, traceparent, parts, submitted_at, node_type, edition =
+    cmsgpack.unpack(packed)
+  return {run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy, partition = partition, planned = planned,
+    traceparent = traceparent, parts = parts, submitted_at = submitted_at, node_type = node_type, edition = edition}
 end
 
 -- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal; it
@@ -80,15 +81,13 @@ local function component(run, id)
   if comp == nil then
     local v = call('HMGET', key, 'status', 'facts', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'stop', 'early',
       'maps', 'watched')
-    comp = false
-    if v[1] and v[1] ~= 'purged' then
-      local f, completed, failed = cmsgpack.unpack(v[2]), v[3] and tonumber(v[3]) or 0, v[4] and tonumber(v[4]) or 0
-      local terminated, skipped = v[5] and tonumber(v[5]) or 0, v[6] and tonumber(v[6]) or 0
-      comp = {run_id = f[1], user_id = f[2], plan = f[3], nodes = f[4], policy = f[5], partition = f[6], planned = f[7],
-        traceparent = f[8], parts = f[9], submitted_at = f[10], node_type = f[11], id = id, run = run, key = key,
-        changes = {}, n = 0, status = v[1], completed = completed, failed = failed, terminated = terminated,
-        skipped = skipped, edition = f[12], sinks = v[7] and tonumber(v[7]) or 0, stop = v[8], early = v[9], maps = v[10], watched = v[11],
-        open = f[4] - completed - failed - terminated - skipped, counted = false}
+    comp = v[1] and v[1] ~= 'purged' and unpack_facts(v[2])
+    if comp then
+      comp.id, comp.run, comp.key, comp.changes, comp.n, comp.status = id, run, key, {}, 0, v[1]
+      comp.completed, comp.failed = v[3] and tonumber(v[3]) or 0, v[4] and tonumber(v[4]) or 0
+      comp.terminated, comp.skipped = v[5] and tonumber(v[5]) or 0, v[6] and tonumber(v[6]) or 0
+      comp.sinks, comp.stop, comp.early, comp.maps, comp.watched = v[7] and tonumber(v[7]) or 0, v[8], v[9], v[10], v[11]
+      comp.open = comp.nodes - comp.completed - comp.failed - comp.terminated - comp.skipped
       know_edition(comp.plan, comp.edition)
     end
     components[key] = comp

@@ -205,7 +205,11 @@ local function begin(key, flow_id, run_id, revision, digest, planned, check_in, 
   if flow[6] and tonumber(flow[6]) >= cycle - LOG_CYCLES then
     call('DEL', logs_key(flow_id, digits('%d', cycle - LOG_CYCLES)))
   end
-  if plan then firings.note(key, planned, 'fired', '', name, run_id, nil, label) end
+  if plan then
+    -- What is due has no line, or it had been answered by that.
+    local write = planned_next and planned == due and firings.add or firings.note
+    write(key, planned, 'fired', '', name, run_id, nil, label)
+  end
   if planned_next then
     call('HSET', key, 'last_cycle', number, 'next_execution', planned_next)
   else

@@ -5,12 +5,19 @@
 local FIRINGS, QUEUE = 1000, 100
 local firings = {}
 
-function firings.note(key, planned, outcome, reason, name, run_id, count, last, most)
-  local cycle, run = string.match(name or '', '^(%d+):(%d+)$')
+-- Adds the line of a planned time that has none.
+function firings.add(key, planned, outcome, reason, name, run_id, count, last, most)
+  local cycle, run = string.match(name or '-1:0', '^(.+):(%d+)$')
+  local lines = key .. ':firings'
+  call('ZADD', lines, planned, digits('%d %s %s %s %s %d %d %s %s', planned, outcome, cycle, run, run_id or '-', time, count or 1,
+    last or digits('%d', planned), reason or ''))
+  call('ZREMRANGEBYRANK', lines, 0, -(most or FIRINGS) - 1)
+end
+
+-- Writes the line of a planned time, over the one that it has.
+function firings.note(key, planned, ...)
   call('ZREMRANGEBYSCORE', key .. ':firings', planned, planned)
-  call('ZADD', key .. ':firings', planned, table.concat({planned, outcome, cycle or -1, run or 0, run_id or '-', time, count or 1,
-    last or planned, reason or ''}, ' '))
-  call('ZREMRANGEBYRANK', key .. ':firings', 0, -(most or FIRINGS) - 1)
+  firings.add(key, planned, ...)
 end
 
 -- The outcome of a planned time that was settled before, and of the run that began: cycle, run, run_id; nil when it is new.
