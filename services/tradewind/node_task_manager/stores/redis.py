@@ -69,6 +69,9 @@ _SIGNAL = Script(__name__, "signal_task", Effects)
 _REPORT_SUB_FLOWS = Script(__name__, "report_sub_flows", Effects)
 _AT_ONCE = 500
 """How many components, outcomes or tokens one script takes."""
+_FIRST_OF_FEW = RunSubmission._fields.index("keep_cycles")
+_AS_MOST = tuple(RunSubmission._field_defaults.values())[-6:]
+"""What few runs say, from this field on, and what the others leave it at."""
 
 
 class RedisNodeTaskStore:
@@ -148,7 +151,7 @@ class RedisNodeTaskStore:
         done: list[Submitted] = []
         pieces = _pieces(runs, lambda run: len(run.components))
         for at, piece in enumerate(pieces, 1):
-            args = self._args(vacancies if at == len(pieces) else (), {"runs": [_run(run) for run in piece]})
+            args = self._args(vacancies if at == len(pieces) else (), {"count": len(piece), "runs": _flat_runs(piece)})
             done.append(await _SUBMIT(self._client, self._any_key, args))
         if len(done) == 1:
             return done[0]
@@ -159,7 +162,7 @@ class RedisNodeTaskStore:
         done: list[Effects] = []
         pieces = _pieces(outcomes)
         for at, piece in enumerate(pieces, 1):
-            args = self._args(vacancies if at == len(pieces) else (), {"count": len(piece), "outcomes": _flat(piece)})
+            args = self._args(vacancies if at == len(pieces) else (), {"count": len(piece), "outcomes": _flat_outcomes(piece)})
             done.append(await _COMPLETE(self._client, self._any_key, args))
         return _joined(done)
 
@@ -314,8 +317,21 @@ def _as_text(limits: dict[str, Any]) -> str:
     return msgspec.json.encode(limits).decode()
 
 
-def _flat(outcomes: Sequence[Outcome]) -> list[object]:
-    """Return what complete_tasks.lua reads: a list costs Lua more than what is in it."""
+def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
+    """Return what submit_runs.lua reads: to make a list costs Lua more than what is in it."""
+    flat: list[object] = []
+    for one in runs:
+        flat += (str(one.run), one.run.flow_id, one.run_id, one.user_id, one.partition, one.inputs_json, one.traceparent)
+        flat += (one.planned_ms, one.begun_ms, one.node_type, len(one.components))
+        for part in one.components:
+            flat += part
+        rest = one[_FIRST_OF_FEW:]
+        flat.append(False if rest == _AS_MOST else rest)
+    return flat
+
+
+def _flat_outcomes(outcomes: Sequence[Outcome]) -> list[object]:
+    """Return what complete_tasks.lua reads."""
     flat: list[object] = []
     for one in outcomes:
         flat += (one.task_id, one.attempt, one.nonce, one.kind, len(one.outputs))
@@ -324,11 +340,6 @@ def _flat(outcomes: Sequence[Outcome]) -> list[object]:
         plain = one.error is None and one.wish is None and not one.cache and one.wait is None
         flat.append(False if plain else (one.error, one.wish, one.cache, one.wait))
     return flat
-
-
-def _run(run: RunSubmission) -> tuple[Any, ...]:
-    """Return a run as `submit_runs` takes it."""
-    return (str(run.run), run.run.flow_id, *run[1:])
 
 
 def _pieces(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> list[Sequence[Item]]:

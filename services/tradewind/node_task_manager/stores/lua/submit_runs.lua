@@ -1,171 +1,23 @@
 -- Creates runs: their components, and node tasks for their entry nodes; the rest comes to be as signals arrive.
--- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, runs, each a list {run, flow_id, run_id, user_id,
--- components {[id, digest]}, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent,
--- planned_ms, begun_ms, node_type, keep_cycles, keep_for_ms (0: as the limits say), source (number of the run that a rerun
--- keeps results of, -1), source_id (its run_id), kept {[component id, places of nodes]}, withheld (ids of components that begin by release_components)}.
+-- KEYS[1] any key of the shard. args: base, now, limits, nonce, vacancies, count, runs, one after the other: run, flow_id, run_id,
+-- user_id, partition (-1: outside any flow, flow_id and cycle mean nothing), inputs_json, traceparent, planned_ms, begun_ms,
+-- node_type, how many components, the id and digest of each, and false or {keep_cycles, keep_for_ms (0: as the limits say),
+-- source (number of the run that a rerun keeps results of, -1), source_id (its run_id), kept {[component id, places of nodes]},
+-- withheld (ids of components that begin by release_components)}.
 -- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
---!include claim
-local backlog, results, known_plans, opened = {}, {}, {}, {}
-local queued, waiting_types = {}, nil
-
-local function plan_facts(digest)
-  if known_plans[digest] == nil then
-    local facts = call('HGET', base .. 'plan:' .. digest, 'facts')
-    known_plans[digest] = facts and cmsgpack.unpack(facts)
-  end
-  return known_plans[digest]
+--!include submission
+local given, at, runs, results = args.runs, 1, {}, {}
+for i = 1, args.count do
+  local components, last = {}, at + 10 + 2 * given[at + 10]
+  for place = at + 11, last, 2 do components[#components + 1] = {given[place], given[place + 1]} end
+  local rest = given[last + 1] or {0, 0, -1, '', {}, {}}
+  runs[i] = {run = given[at], flow_id = given[at + 1], run_id = given[at + 2], user_id = given[at + 3], partition = given[at + 4],
+    inputs_json = given[at + 5], traceparent = given[at + 6], planned_ms = given[at + 7], begun_ms = given[at + 8],
+    node_type = given[at + 9], components = components, keep_cycles = rest[1], keep_for_ms = rest[2], source = rest[3],
+    source_id = rest[4], kept = rest[5], withheld = rest[6]}
+  at = last + 2
 end
-
--- How many ready node tasks of a user wait, those that were submitted here included.
-local function queued_of(user)
-  if not queued[user] then
-    local count = 0
-    waiting_types = waiting_types or call('ZRANGE', base .. 'ready_types', 0, -1)
-    local types = {}
-    for _, node_type in ipairs(waiting_types) do types[node_type] = true end
-    if limits.bounded then
-      for _, member in ipairs(call('ZRANGE', base .. 'parked', '[' .. user .. ':', '(' .. user .. ';', 'BYLEX')) do
-        types[string.match(member, ':(.+)$')] = true
-      end
-    end
-    for node_type in pairs(types) do count = count + call('ZCARD', base .. 'ready:' .. node_type .. ':' .. user) end
-    for _, group in ipairs(call('ZRANGE', base .. 'blocked_of', '[' .. user .. '|', '(' .. user .. '}', 'BYLEX')) do
-      count = count + call('ZCARD', base .. 'blocked:' .. string.match(group, '^[^|]*|(.+)$'))
-    end
-    queued[user] = count
-  end
-  return queued[user]
-end
-
--- What stands against runs, by key: a tombstone of their flow, and marks that stop them or one of their components.
-local against = {}
-local function look_up_what_stands_against(runs)
-  local keys = {}
-  for _, run in ipairs(runs) do
-    local stop = base .. 'stop:' .. run.run
-    keys[#keys + 1] = base .. 'purged:' .. run.flow_id
-    keys[#keys + 1] = stop
-    for _, part in ipairs(run.components) do keys[#keys + 1] = stop .. ':' .. part[1] end
-  end
-  for first = 1, #keys, 1000 do
-    for i, value in ipairs(call('MGET', unpack(keys, first, math.min(first + 999, #keys)))) do against[keys[first + i - 1]] = value end
-  end
-end
-
-local function source_of(run) return string.match(run.run, '^(.+:)%d+$') .. run.source end
-
--- Why a run of a flow is not taken.
-local function flow_refusal(run)
-  local purged = against[base .. 'purged:' .. run.flow_id]
-  if purged and run.begun_ms <= tonumber(purged) then return {outcome = 'flow_purged'} end
-  local events = base .. 'events:' .. run.partition
-  backlog[events] = backlog[events] or call('XLEN', events)
-  if backlog[events] >= limits.events then return {outcome = 'events_full'} end
-end
-
-local function refusal(run)
-  local standing = call('HGET', base .. 'run:' .. run.run, 'run_id')
-  if standing == run.run_id then return {outcome = 'duplicate'} end
-  if standing then return {outcome = 'run_conflict', existing_run_id = standing} end
-  if run.partition ~= NO_PARTITION then
-    local refused = flow_refusal(run)
-    if refused then return refused end
-  end
-  if run.source >= 0 then
-    local source = call('HMGET', base .. 'run:' .. source_of(run), 'run_id', 'dropped')
-    if source[1] ~= run.source_id or source[2] then return {outcome = 'results_expired'} end
-  end
-  local unknown = {}
-  for _, part in ipairs(run.components) do
-    if not plan_facts(part[2]) then unknown[#unknown + 1] = part[2] end
-  end
-  if #unknown > 0 then return {outcome = 'plan_unknown', unknown_plans = unknown} end
-  local coming = queued_of(run.user_id)
-  for _, part in ipairs(run.components) do coming = coming + plan_facts(part[2]).entries end
-  if coming > limits.user_queue then return {outcome = 'queue_full'} end
-  queued[run.user_id] = coming
-end
-
--- The stop mark that is meant for this very run, of two that may be there.
-local function stop_mark(run, stopped, id)
-  for _, text in ipairs({stopped or '', against[base .. 'stop:' .. run.run .. ':' .. id] or ''}) do
-    local mark = text ~= '' and cmsgpack.unpack(text)
-    if mark and mark.run_id == run.run_id then return cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at}) end
-  end
-end
-
-local function begin_component(run, id, digest, stopped, kept, held)
-  local facts, key = plan_facts(digest), base .. 'component:' .. run.run .. ':' .. id
-  local comp = {id = id, run = run.run, key = key, changes = {}, n = 0, status = 'running', open = facts.nodes, completed = 0,
-    failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id, user_id = run.user_id, plan = digest,
-    nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
-    traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
-    submitted_at = time, node_type = run.node_type, edition = facts.edition}
-  know_edition(digest, facts.edition)
-  components[key] = comp
-  note(comp, 'facts', pack_facts(comp))
-  opened[digest] = (opened[digest] or 0) + 1
-  changed(comp, 0)
-  -- The mark of the run does not mean what handles its outcome.
-  local mark = stop_mark(run, not held and stopped, id)
-  if kept then
-    set(comp, 'early', 'keep')
-    in_pieces('RPUSH', base .. 'kept:' .. run.run .. ':' .. id, kept)
-    later('keep', comp, run.source, 0)
-  end
-  if held then set(comp, 'early', 'held') end
-  if mark then stopping.component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
-end
-
--- The run before stays on record while the rerun does. Returns the nodes whose results are kept, by component.
-local function hold_source(run)
-  local source, kept = source_of(run), {}
-  call('PERSIST', base .. 'run:' .. source)
-  for _, part in ipairs(run.components) do
-    call('PERSIST', base .. 'component:' .. source .. ':' .. part[1])
-    call('ZADD', base .. 'flow_runs:' .. run.flow_id, 'XX', 'inf', source .. ':' .. part[1])
-  end
-  call('ZREM', base .. 'kept_runs:' .. run.flow_id, (string.match(source, ':(.+)$')))
-  call('ZADD', base .. 'to_clean', time + limits.settle, 'run:' .. source)
-  for _, each in ipairs(run.kept) do kept[each[1]] = each[2] end
-  return kept
-end
-
-local function begin(run)
-  local ids, index, kept, held = {}, {}, {}, {}
-  for _, id in ipairs(run.withheld) do held[id] = true end
-  if run.source >= 0 then kept = hold_source(run) end
-  local stopped = against[base .. 'stop:' .. run.run]
-  for i, part in ipairs(run.components) do
-    ids[i] = part[1]
-    index[2 * i - 1], index[2 * i] = 'inf', run.run .. ':' .. part[1]
-    begin_component(run, part[1], part[2], stopped, kept[part[1]], held[part[1]])
-  end
-  local key = base .. 'run:' .. run.run
-  call('HSET', key, 'run_id', run.run_id, 'components', cmsgpack.pack(ids), 'open', #ids)
-  inputs_of_runs[run.run] = run.inputs_json ~= '' and run.inputs_json
-  if run.inputs_json ~= '' then call('HSET', key, 'inputs', run.inputs_json) end
-  if run.keep_cycles + run.keep_for_ms > 0 then call('HSET', key, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
-  if run.partition == NO_PARTITION then
-    call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
-  else
-    local name = base .. 'flow_runs:' .. run.flow_id
-    in_pieces('ZADD', name, index)
-    call('PEXPIRE', name, limits.plan_retention)
-  end
-  return {outcome = 'accepted'}
-end
-
-local runs = {}
-for i, r in ipairs(args.runs) do
-  runs[i] = {run = r[1], flow_id = r[2], run_id = r[3], user_id = r[4], components = r[5], partition = r[6], inputs_json = r[7],
-    traceparent = r[8], planned_ms = r[9], begun_ms = r[10], node_type = r[11], keep_cycles = r[12], keep_for_ms = r[13],
-    source = r[14], source_id = r[15], kept = r[16], withheld = r[17]}
-end
-look_up_what_stands_against(runs)
-for i, run in ipairs(runs) do results[i] = refusal(run) or begin(run) end
--- A plan in use has no time to live.
-for digest, count in pairs(opened) do
-  if call('HINCRBY', base .. 'plan:' .. digest, 'open', count) == count then call('PERSIST', base .. 'plan:' .. digest) end
-end
+submission.look_up_what_stands_against(runs)
+for i, run in ipairs(runs) do results[i] = submission.refusal(run) or submission.begin(run) end
+submission.keep_plans()
 return cmsgpack.pack({results = results, effects = conclude()})
