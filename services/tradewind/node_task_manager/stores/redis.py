@@ -162,7 +162,9 @@ class RedisNodeTaskStore:
         done: list[Effects] = []
         pieces = _pieces(outcomes)
         for at, piece in enumerate(pieces, 1):
-            args = self._args(vacancies if at == len(pieces) else (), {"count": len(piece), "outcomes": _flat_outcomes(piece)})
+            args = self._args(
+                vacancies if at == len(pieces) else (), {"count": len(piece), "outcomes": _flat_outcomes(piece)}
+            )
             done.append(await _COMPLETE(self._client, self._any_key, args))
         return _joined(done)
 
@@ -321,7 +323,15 @@ def _flat_runs(runs: Sequence[RunSubmission]) -> list[object]:
     """Return what submit_runs.lua reads: to make a list costs Lua more than what is in it."""
     flat: list[object] = []
     for one in runs:
-        flat += (str(one.run), one.run.flow_id, one.run_id, one.user_id, one.partition, one.inputs_json, one.traceparent)
+        flat += (
+            str(one.run),
+            one.run.flow_id,
+            one.run_id,
+            one.user_id,
+            one.partition,
+            one.inputs_json,
+            one.traceparent,
+        )
         flat += (one.planned_ms, one.begun_ms, one.node_type, len(one.components))
         for part in one.components:
             flat += part
