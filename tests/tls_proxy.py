@@ -59,4 +59,5 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
-    writer.transport.abort()
+    # What is on its way still arrives.
+    writer.close()

@@ -10,6 +10,13 @@ from tradewind.worker import Context, node
 LEDGER = "TRADEWIND_TEST_LEDGER"
 
 
+def read_ledger(ledger: Path) -> list[tuple[str, str, str]]:
+    """Return the lines of a ledger, in words, but for one that is being written."""
+    text = ledger.read_text(encoding="utf-8") if ledger.exists() else ""
+    lines = (line.split() for line in text.split("\n")[:-1])
+    return [(key, attempt, noted) for key, attempt, noted in lines]
+
+
 def note(ctx: Context, what: str) -> None:
     """Append a line; one write to a file opened for appending is never torn."""
     with open(os.environ[LEDGER], "a", buffering=1, encoding="utf-8") as ledger:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from tests.ports import free_port
-from tests.system.node_task_manager.nodes import LEDGER
+from tests.system.node_task_manager.nodes import LEDGER, read_ledger
 from tests.waiting import until
 from tradewind.node_task_manager.stores.keys import ACL
 from tradewind.server.redis.client import connect
@@ -139,10 +139,7 @@ class Stack:
 
     def noted(self, what: str) -> Counter[tuple[str, int]]:
         """Return how often each (node task, attempt) was noted in the ledger as `begun` or `done`."""
-        if not self.ledger.exists():
-            return Counter()
-        lines = (line.split() for line in self.ledger.read_text(encoding="utf-8").splitlines())
-        return Counter((key, int(attempt)) for key, attempt, noted in lines if noted == what)
+        return Counter((key, int(attempt)) for key, attempt, noted in read_ledger(self.ledger) if noted == what)
 
     async def close(self) -> None:
         """End everything."""

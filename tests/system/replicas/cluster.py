@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.ports import free_port
 from tests.servers import ACL_USERS
-from tests.system.node_task_manager.nodes import LEDGER
+from tests.system.node_task_manager.nodes import LEDGER, read_ledger
 from tests.system.node_task_manager.stack import NODES, Process
 from tests.system.replicas.failover import FailoverStore
 from tradewind.client import Client
@@ -113,10 +113,7 @@ class Cluster:
 
     def noted(self, what: str) -> Counter[str]:
         """Return how often each idempotency key was noted in the ledger as `begun` or `done`."""
-        if not self.ledger.exists():
-            return Counter()
-        lines = (line.split() for line in self.ledger.read_text(encoding="utf-8").splitlines())
-        return Counter(key for key, _, noted in lines if noted == what)
+        return Counter(key for key, _, noted in read_ledger(self.ledger) if noted == what)
 
     async def close(self) -> None:
         """End everything."""

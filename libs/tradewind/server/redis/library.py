@@ -18,6 +18,7 @@ from tradewind.server.redis.client import Redis
 
 _INCLUDE = re.compile(r"^--!include[ \t]+([a-z0-9_]+)[ \t]*\n", re.MULTILINE)
 
+# A library that is being loaded may use nothing of Redis, so all of it is made by its first run.
 _TEXT = """\
 #!lua name=tradewind_{digest}
 local run
@@ -39,7 +40,6 @@ local function register(name)
 end
 {registered}
 """
-# What is done by `make` is done in the first run, since a library that is being loaded may call nothing.
 
 
 class Library:
