@@ -31,6 +31,7 @@ local function run_of(task)
 end
 
 -- The record of a node task, or false. Numbers it lacks are nil, texts false.
+-- Here and in `create` what most records come to hold is named at once, if as nil: to make room for it later costs more.
 local function task(id)
   local record = records[id]
   if record == nil then
