@@ -166,6 +166,7 @@ class NodeTaskManager:
             notes=self._notes,
             feed=self._feed,
             streams=self._streams,
+            errors=self.errors,
             submit_ad_hoc=submit_ad_hoc,
             ad_hoc=ad_hoc,
             watch=self._watch,
