@@ -49,9 +49,14 @@ class InstantNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self._events: list[component_pb2.Event] = []
         self._news = asyncio.Event()
 
-    async def SubmitComponents(  # noqa: N802
-        self, request: ntm_pb2.SubmitComponentsRequest, context: Context
-    ) -> ntm_pb2.SubmitComponentsResponse:
+    async def StreamSubmissions(  # noqa: N802
+        self, request_iterator: AsyncIterator[ntm_pb2.StreamSubmissionsRequest], context: Context
+    ) -> AsyncIterator[ntm_pb2.StreamSubmissionsResponse]:
+        async for message in request_iterator:
+            response = self._submitted(message.request)
+            yield ntm_pb2.StreamSubmissionsResponse(number=message.number, response=response)
+
+    def _submitted(self, request: ntm_pb2.SubmitComponentsRequest) -> ntm_pb2.SubmitComponentsResponse:
         response = ntm_pb2.SubmitComponentsResponse()
         for run in request.runs:
             response.results.add(outcome=component_pb2.SUBMIT_OUTCOME_ACCEPTED)

@@ -270,6 +270,26 @@ def _serialized(message: Message | bytes) -> bytes:
     return message if isinstance(message, bytes) else message.SerializeToString()
 
 
+SUBMISSION = {
+    "runs": [
+        {
+            "flow_id": "raw",
+            "run_id": "0123456789abcdef0123",
+            "user_id": "default",
+            "components": [{"component_id": "0", "plan_digest": "d"}],
+            "inputs_json": "{}",
+            "begun_at": "2026-11-21T09:30:00Z",
+            "planned_time": "2026-11-21T09:30:00Z",
+        }
+    ],
+    "plans": [
+        {
+            "digest": "d",
+            "nodes": [PLAN_NODE, PLAN_NODE | {"node_id": "second"}],
+            "edges": [{"source": 0, "target": 1, "source_handle": "out", "target_handle": "in"}],
+        }
+    ],
+}
 _WHOLES: dict[str, Sequence[dict[str, Any]]] = {
     "ExecuteRequest": [
         {
@@ -309,28 +329,8 @@ _WHOLES: dict[str, Sequence[dict[str, Any]]] = {
     "SubmitBatchRequest": [
         {"head": {"user_id": "default", "node_type": "fuzz.node", "total": 2}, "parameters_json": ["{}", "{}"]}
     ],
-    "SubmitComponentsRequest": [
-        {
-            "runs": [
-                {
-                    "flow_id": "raw",
-                    "run_id": "0123456789abcdef0123",
-                    "user_id": "default",
-                    "components": [{"component_id": "0", "plan_digest": "d"}],
-                    "inputs_json": "{}",
-                    "begun_at": "2026-11-21T09:30:00Z",
-                    "planned_time": "2026-11-21T09:30:00Z",
-                }
-            ],
-            "plans": [
-                {
-                    "digest": "d",
-                    "nodes": [PLAN_NODE, PLAN_NODE | {"node_id": "second"}],
-                    "edges": [{"source": 0, "target": 1, "source_handle": "out", "target_handle": "in"}],
-                }
-            ],
-        }
-    ],
+    "SubmitComponentsRequest": [SUBMISSION],
+    "StreamSubmissionsRequest": [{"number": "7", "request": SUBMISSION}],
     "SaveTriggerRequest": [
         {"trigger": TRIGGER},
         {"trigger": TRIGGER | {"schedule": {"cron": {"expression": "* * * * *", "time_zone": "UTC"}}}},

@@ -42,8 +42,12 @@ class StatusAnswers(ABC):
 
 async def abort(context: Context, status: Status) -> None:
     """End a call with a status."""
-    code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
-    await context.abort(code, status.message, ((STATUS_KEY, status.SerializeToString()),))
+    await context.abort(code_of(status), status.message, ((STATUS_KEY, status.SerializeToString()),))
+
+
+def code_of(status: Status) -> grpc.StatusCode:
+    """Return the code of a status, UNKNOWN for one that there is not."""
+    return next((code for code in grpc.StatusCode if code.value[0] == status.code), grpc.StatusCode.UNKNOWN)
 
 
 def status_with(

@@ -17,6 +17,7 @@ from tradewind.node_task_manager.domain.system_config import SystemConfig
 from tradewind.node_task_manager.loops import Loops
 from tradewind.node_task_manager.peers.node_types import LiveNodeTypes
 from tradewind.node_task_manager.peers.registry import RegistryCalledWorkers, RegistryDirectory
+from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.rpc.called_worker import CalledWorkerChannel
 from tradewind.node_task_manager.rpc.external_scaler import NAME as EXTERNAL_SCALER
 from tradewind.node_task_manager.rpc.external_scaler import ExternalScalerHandlers
@@ -167,6 +168,7 @@ class NodeTaskManager:
             notes=self._notes,
             feed=self._feed,
             streams=self._streams,
+            errors=self.errors,
             submit_ad_hoc=submit_ad_hoc,
             ad_hoc=ad_hoc,
             watch=self._watch,
@@ -244,8 +246,8 @@ class NodeTaskManager:
             grace_s,
         )
 
-    def _announce(self, shard: int, partitions: Sequence[int]) -> None:
-        self._loops.announce(shard, partitions)
+    def _announce(self, shard: int, events: Sequence[NewEvent]) -> None:
+        self._loops.announce(shard, events)
 
     def _took(self, partition: int, epoch: int) -> None:
         self._loops.took(partition, epoch)

@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from tradewind.node_task_manager.metrics import REAPED
+from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
@@ -96,12 +97,10 @@ class Loops:
                 # The lease lapses by itself.
                 _log.info("the lease for cleaning was not given up", error=repr(error))
 
-    def announce(self, shard: int, partitions: Sequence[int]) -> None:
-        """Tell whoever receives these partitions that there are events: here, or another replica."""
-        self._feed.announce(shard, partitions)
-        for partition in partitions:
-            if not self._feed.serves(partition):
-                self._begin(self._send(shard, f"e:{partition}"))
+    def announce(self, shard: int, events: Sequence[NewEvent]) -> None:
+        """Hand new events to whoever receives their partitions here, or tell another replica of them."""
+        for partition in sorted(self._feed.bring(shard, events)):
+            self._begin(self._send(shard, f"e:{partition}"))
 
     def took(self, partition: int, epoch: int) -> None:
         """Tell other replicas who has a partition now."""

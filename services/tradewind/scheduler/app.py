@@ -123,7 +123,7 @@ class Scheduler:
             with_token(open_channel(address, traced=self._tracing.recording), text_of(settings.service_token))
             for address in (settings.node_task_manager_address, settings.trigger_address, settings.registry_address)
         ]
-        node_tasks = NodeTaskManagerPeer(self._channels[0])
+        self._node_tasks = node_tasks = NodeTaskManagerPeer(self._channels[0])
         triggers = TriggerPeer(self._channels[1], replica, round(settings.scheduler_lead_seconds * 1000))
         node_types = RegistryPeer(self._channels[2])
 
@@ -311,6 +311,7 @@ class Scheduler:
             last_to_first.push_async_callback(self._link.close)
             for channel in self._channels:
                 last_to_first.push_async_callback(channel.close)
+            last_to_first.push_async_callback(self._node_tasks.close)
             last_to_first.push_async_callback(self._hub.stop)
             last_to_first.push_async_callback(self._background.stop)
             last_to_first.push_async_callback(self._await_ends.stop)

@@ -91,6 +91,17 @@ class FakeNodeTaskManager(ntm_grpc.NodeTaskManagerServiceServicer):
         self, request: ntm_pb2.SubmitComponentsRequest, context: Context
     ) -> ntm_pb2.SubmitComponentsResponse:
         await self._check(context)
+        return await self._submitted(request)
+
+    async def StreamSubmissions(
+        self, request_iterator: AsyncIterator[ntm_pb2.StreamSubmissionsRequest], context: Context
+    ) -> AsyncIterator[ntm_pb2.StreamSubmissionsResponse]:
+        async for message in request_iterator:
+            await self._check(context)
+            response = await self._submitted(message.request)
+            yield ntm_pb2.StreamSubmissionsResponse(number=message.number, response=response)
+
+    async def _submitted(self, request: ntm_pb2.SubmitComponentsRequest) -> ntm_pb2.SubmitComponentsResponse:
         self.requests.append(request)
         self.plans.update({plan.digest: plan for plan in request.plans})
         response = ntm_pb2.SubmitComponentsResponse(results=[self._take(run) for run in request.runs])

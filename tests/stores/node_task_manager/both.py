@@ -18,7 +18,7 @@ from tradewind.node_task_manager.domain.node_task import TRANSITIONS, NodeTask, 
 from tradewind.node_task_manager.domain.notification import Fact, NotificationKind
 from tradewind.node_task_manager.domain.plan import Plan
 from tradewind.node_task_manager.domain.task_event import TaskEvent
-from tradewind.node_task_manager.ports.events import Event, SubFlowEvent
+from tradewind.node_task_manager.ports.events import FIRST, Event, SubFlowEvent
 from tradewind.node_task_manager.ports.work import Assignment, Effects
 from tradewind.server.clock import ManualClock
 
@@ -69,6 +69,9 @@ class Both:
     """How node tasks have ended, as Redis first told."""
     watched: dict[str, bool] = field(default_factory=dict)
     """Node tasks of flows whose events are kept, and whether they were from before anything had happened to them."""
+    last_of_memory: dict[int, str] = field(default_factory=dict)
+    last_of_redis: dict[int, str] = field(default_factory=dict)
+    """The id of the latest event of each partition."""
     offered: dict[str, Offered] = field(default_factory=dict)
     """The latest offer of each mapped node."""
 
@@ -84,17 +87,17 @@ class Both:
         return of_memory, of_redis
 
     async def _drained(self, effects: Effects) -> Effects:
-        terminations, partitions, todo = list(effects.terminations), list(effects.partitions), effects.todo
+        terminations, events, todo = list(effects.terminations), list(effects.events), effects.todo
         fan_outs = list(effects.fan_outs)
         due_in = effects.due_in
         while todo:
             more = await self.redis.claim()
             terminations += more.terminations
-            partitions += more.partitions
+            events += more.events
             fan_outs += more.fan_outs
             # A claim for nobody says nothing of types that wait for their rate.
             todo, due_in = more.todo, min((at for at in (due_in, more.due_in) if at >= 0), default=-1)
-        drained = structs.replace(effects, terminations=tuple(terminations), partitions=tuple(partitions))
+        drained = structs.replace(effects, terminations=tuple(terminations), events=tuple(events))
         return structs.replace(drained, todo=0, due_in=due_in, fan_outs=tuple(fan_outs))
 
     def _compare(self, verb: str, memory: Effects, redis: Effects) -> None:
@@ -103,7 +106,11 @@ class Both:
             sorted((t.worker_id, t.task_id, t.attempt, t.stop) for t in each.terminations) for each in (memory, redis)
         ]
         assert stops[0] == stops[1], verb
-        assert sorted(memory.partitions) == sorted(redis.partitions), verb
+        assert _told(memory) == _told(redis), verb
+        for last, events in ((self.last_of_memory, memory.events), (self.last_of_redis, redis.events)):
+            for after, event in map(structs.astuple, events):
+                assert after == last.get(event.partition, FIRST), verb
+                last[event.partition] = event.event_id
         assert sorted(memory.stale_workers) == sorted(redis.stale_workers), verb
         assert sorted(memory.ready_types) == sorted(redis.ready_types), verb
         offers = zip(sorted(memory.fan_outs, key=public), sorted(redis.fan_outs, key=public), strict=True)
@@ -254,6 +261,10 @@ class Both:
         while page := await shard.runs_of(user, kind, listed[-1] if listed else None, size):
             listed += page
         return listed
+
+
+def _told(effects: Effects) -> list[Event]:
+    return sorted((structs.replace(new.event, event_id="") for new in effects.events), key=_order_of)
 
 
 def _order_of(event: Event) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ TERMINAL = ("completed", "failed", "terminated", "skipped")
 LASTING = (
     f"{BASE}events:*",
     f"{BASE}events_epoch:*",
+    f"{BASE}last_events",
     f"{BASE}queue:stats",
     f"{BASE}queue:cleaned",
     f"{BASE}system:config",

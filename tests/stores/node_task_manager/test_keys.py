@@ -18,7 +18,7 @@ from tradewind.server.redis.subscriber import Subscriber
 BASE = "trading_flow:{s0}:"
 DAY = 24 * 3600 * 1000
 RUN = RunName("flow", 0, 0)
-INDEXES = tuple(f"{BASE}{name}" for name in ("node_tasks_list", "to_clean", "events:*", "queue:stats"))
+INDEXES = tuple(f"{BASE}{name}" for name in ("node_tasks_list", "to_clean", "events:*", "last_events", "queue:stats"))
 """What may stay: cleaned, or not acknowledged."""
 
 

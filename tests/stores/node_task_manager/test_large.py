@@ -166,7 +166,8 @@ async def test_a_run_of_600_components_is_created_stopped_and_expires_as_a_whole
     for run in runs:
         await drained(bench, await bench.shard.stop(run.run, "r0", "", "enough", "ann", 10**9))
     assert await server.lasting_keys() == [
-        f"trading_flow:{{s0}}:{name}" for name in ("events:3", "node_tasks_list", "queue:stats", "to_clean")
+        f"trading_flow:{{s0}}:{name}"
+        for name in ("events:3", "last_events", "node_tasks_list", "queue:stats", "to_clean")
     ]
     await check_invariants(server)
 

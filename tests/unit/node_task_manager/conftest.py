@@ -87,7 +87,7 @@ class Bench:
                 Shard(at, store, store, store, store, store, store),
                 self.pool,
                 self.plans,
-                lambda _shard, _partitions: None,
+                lambda _shard, _events: None,
                 lambda _shard, workers: self.told_elsewhere.extend(workers),
                 made,
             )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.node_task_manager.faulty_store import FaultyStore, always
 from tests.waiting import until
-from tradewind.node_task_manager.ports.events import ComponentEvent
+from tradewind.node_task_manager.ports.events import ComponentEvent, NewEvent
 from tradewind.node_task_manager.use_cases import events
 from tradewind.node_task_manager.use_cases.events import EventFeed, Subscriber
 from tradewind.node_task_manager.use_cases.shard import Shard
@@ -18,11 +18,11 @@ PARTITION = 3
 class Log(FaultyStore):
     """A shard's events."""
 
-    def add(self, *numbers: int, partition: int = PARTITION) -> None:
-        """Append events."""
+    def add(self, *numbers: int, partition: int = PARTITION) -> list[NewEvent]:
+        """Append events; return what the answer of their script brings."""
         for number in numbers:
-            event = ComponentEvent(f"{number}-0", partition, "f:0:0", "r0", "0", 1, 1, 0, 0, 0, 1, 0)
-            self._store._events.setdefault(partition, []).append(event)
+            self._store.append(ComponentEvent(f"{number}-0", partition, 0, "f:0:0", "r0", "0", 1, 1, 0, 0, 0, 1))
+        return self._store.new_events()
 
 
 @pytest.fixture
@@ -58,6 +58,64 @@ async def test_an_event_that_is_announced_while_older_ones_are_read_is_not_late(
     answered.set()
     assert await first == ["1-0"]
     assert await ids(feed, subscriber) == ["2-0"]
+
+
+async def test_events_that_follow_what_was_told_go_on_without_being_read(feed: EventFeed, log: Log) -> None:
+    subscriber = Subscriber()
+    await feed.subscribe(subscriber, PARTITION, 1)
+    assert feed.bring(0, log.add(1, 2)) == set()
+    assert await ids(feed, subscriber) == ["1-0", "2-0"]
+    log.refused["read"] = always
+    feed.bring(0, log.add(3))
+    assert await ids(feed, subscriber) == ["3-0"]
+
+
+async def test_an_event_that_does_not_follow_what_was_told_is_read_with_what_is_between(
+    feed: EventFeed, log: Log
+) -> None:
+    subscriber = Subscriber()
+    await feed.subscribe(subscriber, PARTITION, 1)
+    log.add(1)
+    assert await ids(feed, subscriber) == ["1-0"]
+    log.add(2)
+    feed.bring(0, log.add(3))
+    assert await ids(feed, subscriber) == ["2-0", "3-0"]
+
+
+async def test_an_event_that_is_brought_while_older_ones_are_read_is_told_once(feed: EventFeed, log: Log) -> None:
+    subscriber = Subscriber()
+    await feed.subscribe(subscriber, PARTITION, 1)
+    answered = log.unanswered["read"] = asyncio.Event()
+    first = asyncio.create_task(ids(feed, subscriber))
+    await until(lambda: log.count("read"), "events are read")
+    feed.bring(0, log.add(1))
+    log.add(2)
+    answered.set()
+    assert await first == ["1-0"]
+    assert await ids(feed, subscriber) == ["2-0"]
+
+
+async def test_of_those_that_are_brought_to_who_does_not_take_them_only_so_many_are_kept(
+    feed: EventFeed, log: Log
+) -> None:
+    subscriber = Subscriber()
+    await feed.subscribe(subscriber, PARTITION, 1)
+    feed.bring(0, log.add(*range(1, 601)))
+    assert [len(await ids(feed, subscriber)) for _ in range(2)] == [500, 100]
+
+
+async def test_what_was_brought_of_a_partition_goes_with_it(feed: EventFeed, log: Log) -> None:
+    older, newer = Subscriber(), Subscriber()
+    await feed.subscribe(older, PARTITION, 1)
+    await feed.subscribe(older, 4, 1)
+    feed.bring(0, log.add(1))
+    feed.bring(0, log.add(1, partition=4))
+    await feed.subscribe(newer, PARTITION, 2)
+    assert await ids(feed, newer) == ["1-0"]
+    assert await asyncio.wait_for(feed.next(older), 20) == ([], [PARTITION])
+    (told,), _ = await asyncio.wait_for(feed.next(older), 20)
+    assert told[1].partition == 4
+    assert feed.bring(0, log.add(2, partition=5)) == {5}
 
 
 async def test_a_partition_that_is_taken_over_while_it_is_read_goes_to_its_new_owner_alone(

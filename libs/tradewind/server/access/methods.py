@@ -28,7 +28,9 @@ class Rule:
 
 
 _READS = ("Get", "List", "Find", "Watch", "Describe", "Explain", "Count", "Analyze", "Diff", "WhoAmI", "Authorize")
-_LASTING = frozenset({"StreamRuns", "ReceiveEvents", "ReceiveDue", "Work", "SubmitBatch", "RunDoctor"})
+_LASTING = frozenset(
+    {"StreamRuns", "StreamSubmissions", "ReceiveEvents", "ReceiveDue", "Work", "SubmitBatch", "RunDoctor"}
+)
 
 
 def rule(method: str) -> Rule | None:
@@ -93,7 +95,7 @@ _RULES: dict[str, Rule] = {
         ),
         operator_worker="Work ClaimNodeTasks RenewLeases CompleteNodeTasks FailNodeTasks ReportNodeTasks",
         service=(
-            "SubmitComponents StopComponent ReleaseComponents GetComponents PurgeFlow ReceiveEvents "
+            "SubmitComponents StreamSubmissions StopComponent ReleaseComponents GetComponents PurgeFlow ReceiveEvents "
             "PublishNotifications ListSubFlowWaits ReportSubFlows"
         ),
     ),

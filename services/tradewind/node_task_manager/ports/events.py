@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.task_event import TaskEvent, WatchOutcom
 from tradewind.node_task_manager.ports.reading import Stretch
 
 
-class ComponentEvent(msgspec.Struct, frozen=True):
+class ComponentEvent(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """Says that a component finished; `event_id` orders the events of a partition.
 
     `outputs` pairs handles with what the component's only sink, `sink`, has emitted; there when that is at most 1 KiB.
@@ -20,6 +20,7 @@ class ComponentEvent(msgspec.Struct, frozen=True):
 
     event_id: str
     partition: int
+    at: int
     run: str
     run_id: str
     component: str
@@ -29,27 +30,36 @@ class ComponentEvent(msgspec.Struct, frozen=True):
     terminated: int
     skipped: int
     sinks: int
-    at: int
-    stop: StopMark | None = None
     sink: str = ""
     outputs: tuple[tuple[str, str], ...] = ()
+    stop: StopMark | None = None
 
 
-class SubFlowEvent(msgspec.Struct, frozen=True):
+class SubFlowEvent(msgspec.Struct, frozen=True, array_like=True, tag="sub_flow"):
     """Says that a node task waits for a cycle to begin, or that nobody waits any more for the run named `child`."""
 
     event_id: str
     partition: int
+    at: int
     run: str
     run_id: str
     task_id: str
     user_id: str
-    at: int
     child: str = ""
 
 
 Event: TypeAlias = ComponentEvent | SubFlowEvent
 """What the scheduler hears of."""
+
+FIRST = "0"
+"""The position before all events of a partition."""
+
+
+class NewEvent(msgspec.Struct, frozen=True, array_like=True):
+    """An event that a change brought about, and the position that it follows: the id of the one before it."""
+
+    after: str
+    event: Event
 
 
 class EventLog(Protocol):

@@ -8,6 +8,7 @@ from tradewind.node_task_manager.domain.fan_out import FanOutOffer
 from tradewind.node_task_manager.domain.node_task import StopMark, TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.waiting import Resumption, Wait
+from tradewind.node_task_manager.ports.events import NewEvent
 
 
 class Vacancy(msgspec.Struct, frozen=True):
@@ -105,14 +106,15 @@ class Postponed(msgspec.Struct, frozen=True):
 class Effects(msgspec.Struct, frozen=True):
     """What a change brought about beyond its own answer.
 
-    `partitions` got events; `ready_types` have node tasks that no vacancy of the caller could take; `todo` pieces of
-    work are left over for `drain`. `due_in` is the time in ms until the earliest of the delayed node tasks is due, -1
-    when there are none or nobody looked. `fan_outs` are to be carried out by the caller, with `fan_out`.
+    `events` are for the scheduler, those of a partition in their order; `ready_types` have node tasks that no vacancy
+    of the caller could take; `todo` pieces of work are left over for `drain`. `due_in` is the time in ms until the
+    earliest of the delayed node tasks is due, -1 when there are none or nobody looked. `fan_outs` are to be carried out
+    by the caller, with `fan_out`.
     """
 
     assignments: tuple[Assignment, ...] = ()
     terminations: tuple[Termination, ...] = ()
-    partitions: tuple[int, ...] = ()
+    events: tuple[NewEvent, ...] = ()
     ready_types: tuple[str, ...] = ()
     stale_workers: tuple[str, ...] = ()
     todo: int = 0

@@ -19,6 +19,7 @@ from tradewind.node_task_manager.rpc.notification_handlers import NotificationHa
 from tradewind.node_task_manager.rpc.signal_handlers import SignalHandlers
 from tradewind.node_task_manager.rpc.strange_tokens import set_aside
 from tradewind.node_task_manager.rpc.sub_flow_handlers import SubFlowHandlers
+from tradewind.node_task_manager.rpc.submission_stream import SubmissionStream
 from tradewind.node_task_manager.rpc.times import milliseconds, timestamp
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
@@ -44,6 +45,7 @@ from tradewind.node_task_manager.use_cases.watch_task import WatchTask
 from tradewind.node_task_manager.use_cases.workers import Offer
 from tradewind.server.doctor import Doctor
 from tradewind.server.doctor_answers import doctor_answers
+from tradewind.server.errors import ErrorTable
 from tradewind.server.faults import FailedPrecondition, InvalidInput
 from tradewind.server.paging import page_position, page_size_of, page_token
 from tradewind.server.reason_answers import reason_messages
@@ -75,6 +77,7 @@ class NodeTaskManagerHandlers(
         notes: Notes,
         feed: EventFeed,
         streams: OpenStreams,
+        errors: ErrorTable,
         submit_ad_hoc: SubmitAdHoc,
         ad_hoc: AdHoc,
         watch: RunWatch,
@@ -99,6 +102,7 @@ class NodeTaskManagerHandlers(
         self._watch_task = watch_task
         self._notifications = notifications
         self._submit = submit
+        self._errors = errors
         self._stop = stop
         self._look = look
         self._count_queues = count_queues
@@ -117,6 +121,9 @@ class NodeTaskManagerHandlers(
     async def SubmitComponents(
         self, request: pb2.SubmitComponentsRequest, context: Context
     ) -> pb2.SubmitComponentsResponse:
+        return await self._submitted(request)
+
+    async def _submitted(self, request: pb2.SubmitComponentsRequest) -> pb2.SubmitComponentsResponse:
         checks.submission(request)
         runs = [mapping.run_submission(run) for run in request.runs]
         results = await self._submit(runs, [mapping.plan(plan) for plan in request.plans])
@@ -255,7 +262,10 @@ class NodeTaskManagerHandlers(
         async for answer in doctor_answers(self._doctor, request.mend, doctor_pb2.RunDoctorResponse):
             yield answer
 
-    # These two write to the context instead of yielding, so that a write waits for nothing but the stream.
+    # These write to the context instead of yielding, so that a write waits for nothing but the stream.
+    async def StreamSubmissions(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
+        await SubmissionStream(self._submitted, self._errors, self._streams).serve(context)
+
     async def ReceiveEvents(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
         with self._streams.opened():
             await EventStream(self._feed).serve(context)

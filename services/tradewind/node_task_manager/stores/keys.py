@@ -46,6 +46,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `queue:stats` | hash | how many node tasks ended, by status, and failed by code | kept, one |
 | `todo` | list | work that a script handed on | empties itself |
 | `events:<partition>` | stream | events for the scheduler | acknowledged |
+| `last_events` | hash | id of the last event of each partition | kept, one |
 | `events_epoch:<partition>` | string | highest epoch of a subscription | kept, one per partition |
 | `logs:<ad-hoc run>` | stream | what its nodes logged, newest 10 000 lines | 24 h after the last |
 | `user_runs:<user>:<kind>` | zset | tasks, batches of a user by submission | expired ones are swept by `clean` |

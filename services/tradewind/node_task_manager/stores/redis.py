@@ -372,7 +372,7 @@ def _joined(done: Sequence[Effects]) -> Effects:
     return Effects(
         assignments=tuple(each for effects in done for each in effects.assignments),
         terminations=tuple(each for effects in done for each in effects.terminations),
-        partitions=tuple(each for effects in done for each in effects.partitions),
+        events=tuple(each for effects in done for each in effects.events),
         ready_types=tuple(each for effects in done for each in effects.ready_types),
         stale_workers=tuple(each for effects in done for each in effects.stale_workers),
         todo=done[-1].todo,

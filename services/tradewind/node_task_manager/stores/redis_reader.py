@@ -12,7 +12,7 @@ from tradewind.node_task_manager.domain.item_counts import ItemCounts
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus, PastAttempt, StopMark, TaskError
 from tradewind.node_task_manager.domain.waiting import Resumption, Wait
-from tradewind.node_task_manager.ports.events import ComponentEvent, Event, SubFlowEvent
+from tradewind.node_task_manager.ports.events import Event
 from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
@@ -199,8 +199,7 @@ class RedisEventLog:
             for entry_id, fields in _entries(entries):
                 name, packed = _only_field(fields)
                 facts = msgspec.msgpack.decode(packed)
-                kind: type[Event] = SubFlowEvent if name == b"sub_flow" else ComponentEvent
-                events.append(msgspec.convert({"event_id": entry_id.decode(), "partition": partition, **facts}, kind))
+                events.append(msgspec.convert([name.decode(), entry_id.decode(), partition, *facts], Event))
         return events
 
     async def acknowledge(self, through: dict[int, str]) -> None:

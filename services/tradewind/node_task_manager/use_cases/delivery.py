@@ -8,6 +8,7 @@ import structlog
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.metrics import count_assigned
+from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Held, Outcome, OutcomeKind, Termination
 from tradewind.node_task_manager.ports.workers import Ready
 from tradewind.node_task_manager.use_cases.cached_delivery import CachedDelivery
@@ -27,7 +28,7 @@ _RETRY_S = 0.5
 class Delivery:
     """Delivers the effects of one shard.
 
-    `announce(shard, partitions)` is told of new events; `elsewhere(shard, workers)` of workers, not connected here,
+    `announce(shard, events)` gets new events; `elsewhere(shard, workers)` of workers, not connected here,
     that have something to hear; `report` takes what is to be said in the place of a worker.
     """
 
@@ -36,7 +37,7 @@ class Delivery:
         shard: Shard,
         pool: WorkerPool,
         plans: PlanCache,
-        announce: Callable[[int, Sequence[int]], None],
+        announce: Callable[[int, Sequence[NewEvent]], None],
         elsewhere: Callable[[int, Sequence[str]], None],
         report: Callable[[Report], None],
         caches: ResultCaches | None,
@@ -71,8 +72,8 @@ class Delivery:
                 self._send(held, effects.terminations)
             else:
                 asyncio.get_running_loop().call_soon(self._send, held, effects.terminations)
-        if effects.partitions:
-            self._announce(self._shard.number, sorted(set(effects.partitions)))
+        if effects.events:
+            self._announce(self._shard.number, effects.events)
         for worker_id in effects.stale_workers:
             self.replaced(takers[worker_id])
 

@@ -15,6 +15,7 @@ import structlog
 from tradewind.node_task_manager.domain.component import RunSubmission, SubmitResult
 from tradewind.node_task_manager.domain.fan_out import FanOutStep
 from tradewind.node_task_manager.domain.limits import OUTPUT_BYTES
+from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.use_cases.alarm import Alarm
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
@@ -49,7 +50,7 @@ class Dispatcher:
         shard: Shard,
         pool: WorkerPool,
         plans: PlanCache,
-        announce: Callable[[int, Sequence[int]], None],
+        announce: Callable[[int, Sequence[NewEvent]], None],
         elsewhere: Callable[[int, Sequence[str]], None],
         caches: ResultCaches | None = None,
         traces: TraceNodes | None = None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent
 from tradewind.node_task_manager.use_cases.shard import Shard
 from tradewind.server.beats import next_beat
 
@@ -19,14 +19,26 @@ ShardEvent = tuple[int, Event]
 
 @dataclass(eq=False)
 class Subscriber:
-    """A receiver's stream: the epochs of its partitions, how far each is read in each shard, where there is news."""
+    """A receiver's stream: the epochs of its partitions, how far it was told of each in each shard, what it is told
+    next without a look at the store, where there is news to be read."""
 
     partitions: dict[int, int] = field(default_factory=dict)
     positions: dict[tuple[int, int], str] = field(default_factory=dict)
+    brought: list[ShardEvent] = field(default_factory=list)
     news: set[tuple[int, int]] = field(default_factory=set)
     ended: list[int] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     look: asyncio.TimerHandle | None = None
+
+    def bring(self, shard: int, new: NewEvent) -> None:
+        """Take an event that follows what was told; any other is news to read."""
+        at = (shard, new.event.partition)
+        if self.positions[at] == new.after and len(self.brought) < _BATCH:
+            self.positions[at] = new.event.event_id
+            self.brought.append((shard, new.event))
+            self.wake.set()
+        else:
+            self.tell(*at)
 
     def tell(self, shard: int, partition: int) -> None:
         """There may be new events."""
@@ -49,13 +61,15 @@ class Subscriber:
         self.partitions.pop(partition, None)
         for at in [at for at in self.positions if at[1] == partition]:
             del self.positions[at]
+        self.brought = [each for each in self.brought if each[1].partition != partition]
 
 
 class EventFeed:
-    """Reads new events for a subscriber whenever it has sent those before, so that a slow one delays nobody else.
+    """Has new events for a subscriber whenever it has sent those before, so that a slow one delays nobody else.
 
-    Subscribers are told of news, and look every `look_s` in case nobody told. `took(partition, epoch)` is told who has
-    a partition now, for subscribers at other replicas.
+    What the answer of a script brings goes on at once when it follows what was told; anything else is read. Subscribers
+    are told of news, and look every `look_s` in case nobody told. `took(partition, epoch)` is told who has a partition
+    now, for subscribers at other replicas.
     """
 
     def __init__(self, shards: Mapping[int, Shard], took: Callable[[int, int], None], look_s: float = 5.0) -> None:
@@ -67,6 +81,17 @@ class EventFeed:
     def serves(self, partition: int) -> bool:
         """Say whether the partition has its subscriber in this process."""
         return partition in self._owners
+
+    def bring(self, shard: int, events: Sequence[NewEvent]) -> set[int]:
+        """Pass new events on to the owners of their partitions; return the partitions that have none here."""
+        elsewhere = set()
+        for new in events:
+            owner = self._owners.get(new.event.partition)
+            if owner is None:
+                elsewhere.add(new.event.partition)
+            else:
+                owner.bring(shard, new)
+        return elsewhere
 
     def announce(self, shard: int, partitions: Sequence[int]) -> None:
         """There are new events of these partitions."""
@@ -102,7 +127,7 @@ class EventFeed:
         subscriber.partitions[partition] = epoch
         self._took(partition, epoch)
         for number in self._shards:
-            subscriber.positions[number, partition] = "0"
+            subscriber.positions[number, partition] = FIRST
             subscriber.tell(number, partition)
 
     def unsubscribe(self, subscriber: Subscriber, partitions: Sequence[int]) -> None:
@@ -137,12 +162,15 @@ class EventFeed:
             if subscriber.ended:
                 ended, subscriber.ended = subscriber.ended, []
                 return [], ended
+            if subscriber.brought:
+                brought, subscriber.brought = subscriber.brought, []
+                return brought, []
             news, subscriber.news = subscriber.news, set()
             for number in sorted({shard for shard, _ in news}):
                 if events := await self._read(subscriber, number, [at for at in news if at[0] == number]):
                     subscriber.news |= {at for at in news if at[0] > number}
                     return events, []
-            if subscriber.news or subscriber.ended:
+            if subscriber.brought or subscriber.news or subscriber.ended:
                 continue
             subscriber.wake.clear()
             if subscriber.look is None:
@@ -162,13 +190,14 @@ class EventFeed:
             subscriber.news |= {(number, partition) for partition in after}
             return []
         counts = dict.fromkeys(after, 0)
+        # Taken away meanwhile, or subscribed to anew, or brought further: to be read again from where it is now.
+        moved = {at for at, position in after.items() if subscriber.positions.get((number, at)) != position}
         events = []
         for event in found:
             counts[event.partition] += 1
-            # Unless it was taken away meanwhile, or subscribed to anew.
-            if subscriber.positions.get((number, event.partition)) == after[event.partition]:
+            if event.partition not in moved:
                 events.append((number, event))
-        for _, event in events:
-            subscriber.positions[number, event.partition] = event.event_id
-        subscriber.news |= {(number, partition) for partition, count in counts.items() if count >= _BATCH}
+                subscriber.positions[number, event.partition] = event.event_id
+        again = moved | {partition for partition, count in counts.items() if count >= _BATCH}
+        subscriber.news |= {(number, partition) for partition in again}
         return events

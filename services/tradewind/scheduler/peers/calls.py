@@ -33,10 +33,17 @@ class calling:  # noqa: N801  Used as contextlib's are, whose own cost three tim
     async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if not isinstance(error, grpc.aio.AioRpcError):
             return
-        if error.code() in _REFUSALS:
-            raise PeerRefused(error.details()) from error
-        details = error.details() or ""
-        raise PeerUnavailable(self._peer, f"{error.code().name}: {explained(details) or details}") from error
+        raise failure(self._peer, error.code(), error.details() or "") from error
+
+
+def failure(peer: str, code: grpc.StatusCode, details: str) -> PeerRefused | PeerUnavailable:
+    """Return what a request that was answered with a status has come to."""
+    return PeerRefused(details) if code in _REFUSALS else unavailable(peer, code, details)
+
+
+def unavailable(peer: str, code: grpc.StatusCode, details: str) -> PeerUnavailable:
+    """Return that a peer cannot be reached, which ended a call with this status."""
+    return PeerUnavailable(peer, f"{code.name}: {explained(details) or details}")
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:

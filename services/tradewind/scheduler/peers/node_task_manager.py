@@ -40,11 +40,11 @@ from tradewind.scheduler.domain.submission import (
 )
 from tradewind.scheduler.peers.calls import calling, milliseconds, set_milliseconds
 from tradewind.scheduler.peers.streams import EventStreamPeer
+from tradewind.scheduler.peers.submissions import SubmissionStream
 from tradewind.server.reasons import Reason
 
 _log = structlog.get_logger(__name__)
 NAME = "node task manager"
-_SUBMIT_S = 10.0
 _READ_S = 10.0
 
 _OUTCOMES = {
@@ -83,9 +83,14 @@ class NodeTaskManagerPeer:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = NodeTaskManagerServiceStub(channel)
+        self._submissions = SubmissionStream(NAME, self._stub.StreamSubmissions)
 
     def events(self) -> EventStreamPeer:
         return EventStreamPeer(NAME, self._stub.ReceiveEvents())
+
+    async def close(self) -> None:
+        """End the stream of submissions."""
+        await self._submissions.close()
 
     async def known(self) -> Collection[str] | None:
         try:
@@ -112,14 +117,12 @@ class NodeTaskManagerPeer:
         )
 
     async def submit(self, runs: Sequence[Submission], plans: Sequence[ComponentPlan]) -> list[SubmitAnswer]:
-        request = pb2.SubmitComponentsRequest()
+        request = pb2.StreamSubmissionsRequest()
         for submission in runs:
-            _add_run(request, submission)
+            _add_run(request.request, submission)
         for plan in plans:
-            _add_plan(request, plan)
-        async with calling(NAME):
-            response = await self._stub.SubmitComponents(request, timeout=_SUBMIT_S)
-        return [_answer(result) for result in response.results]
+            _add_plan(request.request, plan)
+        return [_answer(result) for result in await self._submissions.submit(request)]
 
     async def stop(self, order: StopOrder) -> None:
         request = pb2.StopComponentRequest(

@@ -1,11 +1,8 @@
 """Streams on which other services deliver what is to be done: component events and due triggers."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
-
-import grpc
+from typing import Any
 
 from tradewind.api.node_task_manager.v1 import component_pb2, node_task_pb2
 from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as events_pb2
@@ -17,61 +14,21 @@ from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
 from tradewind.scheduler.peers.calls import milliseconds, set_milliseconds
-from tradewind.scheduler.ports.peers import PeerUnavailable
-
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-
-_ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)
-"""What reading from a call that has ended raises, and writing to it."""
+from tradewind.scheduler.peers.stream import PeerStream
 
 
-class _Stream(Generic[Request, Response]):
-    """A bidirectional call; one message is written at a time."""
-
-    def __init__(self, peer: str, call: Any) -> None:
-        self._peer = peer
-        self._call = call
-        self._writing = asyncio.Lock()
-
-    async def close(self) -> None:
-        self._call.cancel()
-
-    async def _write(self, request: Request) -> None:
-        async with self._writing:
-            try:
-                await self._call.write(request)
-            except _ENDED as error:
-                raise self._lost(error) from error
-
-    async def _read(self) -> Response:
-        try:
-            response = await self._call.read()
-        except _ENDED as error:
-            raise self._lost(error) from error
-        if response is grpc.aio.EOF:
-            raise PeerUnavailable(self._peer, "it has ended the stream")
-        message: Response = response
-        return message
-
-    def _lost(self, error: grpc.aio.AioRpcError | asyncio.InvalidStateError) -> PeerUnavailable:
-        if isinstance(error, grpc.aio.AioRpcError):
-            return PeerUnavailable(self._peer, f"{error.code().name}: {error.details()}")
-        return PeerUnavailable(self._peer, str(error))
-
-
-class EventStreamPeer(_Stream[events_pb2.ReceiveEventsRequest, events_pb2.ReceiveEventsResponse]):
+class EventStreamPeer(PeerStream[events_pb2.ReceiveEventsRequest, events_pb2.ReceiveEventsResponse]):
     """Implements EventStream."""
 
     async def subscribe(self, epochs: Mapping[int, int]) -> None:
         wanted = [events_pb2.EventSubscription(partition=p, epoch=epoch) for p, epoch in epochs.items()]
-        await self._write(events_pb2.ReceiveEventsRequest(subscribe=wanted))
+        await self.write(events_pb2.ReceiveEventsRequest(subscribe=wanted))
 
     async def unsubscribe(self, partitions: Collection[int]) -> None:
-        await self._write(events_pb2.ReceiveEventsRequest(unsubscribe=partitions))
+        await self.write(events_pb2.ReceiveEventsRequest(unsubscribe=partitions))
 
     async def receive(self) -> tuple[list[Event], list[int]]:
-        response = await self._read()
+        response = await self.read()
         return [_event(event) for event in response.events], list(response.ended_partitions)
 
     async def acknowledge(self, events: Iterable[Event]) -> None:
@@ -80,10 +37,10 @@ class EventStreamPeer(_Stream[events_pb2.ReceiveEventsRequest, events_pb2.Receiv
             events_pb2.EventAck(partition=partition, shard=shard, event_id=event_id)
             for (partition, shard), event_id in last.items()
         ]
-        await self._write(events_pb2.ReceiveEventsRequest(acks=acks))
+        await self.write(events_pb2.ReceiveEventsRequest(acks=acks))
 
 
-class DueStreamPeer(_Stream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResponse]):
+class DueStreamPeer(PeerStream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResponse]):
     """Implements DueStream. `receiver` says who receives, `credits` how many triggers it holds at most.
 
     Triggers come up to `lead_ms` before their time.
@@ -97,14 +54,14 @@ class DueStreamPeer(_Stream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueRespons
 
     async def subscribe(self, epochs: Mapping[int, int]) -> None:
         wanted = [due_pb2.PartitionSubscription(partition=p, epoch=epoch) for p, epoch in epochs.items()]
-        await self._write(due_pb2.ReceiveDueRequest(subscribe=wanted, **self._first))
+        await self.write(due_pb2.ReceiveDueRequest(subscribe=wanted, **self._first))
         self._first = {}
 
     async def unsubscribe(self, partitions: Collection[int]) -> None:
-        await self._write(due_pb2.ReceiveDueRequest(unsubscribe=partitions))
+        await self.write(due_pb2.ReceiveDueRequest(unsubscribe=partitions))
 
     async def receive(self) -> tuple[list[DueFlow], list[int]]:
-        response = await self._read()
+        response = await self.read()
         return [_due(due) for due in response.due], list(response.ended_partitions)
 
     async def answer(self, answers: Sequence[DueAnswer]) -> None:
@@ -120,7 +77,7 @@ class DueStreamPeer(_Stream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueRespons
                 set_milliseconds(ack.next_fire_time, answer.next_ms)
             else:
                 ack.finished = True
-        await self._write(request)
+        await self.write(request)
 
 
 def _event(event: component_pb2.Event) -> Event:

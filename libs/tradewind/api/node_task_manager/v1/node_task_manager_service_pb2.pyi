@@ -77,6 +77,68 @@ class SubmitComponentsResponse(_message.Message):
 Global___SubmitComponentsResponse: _TypeAlias = SubmitComponentsResponse  # noqa: Y015
 
 @_typing.final
+class StreamSubmissionsRequest(_message.Message):
+    """Runs to carry out, over a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Chosen by the caller; the answer carries it."""
+    @_builtins.property
+    def request(self) -> Global___SubmitComponentsRequest:
+        """As for SubmitComponents."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        request: Global___SubmitComponentsRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamSubmissionsRequest: _TypeAlias = StreamSubmissionsRequest  # noqa: Y015
+
+@_typing.final
+class StreamSubmissionsResponse(_message.Message):
+    """What became of one request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    ERROR_STATUS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """The request's."""
+    error_status: _builtins.bytes
+    """A serialized google.rpc.Status, as SubmitComponents has it in its metadata."""
+    @_builtins.property
+    def response(self) -> Global___SubmitComponentsResponse:
+        """As of SubmitComponents."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        response: Global___SubmitComponentsResponse | None = ...,
+        error_status: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error_status", b"error_status", "response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error_status", b"error_status", "number", b"number", "response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["response", "error_status"]  # noqa: Y015
+    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+
+Global___StreamSubmissionsResponse: _TypeAlias = StreamSubmissionsResponse  # noqa: Y015
+
+@_typing.final
 class ReleaseComponentsRequest(_message.Message):
     """Asks to let components that were withheld begin, or to skip them."""
 

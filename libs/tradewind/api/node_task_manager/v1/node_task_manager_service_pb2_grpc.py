@@ -52,6 +52,11 @@ class NodeTaskManagerServiceStub:
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.SubmitComponentsRequest.SerializeToString,
                 response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.SubmitComponentsResponse.FromString,
                 _registered_method=True)
+        self.StreamSubmissions = channel.stream_stream(
+                '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/StreamSubmissions',
+                request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StreamSubmissionsRequest.SerializeToString,
+                response_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StreamSubmissionsResponse.FromString,
+                _registered_method=True)
         self.StopComponent = channel.unary_unary(
                 '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/StopComponent',
                 request_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StopComponentRequest.SerializeToString,
@@ -287,6 +292,15 @@ class NodeTaskManagerServiceServicer:
     def SubmitComponents(self, request, context):
         """Takes runs to carry out: creates their node tasks and queues those whose inputs are ready. Each run is answered by
         itself; submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamSubmissions(self, request_iterator, context):
+        """Takes runs as SubmitComponents does, over one stream, for a caller that submits again and again: it carries out one request
+        after the other and answers them in their order. When the caller has sent its last request, the stream ends with the last
+        answer. Errors: UNAVAILABLE DRAINING; those of single requests come as their answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -656,6 +670,11 @@ def add_NodeTaskManagerServiceServicer_to_server(servicer, server):
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.SubmitComponentsRequest.FromString,
                     response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.SubmitComponentsResponse.SerializeToString,
             ),
+            'StreamSubmissions': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamSubmissions,
+                    request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StreamSubmissionsRequest.FromString,
+                    response_serializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StreamSubmissionsResponse.SerializeToString,
+            ),
             'StopComponent': grpc.unary_unary_rpc_method_handler(
                     servicer.StopComponent,
                     request_deserializer=tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StopComponentRequest.FromString,
@@ -911,6 +930,33 @@ class NodeTaskManagerService:
             '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/SubmitComponents',
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.SubmitComponentsRequest.SerializeToString,
             tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.SubmitComponentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamSubmissions(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/tradewind.api.node_task_manager.v1.NodeTaskManagerService/StreamSubmissions',
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StreamSubmissionsRequest.SerializeToString,
+            tradewind_dot_api_dot_node__task__manager_dot_v1_dot_node__task__manager__service__pb2.StreamSubmissionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

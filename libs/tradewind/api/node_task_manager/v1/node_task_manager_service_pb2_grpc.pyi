@@ -33,6 +33,11 @@ class NodeTaskManagerServiceStub:
     """Takes runs to carry out: creates their node tasks and queues those whose inputs are ready. Each run is answered by
     itself; submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
     """
+    StreamSubmissions: _aio.StreamStreamMultiCallable[_node_task_manager_service_pb2.StreamSubmissionsRequest, _node_task_manager_service_pb2.StreamSubmissionsResponse]
+    """Takes runs as SubmitComponents does, over one stream, for a caller that submits again and again: it carries out one request
+    after the other and answers them in their order. When the caller has sent its last request, the stream ends with the last
+    answer. Errors: UNAVAILABLE DRAINING; those of single requests come as their answers.
+    """
     StopComponent: _aio.UnaryUnaryMultiCallable[_node_task_manager_service_pb2.StopComponentRequest, _node_task_manager_service_pb2.StopComponentResponse]
     """Stops a component, or a whole run: what has not begun is skipped, what runs is asked to stop. Also before the run is
     submitted: then it begins stopped. Repeating it is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT.
@@ -207,6 +212,17 @@ class NodeTaskManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_node_task_manager_service_pb2.SubmitComponentsResponse]:
         """Takes runs to carry out: creates their node tasks and queues those whose inputs are ready. Each run is answered by
         itself; submitting one twice is a no-op. Errors: INVALID_ARGUMENT INVALID_INPUT, UNAVAILABLE STORE_UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamSubmissions(
+        self,
+        request_iterator: _abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsRequest],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsRequest], _abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsResponse]],
+    ) -> _abc.AsyncIterator[_node_task_manager_service_pb2.StreamSubmissionsResponse]:
+        """Takes runs as SubmitComponents does, over one stream, for a caller that submits again and again: it carries out one request
+        after the other and answers them in their order. When the caller has sent its last request, the stream ends with the last
+        answer. Errors: UNAVAILABLE DRAINING; those of single requests come as their answers.
         """
 
     @_abc_1.abstractmethod

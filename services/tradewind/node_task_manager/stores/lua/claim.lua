@@ -393,6 +393,7 @@ local function conclude()
   local first = write_delayed()
   if next(spenders) then retry_budget.write() end
   write_all()
+  scheduler.write_last()
   if next(buried) then dead_letters.write() end
   write_changed()
   write_rates()

@@ -18,7 +18,7 @@ local unheard_since = {}
 local function acknowledged(partition, at)
   if unheard_since[partition] == nil then
     local first = call('XRANGE', base .. 'events:' .. partition, '-', '+', 'COUNT', 1)[1]
-    unheard_since[partition] = first and cmsgpack.unpack(first[2][2]).at
+    unheard_since[partition] = first and cmsgpack.unpack(first[2][2])[1]
   end
   return not unheard_since[partition] or unheard_since[partition] > at
 end

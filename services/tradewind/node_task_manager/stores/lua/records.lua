@@ -12,7 +12,7 @@ fresh(function()
   base, time = args.base, args.now and now(args.now)
   stamp = time and string.format('%.0f', time)
   budget = limits.records
-  effects = {assignments = {}, terminations = {}, partitions = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
+  effects = {assignments = {}, terminations = {}, events = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
   records, components, pieces = {}, {}, {}
   if known_nodes > MOST_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
 end)

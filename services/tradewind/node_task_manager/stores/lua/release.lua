@@ -463,16 +463,38 @@ local function work_off()
   work = {}
 end
 
+-- Events for the scheduler. The caller hears each with the id of the one before it of its partition, so that whoever has
+-- been told of that one need not read the stream.
+local scheduler = {}
+do
+  local last, firsts
+  fresh(function() last, firsts = {}, {} end)
+
+  -- `facts` begin with the time.
+  function scheduler.tell(partition, kind, facts)
+    local id, told = call('XADD', base .. 'events:' .. partition, '*', kind, cmsgpack.pack(facts)), effects.events
+    local event = {last[partition] or '0', {kind, id, partition, unpack(facts)}}
+    if not last[partition] then firsts[#firsts + 1] = event end
+    last[partition], told[#told + 1] = id, event
+  end
+
+  function scheduler.write_last()
+    if #firsts == 0 then return end
+    local partitions, ids = {}, {}
+    for i, event in ipairs(firsts) do partitions[i] = event[2][3] end
+    for i, id in ipairs(call('HMGET', base .. 'last_events', unpack(partitions))) do firsts[i][1] = id or '0' end
+    for partition, id in pairs(last) do ids[#ids + 1], ids[#ids + 2] = partition, id end
+    call('HSET', base .. 'last_events', unpack(ids))
+  end
+end
+
 local function announce(comp)
   comp.status = 'finished'
   set(comp, 'finished_at', stamp)
   if comp.partition == NO_PARTITION then return end_ad_hoc(comp, node(comp.plan, 0).type) end
-  call('XADD', base .. 'events:' .. comp.partition, '*', 'finished', cmsgpack.pack({run = comp.run, component = comp.id,
-    run_id = comp.run_id, nodes = comp.nodes, completed = comp.completed, failed = comp.failed, terminated = comp.terminated,
-    skipped = comp.skipped, sinks = comp.sinks, at = time, sink = comp.sink, outputs = comp.outputs,
-    stop = comp.stop and cmsgpack.unpack(comp.stop) or nil}))
+  scheduler.tell(comp.partition, 'finished', {time, comp.run, comp.run_id, comp.id, comp.nodes, comp.completed, comp.failed,
+    comp.terminated, comp.skipped, comp.sinks, comp.sink or '', comp.outputs or {}, comp.stop and cmsgpack.unpack(comp.stop) or nil})
   if comp.failed > 0 or comp.stop and comp.early ~= 'unwanted' then notices.component_failed(comp) end
-  effects.partitions[#effects.partitions + 1] = comp.partition
 end
 
 -- A plan gets its time to live when nothing uses it any more; that of a run outside flows goes soon after the run.

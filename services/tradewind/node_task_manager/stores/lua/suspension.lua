@@ -35,9 +35,7 @@ do
 
   -- Tells the scheduler that a node task suspension for a cycle of another flow, or that nobody suspension for `child` any more.
   local function tell_of_flow(record, comp, child)
-    call('XADD', base .. 'events:' .. comp.partition, '*', 'sub_flow', cmsgpack.pack({run = comp.run, run_id = comp.run_id,
-      task_id = record.id, user_id = comp.user_id, at = time, child = child}))
-    effects.partitions[#effects.partitions + 1] = comp.partition
+    scheduler.tell(comp.partition, 'sub_flow', {time, comp.run, comp.run_id, record.id, comp.user_id, child})
   end
 
   -- A suspended node task ends, and not by what it suspension for.

@@ -308,26 +308,23 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
             self._notify_component(component)
         if all(self._components[owner[0], at].finished_at for at in self._runs[owner[0]].policy):
             self._ends[owner[0]] = self._clock() + self._limits.settle_ms
-        partition = self._runs[owner[0]].submission.partition
-        turn.partitions.append(partition)
-        self.append(
-            ComponentEvent(
-                event_id=f"{self._clock()}-{next(self._numbers)}",
-                partition=partition,
-                run=owner[0],
-                run_id=component.run_id,
-                component=owner[1],
-                nodes=component.nodes,
-                completed=component.completed,
-                failed=component.failed,
-                terminated=component.terminated,
-                skipped=component.skipped,
-                sinks=component.sinks_completed,
-                at=self._clock(),
-                stop=component.stop,
-                **self._answer(component),
-            )
+        event = ComponentEvent(
+            event_id=f"{self._clock()}-{next(self._numbers)}",
+            partition=self._runs[owner[0]].submission.partition,
+            at=self._clock(),
+            run=owner[0],
+            run_id=component.run_id,
+            component=owner[1],
+            nodes=component.nodes,
+            completed=component.completed,
+            failed=component.failed,
+            terminated=component.terminated,
+            skipped=component.skipped,
+            sinks=component.sinks_completed,
+            stop=component.stop,
+            **self._answer(component),
         )
+        self.append(event)
 
     def _answer(self, component: Component) -> dict[str, Any]:
         """Return what the only sink has emitted, when it is small."""

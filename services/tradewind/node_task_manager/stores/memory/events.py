@@ -1,6 +1,6 @@
 """Events of one shard in memory."""
 
-from tradewind.node_task_manager.ports.events import Event
+from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent
 
 
 class MemoryEvents:
@@ -8,6 +8,8 @@ class MemoryEvents:
 
     def __init__(self) -> None:
         self._events: dict[int, list[Event]] = {}
+        self._last: dict[int, str] = {}
+        self._new: list[NewEvent] = []
         self._epochs: dict[int, int] = {}
 
     def waiting(self, partition: int) -> int:
@@ -17,6 +19,13 @@ class MemoryEvents:
     def append(self, event: Event) -> None:
         """Add an event to its partition."""
         self._events.setdefault(event.partition, []).append(event)
+        self._new.append(NewEvent(self._last.get(event.partition, FIRST), event))
+        self._last[event.partition] = event.event_id
+
+    def new_events(self) -> list[NewEvent]:
+        """Return what was added since this was asked last."""
+        new, self._new = self._new, []
+        return new
 
     async def subscribe(self, partition: int, epoch: int) -> bool:
         if epoch < self._epochs.get(partition, 0):

@@ -1,27 +1,21 @@
 """Node tasks in memory that wait for a cycle of another flow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import NodeTask, NodeTaskStatus
 from tradewind.node_task_manager.domain.retry import RetryWish
 from tradewind.node_task_manager.domain.sub_flow import ReportKind, SubFlowReport
 from tradewind.node_task_manager.domain.waiting import Wait
 from tradewind.node_task_manager.ports.events import SubFlowEvent
-from tradewind.node_task_manager.ports.work import Effects, Vacancy
+from tradewind.node_task_manager.ports.work import Effects
 from tradewind.node_task_manager.stores.memory.suspension import MemorySuspension
 from tradewind.node_task_manager.stores.memory.turn import Turn
 
 
 class MemorySubFlows(MemorySuspension):
     """Tells the scheduler of them, and takes what it reports."""
-
-    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
-        super().__init__(limits, clock)
-        self._told: list[int] = []
-        """Partitions whose scheduler was told of something."""
 
     async def report_sub_flows(self, reports: Sequence[SubFlowReport]) -> Effects:
         turn = Turn()
@@ -70,21 +64,14 @@ class MemorySubFlows(MemorySuspension):
         owner = self._owner(task)
         submission = self._runs[owner[0]].submission
         event_id = f"{self._clock()}-{next(self._numbers)}"
-        self.append(
-            SubFlowEvent(
-                event_id,
-                submission.partition,
-                owner[0],
-                submission.run_id,
-                task.task_id,
-                submission.user_id,
-                self._clock(),
-                child,
-            )
+        event = SubFlowEvent(
+            event_id,
+            submission.partition,
+            self._clock(),
+            owner[0],
+            submission.run_id,
+            task.task_id,
+            submission.user_id,
+            child,
         )
-        self._told.append(submission.partition)
-
-    def _conclude(self, vacancies: Sequence[Vacancy], turn: Turn) -> None:
-        super()._conclude(vacancies, turn)
-        turn.partitions += self._told
-        self._told = []
+        self.append(event)

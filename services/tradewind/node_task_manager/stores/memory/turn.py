@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tradewind.node_task_manager.domain.fan_out import FanOutOffer
+from tradewind.node_task_manager.ports.events import NewEvent
 from tradewind.node_task_manager.ports.work import Assignment, Effects, Termination
 from tradewind.node_task_manager.stores.memory.slots import Group
 
@@ -15,7 +16,7 @@ class Turn:
 
     assignments: list[Assignment] = field(default_factory=list)
     terminations: list[Termination] = field(default_factory=list)
-    partitions: list[int] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
     ready_types: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
@@ -32,7 +33,7 @@ class Turn:
         return Effects(
             tuple(self.assignments),
             tuple(self.terminations),
-            tuple(self.partitions),
+            tuple(self.events),
             tuple(self.ready_types),
             tuple(self.stale),
             0,

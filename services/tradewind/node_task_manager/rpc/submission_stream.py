@@ -1,0 +1,44 @@
+"""A scheduler's stream of submissions: one request after the other, each answered before the next is read."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.server.errors import ErrorAnswers, ErrorTable
+from tradewind.server.streams import OpenStreams
+
+_METHOD = "/tradewind.api.node_task_manager.v1.NodeTaskManagerService/StreamSubmissions"
+
+Submit = Callable[[pb2.SubmitComponentsRequest], Awaitable[pb2.SubmitComponentsResponse]]
+
+
+class SubmissionStream:
+    """Serves one StreamSubmissions call; `submit(request)` answers one request, or raises why not."""
+
+    def __init__(self, submit: Submit, errors: ErrorTable, streams: OpenStreams) -> None:
+        self._submit = submit
+        self._errors = ErrorAnswers(errors)
+        self._streams = streams
+
+    async def serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Answer until the caller has sent its last request.
+
+        Raises Unavailable when the server is leaving, but never before a request that has come is answered: the first
+        of a stream is so even then, as a call would be.
+        """
+        message = await context.read()
+        while message is not grpc.aio.EOF:
+            await context.write(await self._answer(message))
+            # Only while it waits for a request is it one of the streams that a server ends.
+            with self._streams.opened():
+                message = await context.read()
+
+    async def _answer(self, message: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
+        try:
+            response = await self._submit(message.request)
+        except Exception as error:
+            status = self._errors.status_of(error, _METHOD)
+            return pb2.StreamSubmissionsResponse(number=message.number, error_status=status.SerializeToString())
+        return pb2.StreamSubmissionsResponse(number=message.number, response=response)

@@ -1,0 +1,79 @@
+"""The stream on which runs are submitted: a call for each submission would cost more than what it carries."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from google.rpc.status_pb2 import Status
+
+from tradewind.api.node_task_manager.v1 import component_pb2
+from tradewind.api.node_task_manager.v1 import node_task_manager_service_pb2 as pb2
+from tradewind.scheduler.peers.calls import failure
+from tradewind.scheduler.peers.stream import PeerStream
+from tradewind.scheduler.ports.peers import PeerUnavailable
+from tradewind.server.statuses import code_of
+
+_ANSWER_S = 10.0
+_LASTS_S = 1.0
+"""After so long the next request opens another stream: replicas take turns, as they would answer calls in turn."""
+
+_Stream: TypeAlias = PeerStream[pb2.StreamSubmissionsRequest, pb2.StreamSubmissionsResponse]
+
+
+class SubmissionStream:
+    """Submits one request at a time, over a stream that is opened when there is something to submit."""
+
+    def __init__(self, peer: str, open_call: Callable[[], Any]) -> None:
+        self._peer = peer
+        self._open_call = open_call
+        self._turn = asyncio.Lock()
+        self._stream: _Stream | None = None
+        self._lasts_until = 0.0
+        self._number = 0
+
+    async def submit(self, request: pb2.StreamSubmissionsRequest) -> Sequence[component_pb2.SubmitResult]:
+        """Return an answer for each run; submitting them again is safe.
+
+        Raises PeerRefused when the peer finds fault with one of them, PeerUnavailable when it cannot be reached, or
+        does not answer within 10 s.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER_S), self._turn:
+                response = await self._answer(request)
+        except TimeoutError:
+            raise PeerUnavailable(self._peer, f"no answer within {_ANSWER_S:g} s") from None
+        if response.HasField("error_status"):
+            status = Status.FromString(response.error_status)
+            raise failure(self._peer, code_of(status), status.message)
+        return response.response.results
+
+    async def close(self) -> None:
+        """End the stream; who waits for an answer is cancelled."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.close()
+
+    async def _answer(self, request: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
+        stream, now = self._stream, asyncio.get_running_loop().time()
+        if stream is not None and not stream.ended and now < self._lasts_until:
+            # When it breaks, who was at its other end has left; that says nothing of who would answer now.
+            with suppress(PeerUnavailable):
+                return await self._ask(stream, request)
+        await self.close()
+        stream = self._stream = PeerStream(self._peer, self._open_call())
+        self._lasts_until = now + _LASTS_S
+        return await self._ask(stream, request)
+
+    async def _ask(self, stream: _Stream, request: pb2.StreamSubmissionsRequest) -> pb2.StreamSubmissionsResponse:
+        self._number = request.number = self._number + 1
+        try:
+            await stream.write(request)
+            response = await stream.read()
+            if response.number != request.number:
+                raise PeerUnavailable(self._peer, f"it answers {response.number} to request {request.number}")
+        except BaseException:
+            # What it says next would be the answer to this request.
+            await self.close()
+            raise
+        return response
