@@ -1,6 +1,6 @@
 -- Begins cycles of flows, each judged by itself, in their order.
--- KEYS: for each group 1 owner, then the hash of the flow of each item.
--- args: now, request_ms (how long a request is remembered); groups, each {base, epoch, items} of one partition, an item
+-- KEYS: for each group its owner.
+-- args: now, cluster, request_ms (how long a request is remembered); groups, each {base, epoch, items} of one partition, an item
 --   (flow_id, run_id, revision, digest (the beginning of that of the revision, "" for whichever stands), planned (ms, 0 for
 --   now, or for none when scheduled), check_in (ms), timeout (ms, 0 for none), nodes (ids), facts, memory ("" for none), request
 --   ("" for none), payload (its hash), rare): what few have is {plan (false for what is not scheduled), parent (the node of
@@ -11,7 +11,8 @@
 --   due in a moment, not yet), event (nil for none; see meet_event)}. Of an event `planned` and `due` are when it came,
 --   `next_at` what stands by, and its schedule epoch is the one under which it came.
 -- Of a backfill a planned time is passed over when a cycle has begun for it: `duplicate`.
--- Returns for each group its answers, none when somebody else owns the partition by now, each {outcome, revision, cycle, start,
+-- Returns the time, and for each group its answers, none when somebody else owns the partition by now, each the number of the
+-- cycle that has begun as it was asked for, by an item with nothing rare, else {outcome, revision, cycle, start,
 -- planned, next planned time, inputs (of what waited for an event), run, run_id, stopping}; what has begun ends before these
 -- three: it has the run_id that was asked for.
 --!include beginning

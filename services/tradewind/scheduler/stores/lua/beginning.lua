@@ -89,8 +89,9 @@ local function give_way(key, flow_id, overlap, planned, open, label, inputs)
   return false
 end
 
-local function begin(key, flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, memory, request, payload,
+local function begin(flow_id, run_id, revision, digest, planned, check_in, timeout, nodes, facts, memory, request, payload,
                      rare)
+  local key = flow_key(flow_id)
   local plan, parent, backfill, replaces, at_least
   if rare then plan, parent, backfill, replaces, at_least = unpack(rare) end
   local flow = plan
@@ -170,16 +171,10 @@ local function begin(key, flow_id, run_id, revision, digest, planned, check_in, 
   local run = key .. ':cycle:' .. name
   -- One that was put on record ahead of its time starts at its time.
   local start = ahead and math.max(time, planned) or time
-  local fields = {'run_id', run_id, 'status', 'running', 'version', 1, 'start_time', start, 'facts', facts}
+  local fields = planned > 0
+    and {'run_id', run_id, 'status', 'running', 'version', 1, 'start_time', start, 'facts', facts, 'planned_time', planned}
+    or {'run_id', run_id, 'status', 'running', 'version', 1, 'start_time', start, 'facts', facts}
   local size = #fields
-  if planned > 0 then
-    fields[size + 1], fields[size + 2] = 'planned_time', planned
-    size = size + 2
-  end
-  if request ~= '' then
-    fields[size + 1], fields[size + 2] = 'request', request
-    size = size + 2
-  end
   if timeout > 0 then
     fields[size + 1], fields[size + 2] = 'deadline', start + timeout
     size = size + 2
@@ -195,8 +190,12 @@ local function begin(key, flow_id, run_id, revision, digest, planned, check_in, 
     call('ZADD', key .. ':filling', 0, name)
   end
   if memory ~= '' then fields[size + 1], fields[size + 2] = 'memory', memory end
-  call('HSET', run, 'flow_id', flow_id, 'cycle', number, unpack(fields))
-  announce(flow_id, cycle, 0, 1, memory == '' and fields or {})
+  if request ~= '' then
+    call('HSET', run, 'flow_id', flow_id, 'cycle', number, 'request', request, unpack(fields))
+  else
+    call('HSET', run, 'flow_id', flow_id, 'cycle', number, unpack(fields))
+  end
+  if heard then announce(flow_id, cycle, 0, 1, memory == '' and fields or {}) end
   for first = 1, #nodes, 1000 do
     call('SADD', run .. ':nodes', unpack(nodes, first, math.min(first + 999, #nodes)))
   end
@@ -215,5 +214,6 @@ local function begin(key, flow_id, run_id, revision, digest, planned, check_in, 
   else
     call('HSET', key, 'last_cycle', number)
   end
+  if not rare then return cycle end
   return {'begun', current, cycle, start, planned, next_at or 0, inputs ~= '' and inputs or nil}
 end

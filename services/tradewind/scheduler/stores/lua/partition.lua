@@ -4,14 +4,14 @@
 local call, digits = redis.call, string.format
 -- Runs that a cycle may have.
 local RUNS = 1024
-local time, base, epoch, owner, changes, checks, closed
+local time, base, epoch, owner, changes, checks, closed, heard
 
-local function enter(its_base, its_epoch, its_owner)
-  base, epoch, owner, changes, checks, closed = its_base, its_epoch, its_owner, {}, {}, {}
+local function enter(its_base, its_epoch, its_owner, is_heard)
+  base, epoch, owner, changes, checks, closed, heard = its_base, its_epoch, its_owner, {}, {}, {}, is_heard
 end
 fresh(function()
   time = now(args.now)
-  enter(args.base, args.epoch, KEYS[1])
+  enter(args.base, args.epoch, KEYS[1], true)
 end)
 
 local function flow_key(flow_id) return base .. 'flow:' .. flow_id end
@@ -37,9 +37,9 @@ local function append_line(flow_id, cycle, level, source, text)
 end
 
 -- A change is {flow_id, cycle, run, version, changed fields}, and of an end the status and when; without any of these the record
--- has to be read.
+-- has to be read. Nothing is noted where nobody listens.
 local function announce(flow_id, cycle, run, version, fields, ending, at)
-  changes[#changes + 1] = {flow_id, cycle, run, version, fields, ending, at}
+  if heard then changes[#changes + 1] = {flow_id, cycle, run, version, fields, ending, at} end
 end
 
 -- When an open run, `<flow>:<cycle>:<run>`, is to be looked at next.
@@ -58,21 +58,32 @@ local function conclude()
   if #changes > 0 then call('PUBLISH', base .. 'changes', cmsgpack.pack(changes)) end
 end
 
--- Runs act(key, ...) for every item of groups, each {base, epoch, items} of one partition: the values of its items follow each
--- other, `width` of each, since a table of each would cost more than its values. KEYS: for each group its owner, then a key for
--- each of its items. Returns for each group what was returned for its items, nothing when it is overtaken.
+-- How many listen to the channel of each group; nil on a cluster, whose nodes know of their own listeners only.
+local function listeners_of(groups)
+  if args.cluster then return nil end
+  local channels, counts = {}, {}
+  for g, group in ipairs(groups) do channels[g] = group[1] .. 'changes' end
+  local found = call('PUBSUB', 'NUMSUB', unpack(channels))
+  for g = 1, #groups do counts[g] = found[2 * g] end
+  return counts
+end
+
+-- Runs act(...) for every item of groups, each {base, epoch, items} of one partition: the values of its items follow each
+-- other, `width` of each, since a table of each would cost more than its values. KEYS: for each group its owner. Returns the
+-- time, and for each group what was returned for its items, nothing when it is overtaken.
 local function answers_of(groups, width, act)
-  local replies, at = {}, 1
+  local replies, listeners = {}, listeners_of(groups)
   for g, group in ipairs(groups) do
-    local answers, items = {}, group[3]
-    local count = #items / width
-    enter(group[1], group[2], KEYS[at])
+    local answers, items, count = {}, group[3], 0
+    enter(group[1], group[2], KEYS[g], not listeners or listeners[g] > 0)
     if not overtaken() then
-      for i = 1, count do answers[i] = act(KEYS[at + i], unpack(items, (i - 1) * width + 1, i * width)) end
+      for first = 1, #items, width do
+        count = count + 1
+        answers[count] = act(unpack(items, first, first + width - 1))
+      end
       conclude()
     end
     replies[g] = answers
-    at = at + 1 + count
   end
-  return cmsgpack.pack(replies)
+  return cmsgpack.pack({time, replies})
 end

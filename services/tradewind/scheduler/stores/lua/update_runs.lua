@@ -1,13 +1,13 @@
 -- Compare-and-set of chain states, each by itself; one that becomes terminal is also ended: out of the open runs, on its
 -- way to expiry, old cycles of its flow trimmed, a flow whose schedule is over completed or failed.
--- KEYS: for each group 1 owner, then the hash of the run of each item.
--- args: now; tell (whether ends are to be told, see `ends`), most_told; groups, each {base, epoch, items} of one partition,
---   an item (flow_id, cycle, run, run_id, start_time (ms), version (expected), fields (flat, those that change), check_in (ms
+-- KEYS: for each group its owner.
+-- args: now; cluster; tell (whether ends are to be told, see `ends`), most_told; groups, each {base, epoch, items} of one partition,
+--   an item (flow_id, name, cycle, run, run_id, start_time (ms), version (expected), fields (flat, those that change), check_in (ms
 --   to the next look at an open run, -1 to leave it), ending (terminal status, "" for none), keep (cycles of the flow), keep_for
 --   (ms), flow_status (of a flow whose schedule is over with it, "" for none), rare): what few have is {backfill (the run's, 0
 --   for none), parent (whether it runs for a node of another flow), large (those of the fields that are not told with the
 --   change, flat, or false), and of what is to be logged: level, text}, or false.
--- Returns for each group its results, each {outcome (ok, conflict, missing, terminal), version on record, end time, follow_up (a
--- sum, see domain/chain_state.py)}, none when somebody else owns the partition by now.
+-- Returns the time, and for each group its results, none when somebody else owns the partition by now, each what follows the write
+-- (a sum, see domain/chain_state.py), or {outcome (conflict, missing, terminal), version on record}.
 --!include updating
-return answers_of(args.groups, 13, update)
+return answers_of(args.groups, 14, update)

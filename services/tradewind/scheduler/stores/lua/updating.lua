@@ -3,7 +3,7 @@
 --!include pausing
 --!include backfilling
 -- How chain states are written, and runs end.
-local TRIMMED = 10
+local TRIMMED, NOTHING = 10, {}
 -- What follows a write, as domain/chain_state.py adds it up.
 local QUEUE_MOVES, OUTBOX_FILLS, END_TOLD, END_RETURNED = 1, 2, 4, 8
 
@@ -18,14 +18,12 @@ local function is_awaited(flow)
 end
 
 -- Returns what is to be done about it.
-local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
-  local number, follow_up = digits('%d', cycle), 0
-  local name = run == 0 and number .. ':0' or digits('%s:%d', number, run)
-  local flow, subject = flow_key(flow_id), flow_id .. ':' .. name
+local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill, parent)
+  local subject, follow_up = flow_id .. ':' .. name, 0
   local known = call('HMGET', flow, 'status', 'next_execution', 'pause_after', 'logged')
   call('PEXPIRE', key, keep_for)
   call('PEXPIRE', key .. ':nodes', keep_for)
-  if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, number), keep_for) end
+  if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, digits('%d', cycle)), keep_for) end
   call('ZREM', flow .. ':open', name)
   close(subject)
   if args.tell then
@@ -43,21 +41,24 @@ local function end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending,
   local status, most = known[1], tonumber(known[3] or 0)
   local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   local filled = backfill > 0
-  if most > 0 and run == 0 and not filled and not parent and count_failures(flow, flow_id, status, most, number, ending) then
+  if most > 0 and run == 0 and not filled and not parent
+    and count_failures(flow, flow_id, status, most, digits('%d', cycle), ending) then
     follow_up = follow_up + OUTBOX_FILLS
   end
   end_flow_that_is_over(flow, status, next_at, flow_status)
   if filled then backfills.ended(flow, flow_id, backfill, name, ending) end
-  return (filled or is_awaited(flow)) and follow_up + QUEUE_MOVES or follow_up
+  return (filled or status == 'running' and is_awaited(flow)) and follow_up + QUEUE_MOVES or follow_up
 end
 
-local function update(key, flow_id, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for, flow_status,
+local function update(flow_id, name, cycle, run, run_id, start, expected, fields, check_in, ending, keep, keep_for, flow_status,
                       rare)
+  local flow = flow_key(flow_id)
+  local key = flow .. ':cycle:' .. name
   local known = call('HMGET', key, 'run_id', 'version', 'status')
-  if known[1] ~= run_id then return {'missing', 0, 0, 0} end
+  if known[1] ~= run_id then return {'missing', 0} end
   local version = tonumber(known[2])
-  if known[3] ~= 'running' then return {'terminal', version, 0, 0} end
-  if version ~= expected then return {'conflict', version, 0, 0} end
+  if known[3] ~= 'running' then return {'terminal', version} end
+  if version ~= expected then return {'conflict', version} end
   version = version + 1
   local backfill, parent, large, level, text
   if rare then backfill, parent, large, level, text = unpack(rare) end
@@ -67,12 +68,11 @@ local function update(key, flow_id, cycle, run, run_id, start, expected, fields,
     -- What was done ahead of the planned time has not ended before it.
     local at = math.max(time, start)
     call('HSET', key, 'version', version, 'status', ending, 'end_time', at, unpack(fields))
-    if large then announce(flow_id, cycle, run, version, {}) else announce(flow_id, cycle, run, version, fields, ending, at) end
-    return {'ok', version, at,
-      end_run(key, flow_id, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill or 0, parent)}
+    if large then announce(flow_id, cycle, run, version, NOTHING) else announce(flow_id, cycle, run, version, fields, ending, at) end
+    return end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_for, ending, flow_status, backfill or 0, parent)
   end
   call('HSET', key, 'version', version, unpack(fields))
-  announce(flow_id, cycle, run, version, large and {} or fields)
-  if check_in >= 0 then call('ZADD', base .. 'open', 'XX', time + check_in, digits('%s:%d:%d', flow_id, cycle, run)) end
-  return {'ok', version, 0, 0}
+  announce(flow_id, cycle, run, version, large and NOTHING or fields)
+  if check_in >= 0 then call('ZADD', base .. 'open', 'XX', time + check_in, flow_id .. ':' .. name) end
+  return 0
 end

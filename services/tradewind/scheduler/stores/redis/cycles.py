@@ -47,11 +47,9 @@ class _Rerun(msgspec.Struct, array_like=True):
     start: int
 
 
-class _Updated(msgspec.Struct, array_like=True):
+class _NotUpdated(msgspec.Struct, array_like=True):
     outcome: UpdateOutcome
     version: int
-    end: int
-    follow_up: int
 
 
 class _TidiedFlows(msgspec.Struct, array_like=True):
@@ -61,8 +59,8 @@ class _TidiedFlows(msgspec.Struct, array_like=True):
     forgotten: int
 
 
-_BEGIN = script("begin_cycles", list[list[_Begun]])
-_UPDATE = script("update_runs", list[list[_Updated]])
+_BEGIN = script("begin_cycles", tuple[int, list[list[int | _Begun]]])
+_UPDATE = script("update_runs", tuple[int, list[list[int | _NotUpdated]]])
 _RERUN = script("begin_rerun", _Rerun)
 _TIDY = script("tidy_flows", _TidiedFlows)
 _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
@@ -85,11 +83,11 @@ class RedisCycles:
         self._keys = scripted.keys
 
     async def begin(self, requests: Sequence[BeginRequest], epochs: Epochs = NOT_OWNER) -> list[BeginAnswer]:
-        flow = self._keys.flow
-        items = [(request.shape.flow_id, flow(request.shape.flow_id), _begin_item(request)) for request in requests]
-        replies = await self._scripted.call_in_groups(_BEGIN, items, epochs, request_ms=REMEMBERED_MS)
+        items = [_begin_item(request) for request in requests]
+        flow_ids = [request.shape.flow_id for request in requests]
+        replies = await self._scripted.call_in_groups(_BEGIN, items, flow_ids, epochs, request_ms=REMEMBERED_MS)
         return [
-            _OVERTAKEN if reply is None else _answer(request, reply)
+            _OVERTAKEN if reply is None else _answer(request, *reply)
             for request, reply in zip(requests, replies, strict=True)
         ]
 
@@ -177,15 +175,16 @@ class RedisCycles:
         return result
 
     async def update_many(self, updates: Sequence[RunUpdate], epochs: Epochs = NOT_OWNER) -> list[UpdateResult]:
-        run = self._keys.run
-        items = [(update.state.name.flow_id, run(*update.state.name), _update_item(update)) for update in updates]
+        items = [_update_item(update) for update in updates]
+        flow_ids = [update.state.name.flow_id for update in updates]
         told = {"tell": self._tells_ends(), "most_told": MOST_KEPT}
-        replies = await self._scripted.call_in_groups(_UPDATE, items, epochs, **told)
-        CONFLICTS.inc(sum(reply is not None and reply.outcome == UpdateOutcome.CONFLICT for reply in replies))
-        return [
-            _NOT_WRITTEN if reply is None else UpdateResult(reply.outcome, reply.version, reply.end, reply.follow_up)
-            for reply in replies
+        replies = await self._scripted.call_in_groups(_UPDATE, items, flow_ids, epochs, **told)
+        results = [
+            _NOT_WRITTEN if reply is None else _result(update, *reply)
+            for update, reply in zip(updates, replies, strict=True)
         ]
+        CONFLICTS.inc(sum(result.outcome is UpdateOutcome.CONFLICT for result in results))
+        return results
 
 
 def _rank(run: RunName) -> int:
@@ -241,7 +240,11 @@ def _plan(request: BeginRequest) -> tuple[object, ...] | bool:
     return plan if event is None else (*plan, (event_mark(event.event_id), event.outcome.value, event.reason))
 
 
-def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
+def _answer(request: BeginRequest, at_ms: int, reply: int | _Begun) -> BeginAnswer:
+    if isinstance(reply, int):
+        begun = RunName(request.shape.flow_id, reply)
+        state = begun_state(request, begun, at_ms, request.planned_ms)
+        return BeginAnswer(BeginOutcome.BEGUN, begun, request.run_id, 0, request.shape.revision, state)
     run = RunName(request.shape.flow_id, reply.cycle, reply.run) if reply.cycle >= 0 else None
     if reply.outcome is not BeginOutcome.BEGUN or run is None:
         return BeginAnswer(reply.outcome, run, reply.run_id, reply.next_at, reply.revision, None, reply.stopping)
@@ -251,11 +254,21 @@ def _answer(request: BeginRequest, reply: _Begun) -> BeginAnswer:
     return BeginAnswer(reply.outcome, run, request.run_id, reply.next_at, reply.revision, state)
 
 
+def _result(update: RunUpdate, at_ms: int, reply: int | _NotUpdated) -> UpdateResult:
+    if not isinstance(reply, int):
+        return UpdateResult(reply.outcome, reply.version)
+    end_ms = max(at_ms, update.state.facts.start_ms) if update.ending else 0
+    return UpdateResult(UpdateOutcome.OK, update.state.version + 1, end_ms, reply)
+
+
 def _update_item(update: RunUpdate) -> tuple[object, ...]:
     state = update.state
     facts = state.facts
     return (
-        *state.name,
+        state.name.flow_id,
+        f"{state.name.cycle}:{state.name.run}",
+        state.name.cycle,
+        state.name.run,
         facts.run_id,
         facts.start_ms,
         state.version,

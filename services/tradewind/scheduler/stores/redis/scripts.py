@@ -43,34 +43,35 @@ class Scripted:
 
     async def call_in_groups(
         self,
-        script: "Script[list[list[Reply]]]",
-        items: Sequence[tuple[str, str, Sequence[object]]],
+        script: "Script[tuple[int, list[list[Reply]]]]",
+        items: Sequence[Sequence[object]],
+        flow_ids: Sequence[str],
         epochs: Epochs,
         **more: Any,
-    ) -> list[Reply | None]:
-        """Run a script over items, each a flow, the key to work on and what the script is told, in one round trip.
+    ) -> list[tuple[int, Reply] | None]:
+        """Run a script over items, each what the script is told about one of the flows, in one round trip.
 
         What it is told is of the same length for all items.
 
-        Returns what was answered to each, in their order; None for those whose partition has a later owner.
+        Returns when it was and what was answered to each, in their order; None for those whose partition has a later
+        owner.
         """
-        calls = list(_in_calls((partition_of(flow_id) for flow_id, _, _ in items), self._one_slot))
+        calls = list(_in_calls(map(partition_of, flow_ids), self._one_slot))
         blobs: list[tuple[Sequence[str], dict[str, Any]]] = []
         for groups in calls:
             keys: list[str] = []
             told = []
             for partition, places in groups:
                 keys.append(self.keys.owner(partition))
-                keys += [items[place][1] for place in places]
                 base = self.keys.base(partition)
-                told.append((base, epochs.get(partition, 0), [value for place in places for value in items[place][2]]))
-            blobs.append((keys, {"now": self.clock(), "groups": told, **more}))
+                told.append((base, epochs.get(partition, 0), [value for place in places for value in items[place]]))
+            blobs.append((keys, {"now": self.clock(), "cluster": self._one_slot, "groups": told, **more}))
         replies = [await script(self.client, *blobs[0])] if len(blobs) == 1 else await script.many(self.client, blobs)
-        answers: list[Reply | None] = [None] * len(items)
-        for groups, reply in zip(calls, replies, strict=True):
+        answers: list[tuple[int, Reply] | None] = [None] * len(items)
+        for groups, (at_ms, reply) in zip(calls, replies, strict=True):
             for (_, places), found in zip(groups, reply, strict=True):
                 for place, answer in zip(places, found, strict=False):
-                    answers[place] = answer
+                    answers[place] = at_ms, answer
         return answers
 
     async def first_of(self, sorted_sets: Sequence[str], count: int, *, scores: bool = False) -> list[list[bytes]]:

@@ -1,0 +1,69 @@
+"""Changes to runs, told to those who listen."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import RedisServer
+from tests.stores.scheduler.bench import Bench
+from tests.waiting import until
+from tradewind.scheduler.domain.chain_state import STATUS, ChainState
+from tradewind.scheduler.domain.cycle_status import CycleStatus
+from tradewind.scheduler.domain.run_update import RunUpdate
+from tradewind.scheduler.ports.changes import ChangeFeed, RunChange
+from tradewind.scheduler.stores.keys import ACL, Keys
+from tradewind.scheduler.stores.redis.changes import RedisChanges
+from tradewind.server.partitions import partition_of
+from tradewind.server.redis.subscriber import Subscriber
+
+
+@pytest_asyncio.fixture
+async def feed(bench: Bench, server: RedisServer | None) -> AsyncIterator[ChangeFeed]:
+    """The feed of a replica that did not make the changes."""
+    if server is None:
+        yield bench.stores.changes
+        return
+    subscriber = Subscriber(server.url(ACL.name))
+    subscriber.start()
+    yield RedisChanges(subscriber, Keys())
+    await subscriber.stop()
+
+
+async def test_who_listens_to_a_partition_hears_what_happens_in_it(bench: Bench, feed: ChangeFeed) -> None:
+    assert partition_of("f") != partition_of("g")
+    await bench.register("f")
+    await bench.register("g")
+    heard: list[RunChange] = []
+    await feed.subscribe(partition_of("f"), heard.extend, lambda: None)
+    told: dict[tuple[int, int], ChainState] = {}
+
+    async def is_told() -> bool:
+        """Begin and end a cycle of both flows at once, and see whether both changes to one of them were told whole."""
+        answers = await bench.stores.cycles.begin([bench.request("g"), bench.request("f")])
+        begun = [answer.state for answer in answers if answer.state is not None]
+        ended = [state._replace(status=CycleStatus.COMPLETED) for state in begun]
+        await bench.stores.states.update_many([RunUpdate(state, {STATUS}) for state in ended])
+        for change in sorted(heard, key=lambda change: (change.run, change.version)):
+            before = told.get((change.run.cycle, change.version - 1))
+            state = change.state_after(before)
+            if state is not None:
+                told[change.run.cycle, change.version] = state
+        return any((cycle, 1) in told and (cycle, 2) in told for cycle, _ in told)
+
+    await until(is_told, "both changes to one cycle are told")
+    assert {change.run.flow_id for change in heard} == {"f"}
+    last = max(state.name.cycle for state in told.values() if state.version == 2)
+    assert told[last, 2] == await bench.state(told[last, 2].name)
+
+
+@pytest.mark.parametrize("flow_ids", [("f",), ("f", "g")])
+async def test_what_nobody_hears_is_done_all_the_same(bench: Bench, flow_ids: tuple[str, ...]) -> None:
+    for flow_id in flow_ids:
+        await bench.register(flow_id)
+    answers = await bench.stores.cycles.begin([bench.request(flow_id) for flow_id in flow_ids])
+    begun = [answer.state for answer in answers if answer.state is not None]
+    assert [state.name.flow_id for state in begun] == list(flow_ids)
+    results = [await bench.end(state) for state in begun]
+    for state, result in zip(begun, results, strict=True):
+        assert (await bench.state(state.name)).end_ms == result.end_ms > 0
