@@ -16,3 +16,7 @@ FIXED_WINDOW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 256 
 
 By itself the core measures how much a connection could take, by a ping for whatever arrives. With these, an answer and
 its timers, a call now and then costs twice the CPU on both sides."""
+
+CONNECT_WITHIN_MS = 4_000
+"""For how long services and workers try to connect, before they begin anew. A deadline of less than 3 s that the core
+keeps sets its lists of timers apart for good: it then looks at them up to four times a second instead of once."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import grpc
 
+from tradewind.grpc_engine import CONNECT_WITHIN_MS
 from tradewind.server.settings import TlsSettings
 from tradewind.server.telemetry import TraceUnaryStreamInterceptor, TraceUnaryUnaryInterceptor
 from tradewind.tls.channels import Security
@@ -54,7 +55,7 @@ def open_channel(
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 1_000),
+        ("grpc.min_reconnect_backoff_ms", CONNECT_WITHIN_MS),
         ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.max_receive_message_length", message_bytes),
         ("grpc.max_send_message_length", message_bytes),

@@ -7,6 +7,7 @@ import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
+from tradewind.grpc_engine import CONNECT_WITHIN_MS
 from tradewind.tls import Security, explained
 from tradewind.tls.channels import open_channel as open_secured
 
@@ -17,7 +18,7 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     # The worker paces its attempts itself; gRPC's own pause of up to two minutes would come on top.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", CONNECT_WITHIN_MS),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 

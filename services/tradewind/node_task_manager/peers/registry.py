@@ -9,6 +9,7 @@ from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2
 from tradewind.node_task_manager.domain.called import CalledWorker
 
 _CALL_S = 5.0
+"""Of calls that are made again and again; see `tradewind.grpc_engine.CONNECT_WITHIN_MS` for why not less than 3 s."""
 _PAGE = 1000
 
 _log = structlog.get_logger(__name__)
