@@ -114,7 +114,10 @@ async def test_the_answer_to_a_ping_brings_room_only_to_one_that_was_silent(unan
     [worker] = connections.workers
     worker.unanswered_pings = unanswered
     call.said.put_nowait(work_pb2.WorkRequest(sequence=2, pong=7))
-    await until(lambda: connections.heard, "it is heard")
+    await until(lambda: not worker.unanswered_pings, "it is heard")
+    assert (connections.heard, connections.refreshed) == (0, refreshed)
+    call.said.put_nowait(work_pb2.WorkRequest(sequence=3, pong=8, renew=True))
+    await until(lambda: connections.heard, "what is said beside an answer is heard")
     assert (worker.unanswered_pings, connections.refreshed) == (0, refreshed)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)

@@ -22,6 +22,7 @@ _MAX_CAPACITY = 10_000
 _MAX_NODE_TYPES = 500
 _MAX_INCARNATION = 128
 _USUAL = frozenset({"sequence", "completions"})
+_PONG = frozenset({"sequence", "pong"})
 
 
 class WorkStream:
@@ -104,8 +105,12 @@ class WorkStream:
         mapping.require_shards("completions", outcomes, self._connections.shards)
         mapping.note_ends(self._traces, message.completions)
         # Most messages hold nothing else, and each look at a field costs, more than to ask for those that are set.
-        if _USUAL.issuperset([field.name for field, _ in message.ListFields()]):
+        fields = [field.name for field, _ in message.ListFields()]
+        if _USUAL.issuperset(fields):
             await self._connections.hear(worker, message.sequence, outcomes)
+        elif _PONG.issuperset(fields):
+            # Nobody waits for its acknowledgement, which goes with the next one: half of what wakes idle workers.
+            self._answered(worker)
         else:
             await self._hear_all(worker, message, outcomes)
 
@@ -127,15 +132,18 @@ class WorkStream:
             mapping.require_shards("progress", progress, shards)
             mapping.require_shards("logs", lines, shards)
             self._notes.take(progress, lines)
-        changed = message.draining or message.capacity > 0
-        if changed:
+        if message.draining or message.capacity:
             worker.capacity = 0 if message.draining else min(message.capacity, _MAX_CAPACITY)
-        if message.pong:
-            changed = changed or worker.silent
-            worker.unanswered_pings = 0
-        if changed:
             self._connections.refresh(worker)
+        if message.pong:
+            self._answered(worker)
         await self._connections.hear(worker, message.sequence, outcomes, given_back, renewed)
+
+    def _answered(self, worker: ConnectedWorker) -> None:
+        """A ping is answered: one that was silent has room again."""
+        silent, worker.unanswered_pings = worker.silent, 0
+        if silent:
+            self._connections.refresh(worker)
 
     def _held(self, path: str, tokens: Iterable[str]) -> list[tuple[int, Held]]:
         held = mapping.held(path, tokens)

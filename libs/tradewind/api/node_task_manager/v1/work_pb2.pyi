@@ -649,7 +649,9 @@ class WorkResponse(_message.Message):
     RECONNECT_FIELD_NUMBER: _builtins.int
     RESYNC_FIELD_NUMBER: _builtins.int
     acknowledged_sequence: _builtins.int
-    """Every message of the worker up to this sequence has taken effect; what came after is to be sent again on a new stream."""
+    """Every message of the worker up to this sequence has taken effect; what came after is to be sent again on a new stream.
+    A message with nothing but a `pong` is acknowledged with the next one.
+    """
     ping: _builtins.int
     """Answer with `pong` of the same value."""
     reconnect: _builtins.bool
