@@ -35,6 +35,7 @@ FACTS = (
     *("run_id", "user_id", "plan", "nodes", "policy", "partition", "planned", "traceparent", "parts", "submitted_at"),
     "node_type",
     "edition",
+    "has_inputs",
 )
 """What the field `facts` of a component lists."""
 
@@ -147,7 +148,7 @@ async def read_keys(server: RedisServer) -> Keys:
                 k.decode(): v.decode(errors="surrogateescape") for k, v in value.items()
             }
             if b"facts" in value:
-                facts = map(str, msgspec.msgpack.decode(b"\x9c" + value[b"facts"]))
+                facts = map(str, msgspec.msgpack.decode(b"\x9d" + value[b"facts"]))
                 kinds[kind][short.removeprefix(kind)] |= dict(zip(FACTS, facts, strict=True))
         elif short.startswith("plan:"):
             found.plans[short.removeprefix("plan:")] = value

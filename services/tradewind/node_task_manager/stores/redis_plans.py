@@ -73,7 +73,7 @@ class RedisPlanStore:
 
 def _node(plan: Plan, place: int) -> dict[str, bytes]:
     node = plan.nodes[place]
-    out = [(plan.edges[at].source_handle, plan.edges[at].target, at) for at in plan.outputs[place]]
+    out = [(plan.edges[at].source_handle, plan.edges[at].target, f"in:{at}") for at in plan.outputs[place]]
     into = plan.inputs[place]
     facts: dict[str, Any] = {
         "id": node.node_id,
@@ -102,7 +102,7 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
     if node.fan_out is not None:
         facts["map"] = {"edge": plan.mapped_edge(place), "most": node.fan_out.max_parallel}
     if len(into) <= _PIECE:
-        facts["into"] = into
+        facts |= {"into": into, "fields": [f"in:{at}" for at in into]}
     if node.retry is not None and node.retry.attempts > 1:
         facts["retry"] = asdict(node.retry)
     if node.total_ms:

@@ -301,8 +301,8 @@ def _prefixed(record: Mapping[bytes, bytes], prefix: bytes) -> list[tuple[str, s
     return [(k[len(prefix) :].decode(), v.decode()) for k, v in record.items() if k.startswith(prefix)]
 
 
-_LIST_OF_12 = b"\x9c"
-"""How MessagePack says that twelve values follow, which are a list."""
+_LIST_OF_13 = b"\x9d"
+"""How MessagePack says that thirteen values follow, which are a list."""
 
 
 class _Facts(msgspec.Struct, array_like=True, frozen=True):
@@ -320,11 +320,12 @@ class _Facts(msgspec.Struct, array_like=True, frozen=True):
     submitted_at: int
     node_type: str
     edition: str
+    has_inputs: bool
 
 
 def _component(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -> Component:
     stop = record.get(b"stop")
-    facts = msgspec.msgpack.decode(_LIST_OF_12 + record[b"facts"], type=_Facts)
+    facts = msgspec.msgpack.decode(_LIST_OF_13 + record[b"facts"], type=_Facts)
     return Component(
         run=run,
         run_id=facts.run_id,

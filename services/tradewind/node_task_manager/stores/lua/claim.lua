@@ -1,7 +1,7 @@
 --!include when_full
 -- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
 local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
-local claims, carried, inputs_of_runs
+local claims, carried, inputs_of_runs, lease_end
 
 local function current_vacancies()
   local open = {}
@@ -58,17 +58,12 @@ end
 
 -- Values of the live edges into a node, in the order of the plan; none when they are too many or too large together.
 local function inputs_of(record, entry)
-  local into = entry.into
+  local into, fields = entry.into, entry.fields
   if entry.inputs == 0 then return {}, false end
   if not into then return {}, true end
-  local inputs, size, stored = {}, 0, nil
-  if not record.created then
-    local names = {}
-    for i = 1, #into do names[i] = 'in:' .. into[i] end
-    stored = call('HMGET', record.key, unpack(names))
-  end
+  local inputs, size, stored = {}, 0, not record.created and call('HMGET', record.key, unpack(fields))
   for i = 1, #into do
-    local value = record['in:' .. into[i]] or stored and stored[i]
+    local value = record[fields[i]] or stored and stored[i]
     if value then
       inputs[#inputs + 1] = {into[i], value}
       size = size + #value
@@ -89,7 +84,7 @@ local function inputs_of_run(comp)
       return own
     end
   end
-  local inputs = inputs_of_runs[run]
+  local inputs = comp.has_inputs and inputs_of_runs[run]
   if inputs == nil then
     inputs = call('HGET', base .. 'run:' .. run, 'inputs')
     inputs_of_runs[run] = inputs
@@ -109,7 +104,12 @@ end
 -- When an attempt that begins now does so, when its time is over, 0 for never, and when its lease lapses. One of a cycle that
 -- is about to be due begins at its planned time.
 local function clocks_of(record, entry, comp, attempt)
-  local begin = math.min(math.max(time, comp.planned or 0), time + limits.lead)
+  local early = comp.planned and comp.planned > time
+  if not early and entry.close == 0 and attempt == 1 and not entry.total and not entry.beat then
+    lease_end = lease_end or string.format('%.0f', time + limits.lease)
+    return stamp, 0, lease_end
+  end
+  local begin = early and math.min(comp.planned, time + limits.lead) or time
   local close_at = entry.close > 0 and begin + entry.close or 0
   if entry.total then
     local total_at = tonumber(more(record).total_at)
@@ -123,7 +123,7 @@ local function clocks_of(record, entry, comp, attempt)
     deadline = math.min(deadline, begin + entry.beat)
   end
   if close_at > 0 or attempt > 1 then note(record, 'close_at', close_at) end
-  return begin > time and string.format('%.0f', begin) or stamp, close_at, deadline
+  return early and string.format('%.0f', begin) or stamp, close_at, deadline
 end
 
 -- Gives a node task to a vacancy; `own` are limits of its own.
@@ -150,7 +150,8 @@ local function assign(record, entry, comp, own, vacancy)
   end
   if entry.retry then retry_budget.count(comp) end
   put('inflight', record.id, deadline)
-  put('worker_tasks:' .. vacancy.worker_id, record.id, deadline)
+  vacancy.list = vacancy.list or 'worker_tasks:' .. vacancy.worker_id
+  put(vacancy.list, record.id, deadline)
   -- Only what was ready before this script waits there.
   if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
   vacancy.credits = vacancy.credits - 1
@@ -193,11 +194,11 @@ end
 -- Gives a node task to a vacancy, unless a limit of its own is full; true when it did.
 local held_back, next_token
 fresh(function()
-  claims, carried, inputs_of_runs = 0, 0, {}
+  claims, carried, inputs_of_runs, lease_end = 0, 0, {}, nil
   weights, held_back, next_token = {}, {}, nil
 end)
 local function assign_within_limits(record, comp, vacancies, rank)
-  local entry = node(comp.plan, record.index)
+  local entry = record.entry or node(comp.plan, record.index)
   local own = own_limits(entry, comp)
   for i = 1, own and #own or 0 do
     if slots.is_full(own[i]) then

@@ -25,7 +25,8 @@ local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cac
   if refused then return refused end
   local comp = component_of(record)
   if not comp then return 'the run is gone' end
-  if node(comp.plan, record.index).map and fan_out.owns(record) then
+  record.entry = node(comp.plan, record.index)
+  if record.entry.map and fan_out.owns(record) then
     return 'the node runs once for each item of a list; only its items are given to workers'
   end
   if record.status == 'running' then release_lease(record) else dequeue(record, comp) end
@@ -56,8 +57,9 @@ end
 budget = budget - args.count
 local given, at = args.outcomes, 1
 for i = 1, args.count do
-  local outputs, last = {}, at + 4 + 2 * given[at + 4]
-  for place = at + 5, last, 2 do outputs[#outputs + 1] = {given[place], given[place + 1]} end
+  local count = given[at + 4]
+  local outputs, last = count > 0 and {{given[at + 5], given[at + 6]}} or {}, at + 4 + 2 * count
+  for place = at + 7, last, 2 do outputs[#outputs + 1] = {given[place], given[place + 1]} end
   local rest = given[last + 1]
   if rest then
     effects.results[i] = complete(given[at], given[at + 1], given[at + 2], given[at + 3], outputs, unpack(rest, 1, 4))

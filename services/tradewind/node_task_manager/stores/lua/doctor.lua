@@ -68,10 +68,10 @@ do
   local function examine_place(id, record, comp, entry)
     local user = comp.user_id
     local function again_ready()
-      if record.blocked then set(record, 'blocked', '') end
+      if more(record).blocked then set(record, 'blocked', '') end
       enqueue(record, comp)
     end
-    if record.blocked and record.blocked ~= '' then
+    if more(record).blocked and record.blocked ~= '' then
       local limit, group = string.match(record.blocked, '^([^|]*)|(.+)$')
       if not scored('blocked:' .. record.blocked, id) then
         found('ready-not-queued', id, 'it is ready, and does not wait for the limit ' .. limit .. ' as it says', again_ready)
@@ -150,6 +150,7 @@ do
           comp[status] = counts[status] or 0
           note(comp, status, comp[status])
         end
+        comp.eventful = true
         comp.open = comp.nodes - ended_of(comp)
         if comp.open == 0 then
           finished[#finished + 1] = comp
@@ -344,7 +345,7 @@ do
     for _, id in ipairs(ids) do
       local record = task(id)
       local comp = record and component_of(record)
-      if not comp or record.status ~= 'pending' or is_delayed(record) or record.blocked and record.blocked ~= ''
+      if not comp or record.status ~= 'pending' or is_delayed(record) or more(record).blocked and record.blocked ~= ''
         or comp.user_id ~= user or has_plan(comp) and node(comp.plan, record.index).type ~= node_type then
         found('queued-not-ready', name .. ' ' .. id, 'no node task of this name is ready there', function()
           local removed = queue_of(node_type, user).removed
@@ -392,7 +393,7 @@ do
     for _, id in ipairs(call('ZRANGE', base .. 'blocked:' .. name, 0, HEADS - 1)) do
       local record = task(id)
       doctor.records = doctor.records + 1
-      if not record or record.status ~= 'pending' or record.blocked ~= name then
+      if not record or record.status ~= 'pending' or more(record).blocked ~= name then
         found('queued-not-ready', 'blocked:' .. name .. ' ' .. id, 'no node task of this name waits for the limit',
           function() call('ZREM', base .. 'blocked:' .. name, id) end)
       end

@@ -84,7 +84,7 @@ do
     touched[record] = true
     local maps = comp.maps and cmsgpack.unpack(comp.maps) or {}
     maps[#maps + 1] = record.index
-    set(comp, 'maps', cmsgpack.pack(maps))
+    set_eventful(comp, 'maps', cmsgpack.pack(maps))
     in_pieces('RPUSH', base .. 'items:' .. record.id, items)
     later('fill', comp, record.index, 0)
   end

@@ -33,7 +33,7 @@ do
   end
 
   local function go_on(comp)
-    set(comp, 'early', 'kept')
+    set_eventful(comp, 'early', 'kept')
     if comp.open == 0 then
       finished[#finished + 1] = comp
       expire_run(comp)

@@ -20,7 +20,7 @@ end
 
 -- Whether a limit, and not the want of a worker, keeps a ready node task waiting.
 local function is_held_up(record, entry, comp)
-  return record.blocked and record.blocked ~= '' or room_of_type(entry.type) <= 0 or room_of_user(comp.user_id) <= 0
+  return more(record).blocked and record.blocked ~= '' or room_of_type(entry.type) <= 0 or room_of_user(comp.user_id) <= 0
 end
 
 local function reap(record)

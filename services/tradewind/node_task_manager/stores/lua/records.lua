@@ -37,9 +37,11 @@ local function task(id)
   if record == nil then
     local key = base .. 'node_tasks:' .. id
     local v = call('HMGET', key, 'status', 'component_id', 'index', 'attempt', 'nonce', 'worker_id', 'stop', 'waiting', 'live',
-      'slots', 'blocked', 'ready_at')
-    record = v[1] and {id = id, key = key, changes = {nil, nil, nil, nil, nil, nil, nil, nil}, n = 0, status = v[1], component_id = v[2], index = tonumber(v[3]),
-      attempt = tonumber(v[4]), nonce = v[5], worker_id = v[6], stop = v[7], waiting = tonumber(v[8]), live = tonumber(v[9]), slots = v[10], blocked = v[11], ready_at = v[12]}
+      'slots', 'ready_at')
+    record = v[1] and {id = id, key = key, changes = {nil, nil, nil, nil, nil, nil, nil, nil}, n = 0, status = v[1],
+      component_id = v[2], index = tonumber(v[3]), attempt = tonumber(v[4]), nonce = v[5], worker_id = v[6], stop = v[7],
+      waiting = tonumber(v[8]), live = tonumber(v[9]), slots = v[10], ready_at = v[11], comp = nil,
+      entry = nil, outputs = nil, ended = nil}
     records[id] = record
   end
   return record
@@ -49,7 +51,7 @@ end
 local function more(record)
   if not record.whole then
     local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
-      'history', 'postponed', 'resumed'}
+      'history', 'postponed', 'resumed', 'blocked'}
     record.whole = true
     local values = call('HMGET', record.key, unpack(MORE))
     for i = 1, #MORE do
@@ -60,40 +62,53 @@ local function more(record)
 end
 
 -- What is known of a component from its beginning, in its field `facts`: as values one after the other they are far less to
--- write and to read than a field for each, or a list. `parts` counts the components of its run when there are several.
+-- write and to read than a field for each, or a list. `parts` counts the components of its run when there are several; its
+-- run may have inputs (`has_inputs`).
 local function pack_facts(comp)
   return cmsgpack.pack(comp.run_id, comp.user_id, comp.plan, comp.nodes, comp.policy, comp.partition, comp.planned,
-    comp.traceparent, comp.parts, comp.submitted_at, comp.node_type, comp.edition)
+    comp.traceparent, comp.parts, comp.submitted_at, comp.node_type, comp.edition, comp.has_inputs)
 end
 
 local function unpack_facts(packed)
-  local run_id, user_id, plan, nodes, policy, partition, planned, traceparent, parts, submitted_at, node_type, edition =
-    cmsgpack.unpack(packed)
-  return {run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy, partition = partition, planned = planned,
-    traceparent = traceparent, parts = parts, submitted_at = submitted_at, node_type = node_type, edition = edition}
+  local run_id, user_id, plan, nodes, policy, partition = cmsgpack.unpack(packed)
+  return {run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy, partition = partition}
 end
 
 -- The record of a component, or false; one that is being purged is gone. `open` counts its nodes that are not terminal; it
 -- is `early` when nodes may have ended before their signals came: 1, or of a rerun 'keep' while results are being taken
--- over, and 'kept' then; or one that was withheld, 'held' until it is 'freed' or 'unwanted'.
-local function component(run, id)
-  local key = base .. 'component:' .. run .. ':' .. id
-  local comp = components[key]
-  if comp == nil then
-    local v = call('HMGET', key, 'status', 'facts', 'completed', 'failed', 'terminated', 'skipped', 'sinks', 'stop', 'early',
-      'maps', 'watched')
-    comp = v[1] and v[1] ~= 'purged' and unpack_facts(v[2])
-    if comp then
-      comp.id, comp.run, comp.key, comp.changes, comp.n, comp.status = id, run, key, {}, 0, v[1]
-      comp.completed, comp.failed = v[3] and tonumber(v[3]) or 0, v[4] and tonumber(v[4]) or 0
-      comp.terminated, comp.skipped = v[5] and tonumber(v[5]) or 0, v[6] and tonumber(v[6]) or 0
-      comp.sinks, comp.stop, comp.early, comp.maps, comp.watched = v[7] and tonumber(v[7]) or 0, v[8], v[9], v[10], v[11]
-      comp.open = comp.nodes - comp.completed - comp.failed - comp.terminated - comp.skipped
-      know_edition(comp.plan, comp.edition)
-    end
-    components[key] = comp
+-- over, and 'kept' then; or one that was withheld, 'held' until it is 'freed' or 'unwanted'. What few have is read only of
+-- those that are `eventful`.
+local component
+do
+  local UNEVENTFUL = {}
+
+  local function known(id, run, key, status, completed, sinks, eventful, few, run_id, user_id, plan, nodes, policy, partition,
+    planned, traceparent, parts, submitted_at, node_type, edition, has_inputs)
+    local failed, terminated, skipped = tonumber(few[1] or 0), tonumber(few[2] or 0), tonumber(few[3] or 0)
+    completed = completed and tonumber(completed) or 0
+    know_edition(plan, edition)
+    return {id = id, run = run, key = key, changes = {nil, nil, nil, nil}, n = 0, status = status, was = status, completed = completed,
+      failed = failed, terminated = terminated, skipped = skipped, sinks = sinks and tonumber(sinks) or 0,
+      open = nodes - completed - failed - terminated - skipped, eventful = eventful, stop = few[4], early = few[5],
+      maps = few[6], watched = few[7], run_id = run_id, user_id = user_id, plan = plan, nodes = nodes, policy = policy,
+      partition = partition, planned = planned, traceparent = traceparent, parts = parts, submitted_at = submitted_at,
+      node_type = node_type, edition = edition, has_inputs = has_inputs, counted = nil}
   end
-  return comp
+
+  function component(run, id)
+    local key = base .. 'component:' .. run .. ':' .. id
+    local comp = components[key]
+    if comp == nil then
+      local v = call('HMGET', key, 'status', 'facts', 'completed', 'sinks', 'eventful')
+      comp = false
+      if v[1] and v[1] ~= 'purged' then
+        local few = v[5] and call('HMGET', key, 'failed', 'terminated', 'skipped', 'stop', 'early', 'maps', 'watched') or UNEVENTFUL
+        comp = known(id, run, key, v[1], v[3], v[4], v[5], few, cmsgpack.unpack(v[2]))
+      end
+      components[key] = comp
+    end
+    return comp
+  end
 end
 
 local function component_of(record) return record.comp or component(run_of(record.id), record.component_id) end
@@ -113,13 +128,6 @@ local function set(record, field, value)
   note(record, field, value)
 end
 
-local function write_changes(record)
-  local key, changes, n = record.key, record.changes, record.n
-  if n <= 1000 then return call('HSET', key, 'status', record.status, unpack(changes, 1, n)) end
-  note(record, 'status', record.status)
-  for first = 1, n + 2, 1000 do call('HSET', key, unpack(changes, first, math.min(first + 999, n + 2))) end
-end
-
 local function write_task(record)
   if record.signalled then
     note(record, 'waiting', record.waiting)
@@ -137,22 +145,34 @@ local function write_task(record)
     note(record, 'registered_at', stamp)
     if record.ready_at then note(record, 'ready_at', record.ready_at) end
   end
-  write_changes(record)
+  note(record, 'status', record.status)
+  for first = 1, record.n, 1000 do
+    call('HSET', record.key, unpack(record.changes, first, math.min(first + 999, record.n)))
+  end
 end
 
-local COUNTS = {'completed', 'failed', 'terminated', 'skipped', 'sinks'}
+-- Sets what few components have; see `component`.
+local function set_eventful(comp, field, value)
+  comp.eventful = true
+  set(comp, field, value)
+end
 
 local function write_component(comp)
   if comp.counted then
-    for i = 1, #COUNTS do
-      if comp[COUNTS[i]] > 0 then note(comp, COUNTS[i], comp[COUNTS[i]]) end
-    end
+    note(comp, 'completed', comp.completed)
+    if comp.sinks > 0 then note(comp, 'sinks', comp.sinks) end
+    if comp.failed > 0 then note(comp, 'failed', comp.failed) end
+    if comp.terminated > 0 then note(comp, 'terminated', comp.terminated) end
+    if comp.skipped > 0 then note(comp, 'skipped', comp.skipped) end
   end
-  write_changes(comp)
+  if comp.eventful == true then note(comp, 'eventful', 1) end
+  if comp.status ~= comp.was then note(comp, 'status', comp.status) end
+  if comp.n > 0 then call('HSET', comp.key, unpack(comp.changes, 1, comp.n)) end
 end
 
 -- A node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent when there
--- are more than a piece of them), out (the first piece of {handle, target, place}), start, close (ms).
+-- are more than a piece of them) and fields (that their values stand in), out (the first piece of {handle, target, field of
+-- the target}), start, close (ms).
 local function node(plan, index)
   local known = plans[plan]
   if not known then known = {} plans[plan] = known end

@@ -28,7 +28,7 @@ local function queue_of(node_type, user)
 end
 
 local function enqueue(record, comp)
-  local entry = node(comp.plan, record.index)
+  local entry = record.entry or node(comp.plan, record.index)
   if entry.map and fan_out.owns(record) then return fan_out.offer(record, comp) end
   if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
@@ -227,7 +227,7 @@ end
 
 -- The one way into a terminal status. Of a component that is stopped nothing is delivered: the stop reaches every node.
 local function finish(record, comp, status, reason)
-  local entry = node(comp.plan, record.index)
+  local entry = record.entry or node(comp.plan, record.index)
   if reason then set(record, 'reason', reason) end
   changed(comp, record.status == 'running' and -1 or 0, record, status)
   record.status = status
@@ -238,6 +238,7 @@ local function finish(record, comp, status, reason)
   comp[status] = comp[status] + 1
   comp.open = comp.open - 1
   comp.counted = true
+  if status ~= 'completed' then comp.eventful = true end
   if entry.outputs == 0 then
     if status == 'completed' then
       comp.sinks = comp.sinks + 1
@@ -258,8 +259,8 @@ end
 
 local function create(comp, id, entry, index)
   local record = {id = id, key = base .. 'node_tasks:' .. id, status = 'registered', component_id = comp.id, index = index,
-    waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil}, comp = comp, ready_at = false,
-    attempt = nil, nonce = nil, worker_id = nil, started_at = nil}
+    waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil}, comp = comp, entry = entry,
+    ready_at = false, attempt = nil, nonce = nil, worker_id = nil, started_at = nil}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record
@@ -295,7 +296,7 @@ local function deliver_edge(comp, source, entry, edge)
   if value or (source.status == 'failed' and comp.policy == 'continue') then
     record.live = (record.live or 0) + 1
     if value then
-      set(record, 'in:' .. edge[3], #value <= limits.signal_bytes and value or '@')
+      set(record, edge[3], #value <= limits.signal_bytes and value or '@')
     end
   elseif not more(record).dead then
     local why = source.status == 'completed' and 'did not emit "' .. edge[1] .. '"' or source.status == 'failed' and 'failed'
@@ -315,7 +316,7 @@ local WORK = {}
 
 function WORK.deliver(comp, offset, index, source)
   if comp.stop then return end
-  local entry = node(comp.plan, index)
+  local entry = source and source.entry or node(comp.plan, index)
   local piece, before = entry.out, -1
   source = source or task(task_of(comp.run, entry.id))
   for place = offset, entry.outputs do
@@ -382,7 +383,7 @@ do
 
   function stopping.component(comp, mark)
     if comp.stop or comp.status == 'finished' then return end
-    set(comp, 'stop', mark)
+    set_eventful(comp, 'stop', mark)
     changed(comp, 0)
     if comp.early ~= 'keep' then later('stop', comp, 0, 0) end
   end

@@ -8,10 +8,10 @@ if call('HGET', base .. 'run:' .. args.run, 'run_id') == args.run_id then
     local comp = component(args.run, each[1])
     if comp and comp.early == 'held' and not comp.stop then
       if each[3] ~= '' then
-        set(comp, 'early', 'unwanted')
+        set_eventful(comp, 'early', 'unwanted')
         stopping.component(comp, cmsgpack.pack({reason = each[3], by = 'system', at = time}))
       else
-        set(comp, 'early', 'freed')
+        set_eventful(comp, 'early', 'freed')
         if each[2] ~= '' then call('HSET', comp.key, 'inputs', each[2]) end
         later('entries', comp, cmsgpack.unpack(call('HGET', base .. 'plan:' .. comp.plan, 'facts')).entries, 0)
       end

@@ -149,7 +149,7 @@ do
   -- Takes out a ready node task that is not to run, blocked or about to be let in: then it makes room for another one. True when
   -- it was blocked.
   function slots.withdraw(record, entry, comp, own)
-    if record.blocked and record.blocked ~= '' then
+    if more(record).blocked and record.blocked ~= '' then
       call('ZREM', base .. 'blocked:' .. record.blocked, record.id)
       if call('EXISTS', base .. 'blocked:' .. record.blocked) == 0 then
         slots.forget_group(string.match(record.blocked, '^([^|]*)|(.+)$'))

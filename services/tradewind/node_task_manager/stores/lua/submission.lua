@@ -100,7 +100,7 @@ do
       failed = 0, terminated = 0, skipped = 0, sinks = 0, run_id = run.run_id, user_id = run.user_id, plan = digest,
       nodes = facts.nodes, policy = facts.policy, partition = run.partition, planned = run.planned_ms,
       traceparent = run.traceparent ~= '' and run.traceparent, parts = #run.components > 1 and #run.components,
-      submitted_at = time, node_type = run.node_type, edition = facts.edition}
+      submitted_at = time, node_type = run.node_type, edition = facts.edition, has_inputs = run.inputs_json ~= ''}
     know_edition(digest, facts.edition)
     components[key] = comp
     note(comp, 'facts', pack_facts(comp))
@@ -109,11 +109,11 @@ do
     -- The mark of the run does not mean what handles its outcome.
     local mark = stop_mark(run, not held and stopped, id)
     if kept then
-      set(comp, 'early', 'keep')
+      set_eventful(comp, 'early', 'keep')
       in_pieces('RPUSH', base .. 'kept:' .. run.run .. ':' .. id, kept)
       later('keep', comp, run.source, 0)
     end
-    if held then set(comp, 'early', 'held') end
+    if held then set_eventful(comp, 'early', 'held') end
     if mark then stopping.component(comp, mark) elseif not kept and not held then later('entries', comp, facts.entries, 0) end
   end
 

@@ -15,7 +15,7 @@ if not record and fan_out.is_item(args.task_id) then
 end
 if not record then
   record = create(comp, args.task_id, node(comp.plan, args.index), args.index)
-  if not comp.early then set(comp, 'early', 1) end
+  if not comp.early then set_eventful(comp, 'early', 1) end
 end
 local mark = cmsgpack.pack({reason = args.reason, by = args.by, at = time})
 effects.results[1] = ''

@@ -22,7 +22,7 @@ local function watch()
   end
   if open >= args.most then return 'full' end
   names[#names + 1] = args.within
-  call('HSET', comp.key, 'watched', ' ' .. table.concat(names, ' ') .. ' ')
+  call('HSET', comp.key, 'eventful', 1, 'watched', ' ' .. table.concat(names, ' ') .. ' ')
   return 'new'
 end
 

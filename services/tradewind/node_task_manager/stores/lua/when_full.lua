@@ -42,7 +42,7 @@ do
   -- Of `limit`, one of its `own` (its name, and how many it lets run), there is no room; each node task is judged once, and
   -- then waits its turn.
   function when_full.hold_back(record, entry, comp, limit, own, rank)
-    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not record.blocked then
+    if entry.when_full and string.sub(limit[1], 1, 4) == 'key:' and not more(record).blocked then
       local group = limit[1] .. '|' .. entry.type .. ':' .. comp.user_id .. ':' .. limit[2]
       local reason = 'key "' .. entry.key .. '" has ' .. limit[2] .. ' of ' .. limit[2] .. ' running and when_full is ' .. entry.when_full
       if entry.when_full == 'drop_new' then return skip(record, comp, reason) end
