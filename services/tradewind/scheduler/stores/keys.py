@@ -33,7 +33,8 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     replicas                            zset      who is here, by when that lapses; in partition 0 only
     data_version                        string    version of the data and number of partitions; in partition 0 only
 
-and `changes` is the partition's pub/sub channel.
+and `changes` is the partition's pub/sub channel: how runs begin and end is told on it while somebody listens, on a
+cluster always.
 """
 
 from tradewind.server.partitions import PARTITIONS, partition_of
