@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
+from tradewind.server.beats import beat
 from tradewind.server.faults import Unavailable
 from tradewind.server.interception import Behavior, Context
 from tradewind.server.metrics import READY
@@ -29,7 +30,7 @@ Check = Callable[[], Awaitable[str | None]]
 class Health:
     """Serves health. `liveness` depends on nothing but this process; the others on what the services say.
 
-    A service's name follows that service; "" and `readiness` need all of them. Looked at every `interval_s`; a check
+    A service's name follows that service; "" and `readiness` need all of them. They look every `interval_s`; a check
     that takes longer than `timeout_s` counts as not ready.
     """
 
@@ -63,7 +64,7 @@ class Health:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await beat(self._interval_s)
             await self._look()
 
     async def _look(self) -> None:

@@ -29,7 +29,7 @@ from tradewind.node_task_manager.stores.redis_stores import RedisStores
 from tradewind.node_task_manager.use_cases.ad_hoc import AdHoc
 from tradewind.node_task_manager.use_cases.cache_statistics import CountCaches
 from tradewind.node_task_manager.use_cases.caches import ResultCaches
-from tradewind.node_task_manager.use_cases.called import CalledWorkers
+from tradewind.node_task_manager.use_cases.called import QUIET, CalledWorkers
 from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.connect import Connections
 from tradewind.node_task_manager.use_cases.dead_letters import DeadLetters
@@ -140,7 +140,8 @@ class NodeTaskManager:
         grace_s = settings.node_task_manager_stream_grace_seconds
         self._connections = Connections(self._dispatchers, pool, directory, grace_s)
         self._called = self._calling(limits, pool, settings.tls_files(), grace_s)
-        self._loops.follow(self._called.look, settings.node_task_manager_called_seconds)
+        called_s = settings.node_task_manager_called_seconds
+        self._loops.follow(self._called.look, called_s, QUIET * called_s)
         self._loops.beside(doctor.watch)
         if settings.metrics_port:
             self._loops.follow(MeasureQueues(shards, pool), settings.metrics_seconds)

@@ -14,10 +14,15 @@ from tradewind.node_task_manager.use_cases.clean import Cleaner
 from tradewind.node_task_manager.use_cases.dispatch import Dispatcher
 from tradewind.node_task_manager.use_cases.events import EventFeed
 from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, WorkerPool
+from tradewind.server.beats import beat
 from tradewind.server.ending import end_tasks
+
+Step = Callable[[], Awaitable[bool | None]]
+"""Something to do again and again; True when there was nothing to do, and may be none for a while."""
 
 _log = structlog.get_logger(__name__)
 _REAP_S = 1.0
+_QUIET_S = 2.5
 _OUTAGE_S = 2.0
 _TEND_S = 1.0
 _LEAVE_S = 1.0
@@ -50,16 +55,18 @@ class Loops:
         self._caches = caches
         self._publish = publish
         self._lease_s = lease_s
+        # What is leased while they rest must not lapse before they look again.
+        self._quiet_s = max(_REAP_S, min(_QUIET_S, lease_s / 2))
         # A worker that is stopped must be out of the running before what it held is given out again.
         self._ping_s = min(_PING_S, lease_s / (UNANSWERED_PINGS + 3))
         self._pings = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._followed: list[tuple[float, Callable[[], Awaitable[None]]]] = []
+        self._followed: list[tuple[Step, float, float]] = []
         self._beside: list[Callable[[], Awaitable[None]]] = []
 
-    def follow(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
-        """Have `look` called every `every_s` seconds, once started."""
-        self._followed.append((every_s, look))
+    def follow(self, look: Step, every_s: float, quiet_s: float = 0.0) -> None:
+        """Have `look` called every `every_s` seconds, once started; every `quiet_s` while there is nothing to do."""
+        self._followed.append((look, every_s, quiet_s))
 
     def beside(self, run: Callable[[], Awaitable[None]]) -> None:
         """Have `run` go on beside the loops, once started."""
@@ -70,15 +77,15 @@ class Loops:
         for run in self._beside:
             self._begin(run())
         for dispatcher in self._dispatchers.values():
-            self._begin(self._every(_REAP_S, _Reaper(dispatcher, self._pool, self._lease_s)))
+            self._begin(self._every(_Reaper(dispatcher, self._pool, self._lease_s), _REAP_S, self._quiet_s))
         for cleaner in self._cleaners:
-            self._begin(self._every(cleaner.every_s, cleaner))
-        self._begin(self._every(self._look_s, self._look))
-        self._begin(self._every(self._look_s, self._load_config))
-        self._begin(self._every(_TEND_S, self._caches.tend))
-        self._begin(self._every(self._ping_s, self._ping))
-        for every_s, look in self._followed:
-            self._begin(self._every(every_s, look))
+            self._begin(self._every(cleaner, cleaner.every_s))
+        self._begin(self._every(self._look, self._look_s))
+        self._begin(self._every(self._load_config, self._look_s))
+        self._begin(self._every(self._caches.tend, _TEND_S, self._quiet_s))
+        self._begin(self._every(self._ping, self._ping_s))
+        for look, every_s, quiet_s in self._followed:
+            self._begin(self._every(look, every_s, quiet_s))
 
     async def stop(self) -> None:
         """End."""
@@ -160,12 +167,14 @@ class Loops:
             self._pool.refresh(worker)
             worker.line.ping(self._pings)
 
-    async def _every(self, pause_s: float, step: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, step: Step, every_s: float, quiet_s: float = 0.0) -> None:
+        quiet = False
         while True:
-            await asyncio.sleep(pause_s)
+            await beat(quiet_s if quiet and quiet_s else every_s)
             try:
-                await step()
+                quiet = bool(await step())
             except Exception as error:
+                quiet = False
                 _log.warning("a background step failed", step=repr(step), error=repr(error))
 
     def _begin(self, work: Awaitable[None]) -> None:
@@ -177,21 +186,17 @@ class Loops:
 class _Reaper:
     """Takes back what lapsed; after a start or an outage only once workers had a whole lease to come back.
 
-    While no worker here holds anything, and nothing was found, it looks every third time only.
+    Quiet while no worker here holds anything, and nothing was found.
     """
 
     def __init__(self, dispatcher: Dispatcher, pool: WorkerPool, lease_s: float) -> None:
         self._dispatcher = dispatcher
         self._pool = pool
-        self._rests = 0
         self._lease_s = lease_s
         self._holding_until = time.monotonic() + lease_s
         self._away_since = 0.0
 
-    async def __call__(self) -> None:
-        if self._rests and not any(worker.held for worker in self._pool):
-            self._rests -= 1
-            return
+    async def __call__(self) -> bool:
         dispatcher, tasks, now = self._dispatcher, self._dispatcher.shard.tasks, time.monotonic()
         try:
             effects = await (tasks.claim() if now < self._holding_until else tasks.reap())
@@ -204,8 +209,8 @@ class _Reaper:
             self._away_since = 0.0
             dispatcher.recovered()
         dispatcher.apply(effects)
-        self._rests = 0 if effects.results else 2
         if effects.results:
             REAPED.inc(len(effects.results))
             _log.info("reaped", shard=dispatcher.shard.number, node_tasks=effects.results[:10])
             dispatcher.look()
+        return not effects.results and not any(worker.held for worker in self._pool)

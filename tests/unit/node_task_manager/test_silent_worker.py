@@ -12,7 +12,7 @@ from tradewind.node_task_manager.ports.work import Held
 from tradewind.node_task_manager.rpc import outgoing_line
 from tradewind.node_task_manager.rpc.work_stream import WorkStream
 from tradewind.node_task_manager.use_cases.report import Report
-from tradewind.node_task_manager.use_cases.workers import ConnectedWorker
+from tradewind.node_task_manager.use_cases.workers import UNANSWERED_PINGS, ConnectedWorker
 
 TOKENS = [f"0~task:none{place}~1~none" for place in range(100)]
 
@@ -25,18 +25,26 @@ class Connections:
     def __init__(self) -> None:
         self.heard = 0
         self.closed = False
+        self.workers: list[ConnectedWorker] = []
+        self.refreshed = 0
 
     async def open(self, worker: ConnectedWorker, held: Any, welcome: Any) -> None:
+        self.workers.append(worker)
         welcome(1)
 
     async def hear(
-        self, worker: ConnectedWorker, sequence: int, _outcomes: Any, _back: Any, renewed: Sequence[tuple[int, Held]]
+        self,
+        worker: ConnectedWorker,
+        sequence: int,
+        _outcomes: Any,
+        _back: Any,
+        renewed: Sequence[tuple[int, Held]] | None,
     ) -> None:
         self.heard += 1
-        worker.line.lose(0, [(held, "the lease lapsed") for _, held in renewed])
+        worker.line.lose(0, [(held, "the lease lapsed") for _, held in renewed or ()])
 
     def refresh(self, worker: ConnectedWorker) -> None:
-        pass
+        self.refreshed += 1
 
     def close(self, worker: ConnectedWorker) -> None:
         self.closed = True
@@ -80,6 +88,36 @@ async def test_a_worker_that_reads_nothing_is_heard_until_its_answers_are_too_ma
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     assert connections.closed
+
+
+class Answering:
+    """Says hello, then what it is told to."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[work_pb2.WorkRequest] = asyncio.Queue()
+        self.said.put_nowait(work_pb2.WorkRequest(hello=work_pb2.WorkerHello(worker_id="pong", node_types=["none"])))
+
+    async def read(self) -> work_pb2.WorkRequest:
+        return await self.said.get()
+
+    async def write(self, _message: work_pb2.WorkResponse) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("unanswered", "refreshed"), [(1, 0), (UNANSWERED_PINGS, 0), (UNANSWERED_PINGS + 1, 1)])
+async def test_the_answer_to_a_ping_brings_room_only_to_one_that_was_silent(unanswered: int, refreshed: int) -> None:
+    connections: Any = Connections()
+    call: Any = Answering()
+    notes: Any = None
+    serving = asyncio.create_task(WorkStream(connections, notes, 30_000, 10_000).serve(call))
+    await until(lambda: connections.workers, "it has said hello")
+    [worker] = connections.workers
+    worker.unanswered_pings = unanswered
+    call.said.put_nowait(work_pb2.WorkRequest(sequence=2, pong=7))
+    await until(lambda: connections.heard, "it is heard")
+    assert (worker.unanswered_pings, connections.refreshed) == (0, refreshed)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 def test_what_is_named_counts_for_how_much_may_wait() -> None:

@@ -9,6 +9,8 @@ from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.definitions import Definitions
 from tradewind.scheduler.use_cases.open_states import OpenStates
 
+NEVER = 1e9
+
 
 async def test_definitions_are_kept_by_flow_and_revision() -> None:
     scheduler = MemoryScheduler()
@@ -80,20 +82,20 @@ async def test_an_alarm_rings_at_the_earliest_time_that_was_asked_for() -> None:
     alarm.ring_in(30)
     alarm.ring_in(50_000)
     begun = loop.time()
-    await alarm.sleep(60)
+    await alarm.rest(NEVER)
     assert 0.02 < loop.time() - begun < 5
     begun = loop.time()
-    sleeper = asyncio.ensure_future(alarm.sleep(60))
+    sleeper = asyncio.ensure_future(alarm.rest(NEVER))
     await asyncio.sleep(0)
     alarm.ring_in(0)
     await asyncio.wait_for(sleeper, 5)
-    await alarm.sleep(0.01)
+    await alarm.rest(NEVER, at_most_s=0.01)
     assert loop.time() - begun < 5
 
 
 async def test_an_alarm_that_rang_while_nobody_slept_is_heard() -> None:
     alarm = Alarm()
     alarm.ring_in(0)
-    await asyncio.wait_for(alarm.sleep(60), 5)
+    await asyncio.wait_for(alarm.rest(NEVER), 5)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(alarm.sleep(60), 0.01)
+        await asyncio.wait_for(alarm.rest(NEVER), 0.01)

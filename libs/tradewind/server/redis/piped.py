@@ -37,6 +37,10 @@ class PipedRedis(aioredis.Redis):
         """Run a command; raises as redis-py does."""
         return self._pipe.call(*command)
 
+    def exists(self, *names: Any) -> Awaitable[Any]:
+        """Return how many of these keys there are; raises as redis-py does."""
+        return self._pipe.call("EXISTS", *names)
+
     async def end(self) -> None:
         """Close every connection for good."""
         self._lifetime.end()

@@ -8,7 +8,7 @@ import structlog
 from tradewind.api.registry.v1 import registry_service_pb2, registry_service_pb2_grpc, worker_pb2
 from tradewind.node_task_manager.domain.called import CalledWorker
 
-_CALL_S = 2.0
+_CALL_S = 5.0
 _PAGE = 1000
 
 _log = structlog.get_logger(__name__)

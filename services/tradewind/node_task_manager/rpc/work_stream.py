@@ -127,11 +127,13 @@ class WorkStream:
             mapping.require_shards("progress", progress, shards)
             mapping.require_shards("logs", lines, shards)
             self._notes.take(progress, lines)
-        if message.draining or message.capacity or message.pong:
-            if message.draining or message.capacity:
-                worker.capacity = 0 if message.draining else min(message.capacity, _MAX_CAPACITY)
-            if message.pong:
-                worker.unanswered_pings = 0
+        changed = message.draining or message.capacity > 0
+        if changed:
+            worker.capacity = 0 if message.draining else min(message.capacity, _MAX_CAPACITY)
+        if message.pong:
+            changed = changed or worker.silent
+            worker.unanswered_pings = 0
+        if changed:
             self._connections.refresh(worker)
         await self._connections.hear(worker, message.sequence, outcomes, given_back, renewed)
 

@@ -21,7 +21,8 @@ class RedisConfigStore:
         self._keys = keys
 
     async def load(self) -> SystemConfig:
-        body = await self._client.hget(self._keys[0].system_config(), "body")
+        key = self._keys[0].system_config()
+        body = await self._client.call(key, "HGET", key, "body")
         return SystemConfig() if body is None else msgspec.json.decode(body, type=SystemConfig)
 
     async def save(self, config: SystemConfig, expected: int) -> bool:

@@ -1,4 +1,4 @@
-"""Counting what becomes of look-ups: in memory at once, in the store every second."""
+"""Counting what becomes of look-ups: in memory at once, in the store within seconds."""
 
 import asyncio
 from collections import Counter
@@ -32,6 +32,11 @@ class CountCaches:
         self._config = config
         self._counts: Counter[str] = Counter()
         self._turn = asyncio.Lock()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything was counted that is not in the store yet."""
+        return bool(self._counts)
 
     def count(self, cache: str, what: str, by: int = 1) -> None:
         """Count one of `COUNTED`."""

@@ -190,9 +190,10 @@ class ResultCaches:
             if flight is not None:
                 self._spawn(self._keep(flight))
 
-    async def tend(self) -> None:
+    async def tend(self) -> bool:
         """Renew the flights of attempts that go on, end those of others and those that could not be ended before; store
-        what was counted."""
+        what was counted. Return whether there was nothing of all that."""
+        quiet = not (self._flights or self._lingering or self.waiters or self.count.waiting)
         now = self._clock()
         for nonce, flight in list(self._flights.items()):
             if now >= flight.until:
@@ -209,6 +210,7 @@ class ResultCaches:
                     await self._settle(flight, None)
         self.waiters.tidy(time.monotonic())
         await self.count.flush()
+        return quiet
 
     def tell(self, message: str) -> None:
         """Another replica says that a result is there, or will not come."""

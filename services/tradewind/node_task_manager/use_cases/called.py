@@ -17,7 +17,8 @@ from tradewind.server.ending import end_tasks
 
 _log = structlog.get_logger(__name__)
 _KEEP_MS = 10_000
-_RESTS = 4
+QUIET = 5
+"""While nobody is to be called it is enough to look so many times less often."""
 _END_S = 6.0
 
 
@@ -53,26 +54,21 @@ class CalledWorkers:
         self._parting: set[CalledConnection] = set()
         self._tried: dict[str, frozenset[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._rests = 0
         self._leaving = False
 
-    async def look(self) -> None:
-        """Follow who is there; while nobody is, every fifth time only."""
+    async def look(self) -> bool:
+        """Follow who is there; return whether nobody is."""
         if self._leaving:
-            return
-        if self._rests:
-            self._rests -= 1
-            return
+            return True
         known = await self._directory.called()
         if known is None:
-            return
+            return False
         found = {each.worker_id: each for each in known}
         for worker_id, worker in list(self._workers.items()):
             if worker.said != found.get(worker_id):
                 self._update(worker, found.get(worker_id))
         if not found:
-            self._rests = _RESTS
-            return
+            return True
         replicas = await self._replicas.meet(self._name, _KEEP_MS)
         for said in found.values():
             worker = self._workers.get(said.worker_id) or self._add(said)
@@ -86,6 +82,7 @@ class CalledWorkers:
             elif worker.mine:
                 worker.mine = False
                 self._pool.refresh(worker)
+        return False
 
     async def leave(self) -> None:
         """Give no more: another process calls these workers now."""

@@ -8,6 +8,7 @@ import structlog
 
 from tradewind.node_task_manager.ports.events import FIRST, Event, NewEvent
 from tradewind.node_task_manager.use_cases.shard import Shard
+from tradewind.server.beats import next_beat
 
 _log = structlog.get_logger(__name__)
 _BATCH = 500
@@ -174,7 +175,7 @@ class EventFeed:
             subscriber.wake.clear()
             if subscriber.look is None:
                 # One timer for many waits: to set and cancel one each time costs more than to look now and then.
-                subscriber.look = asyncio.get_running_loop().call_later(self._look_s, subscriber.tell_all)
+                subscriber.look = asyncio.get_running_loop().call_at(next_beat(self._look_s), subscriber.tell_all)
             await subscriber.wake.wait()
 
     async def _read(self, subscriber: Subscriber, number: int, wanted: Sequence[tuple[int, int]]) -> list[ShardEvent]:

@@ -41,10 +41,15 @@ class ConnectedWorker:
     """Whether it is called, and renews its leases and reports by calls of its own."""
 
     @property
+    def silent(self) -> bool:
+        """Whether it has answered no ping of the last few."""
+        return self.unanswered_pings > UNANSWERED_PINGS
+
+    @property
     def room(self) -> int:
         """How many node tasks it can take beyond those it holds or may be about to get; none while it answers no
         pings or does not read what was sent before."""
-        if self.unanswered_pings > UNANSWERED_PINGS or self.line.full:
+        if self.silent or self.line.full:
             return 0
         return max(0, self.capacity - len(self.held) - self.promised)
 

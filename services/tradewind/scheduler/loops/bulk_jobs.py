@@ -39,7 +39,7 @@ class BulkJobsLoop:
             if more:
                 await asyncio.sleep(_REST_S)
             else:
-                await self._alarm.sleep(self._look_s)
+                await self._alarm.rest(self._look_s)
 
     async def _step(self, job_id: str) -> bool:
         try:

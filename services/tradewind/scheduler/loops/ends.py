@@ -1,6 +1,7 @@
 """Takes in what the node task manager says of components, and looks after open runs."""
 
 import asyncio
+import math
 import random
 
 import structlog
@@ -143,16 +144,15 @@ class OpenRunsLoop:
     async def run(self) -> None:
         """Go on for ever."""
         while True:
-            wait_s = self._look_s
             try:
-                wait_s = min(wait_s, await self._work())
+                wait_s = await self._work()
             except PeerUnavailable as error:
                 _log.warning("open_runs_wait", error=error.detail)
                 wait_s = _RETRY_S
             except Exception as error:
                 _log.warning("open_runs_not_looked_after", error=repr(error))
                 wait_s = _RETRY_S
-            await self._alarm.sleep(wait_s)
+            await self._alarm.rest(self._look_s, wait_s)
 
     async def _work(self) -> float:
         """Look after the runs that are due for it; return in how many seconds the next one is."""
@@ -162,6 +162,6 @@ class OpenRunsLoop:
             await self._look_after(due[first : first + _RUNS_AT_ONCE], self._own.epochs)
         upcoming = [check.next_ms for check in checks.values() if check.next_ms is not None]
         if not upcoming:
-            return _RETRY_S if due else self._look_s
+            return _RETRY_S if due else math.inf
         wait_s = max(0.0, (min(upcoming) - self._clock.now_ms()) / 1000)
         return min(wait_s, _RETRY_S) if due else wait_s

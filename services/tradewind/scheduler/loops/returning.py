@@ -1,5 +1,7 @@
 """Tells nodes of other flows how the cycles ended that they wait for."""
 
+import math
+
 import structlog
 
 from tradewind.scheduler.ports.peers import PeerUnavailable
@@ -25,7 +27,7 @@ class ReturnEndsLoop:
     async def run(self) -> None:
         """Go on for ever."""
         while True:
-            wait_s = self._look_s
+            wait_s = math.inf
             try:
                 await self._return_ends(list(self._own.epochs))
             except PeerUnavailable as error:
@@ -34,4 +36,4 @@ class ReturnEndsLoop:
             except Exception as error:
                 _log.warning("ends_not_returned", error=repr(error))
                 wait_s = _RETRY_S
-            await self._alarm.sleep(wait_s)
+            await self._alarm.rest(self._look_s, wait_s)

@@ -1,6 +1,7 @@
 """Begins cycles when the trigger service says that flows are due or one waited for has ended; settles the outbox."""
 
 import asyncio
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import groupby
@@ -96,7 +97,7 @@ class QueuedLoop:
     async def run(self) -> None:
         """Go on for ever."""
         while True:
-            wait_s = self._look_s
+            wait_s = math.inf
             try:
                 for begin in self._begins:
                     runs = await begin(list(self._own.epochs), self._own.epochs)
@@ -105,7 +106,7 @@ class QueuedLoop:
             except Exception as error:
                 _log.warning("queued_cycles_not_begun", error=repr(error))
                 wait_s = _STORE_RETRY_MS / 1000
-            await self._alarm.sleep(wait_s)
+            await self._alarm.rest(self._look_s, wait_s)
 
 
 class OutboxLoop:
@@ -123,13 +124,13 @@ class OutboxLoop:
     async def run(self) -> None:
         """Go on for ever."""
         while True:
-            wait_s = self._look_s
+            wait_s = math.inf
             try:
                 if await self._work():
                     wait_s = RETRY_MS / 1000
             except Exception as error:
                 _log.warning("outbox_not_settled", error=repr(error))
-            await self._alarm.sleep(wait_s)
+            await self._alarm.rest(self._look_s, wait_s)
 
     async def _work(self) -> bool:
         """Settle what is due; say whether there is anything left."""

@@ -34,7 +34,7 @@ class TellEndsLoop:
             except Exception as error:
                 self._left = True
                 _log.warning("ends_not_told", error=repr(error))
-            await self._alarm.sleep(self._every_s)
+            await self._alarm.rest(self._every_s)
 
     def _gained(self) -> None:
         self._left = True

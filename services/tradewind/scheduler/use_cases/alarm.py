@@ -1,6 +1,9 @@
 """Wakes a loop at the earliest time that anybody asks for."""
 
 import asyncio
+import math
+
+from tradewind.server.beats import next_beat
 
 
 class Alarm:
@@ -17,10 +20,10 @@ class Alarm:
             self._at_s = at_s
             self._sooner.set()
 
-    async def sleep(self, longest_s: float) -> None:
-        """Return when it rings, or after `longest_s`."""
+    async def rest(self, every_s: float, at_most_s: float = math.inf) -> None:
+        """Return when it rings, at the next beat of `every_s`, or after `at_most_s`."""
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + longest_s
+        end_s = min(next_beat(every_s), loop.time() + at_most_s)
         while True:
             self._sooner.clear()
             left_s = min(end_s, self._at_s if self._at_s is not None else end_s) - loop.time()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from tradewind.server.beats import beat_after
 from tradewind.trigger.domain.claim import SHARED, Ack, DueTrigger, Extension, Nack, Subscription, Token
 from tradewind.trigger.domain.lead import Lead
 from tradewind.trigger.metrics import count_delivered
@@ -93,7 +94,7 @@ class Delivery:
         self._heard = asyncio.Event()
         self._heard.set()
         self._stirred = asyncio.Event()
-        self._look_at_us = clock_us() + self._fallback_us
+        self._look_at_us = self._next_look_us()
         self._looks = 0
         self._claiming: asyncio.Future[tuple[DueTrigger, ...]] | None = None
         receivers.enter(self)
@@ -272,13 +273,16 @@ class Delivery:
         self._looks += 1
         surveyed = partitions[self._looks % len(partitions)]
         asked_us = self._clock_us()
-        self._look_at_us = asked_us + self._fallback_us
+        self._look_at_us = self._next_look_us()
         heads, survey = await self._whole(self._claims.look(partitions, surveyed))
         for partition, due_ms in heads.items():
             if partition in self._watched:
                 self._watched[partition].expect(Heads(due_ms))
         if surveyed in self._watched:
             self._surveyed(self._watched[surveyed], survey, asked_us, self._clock_us())
+
+    def _next_look_us(self) -> int:
+        return int(beat_after(self._clock_us(), self._fallback_us))
 
     def _surveyed(self, watched: WatchedPartition, survey: Survey, asked_us: int, answered_us: int) -> None:
         if watched.surveyed(survey, asked_us, answered_us) > _JUMP_US:

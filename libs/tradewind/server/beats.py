@@ -1,0 +1,26 @@
+"""Looks that recur are taken at the same moments, so that a process that has nothing to do wakes once for all of them.
+
+A beat is when a monotonic clock, such as an event loop's, stands at a whole multiple of the period. All processes of a
+machine have that clock in common, so services and the store between them wake together as well.
+"""
+
+import asyncio
+import math
+
+_EARLY = 0.01
+"""Who comes before a beat by less than this part of the period, as an event loop's timers may, has come at the beat."""
+
+
+def beat_after(now: float, every: float) -> float:
+    """Return the time of the beat after `now`, later by at most 1.01 times `every`; all in one unit."""
+    return (math.floor(now / every + _EARLY) + 1) * every
+
+
+def next_beat(every_s: float) -> float:
+    """Return the time of the next beat by the clock of the running loop."""
+    return beat_after(asyncio.get_running_loop().time(), every_s)
+
+
+async def beat(every_s: float) -> None:
+    """Return at the next beat."""
+    await asyncio.sleep(next_beat(every_s) - asyncio.get_running_loop().time())
