@@ -34,7 +34,7 @@ class CycleHandlers(pb2_grpc.SchedulerServiceServicer):
         response = pb2.RerunCycleResponse(cycle=cycle_mapping.cycle(reran.state))
         if request.include_outputs and reran.planned is not None:
             (outputs,) = await self._outputs([(reran.state, reran.planned)])
-            run_mapping.add_outputs(response.outputs, outputs)
+            run_mapping.add_outputs(response, outputs)
         return response
 
     async def StopCycle(self, request: stop_pb2.StopCycleRequest, context: Context) -> stop_pb2.StopCycleResponse:

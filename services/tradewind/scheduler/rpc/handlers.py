@@ -201,7 +201,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             cycle_mapping.fill_cycle(response.cycle, result.state)
             if request.include_outputs and result.planned is not None:
                 (outputs,) = await self._outputs([(result.state, result.planned)])
-                run_mapping.add_outputs(response.outputs, outputs)
+                run_mapping.add_outputs(response, outputs)
         return response
 
     async def RunFlows(self, request: pb2.RunFlowsRequest, context: Context) -> pb2.RunFlowsResponse:
@@ -222,7 +222,7 @@ class SchedulerHandlers(DefinitionHandlers, MemoryHandlers, BackfillHandlers, Cy
             ]
             found = await self._outputs([run for _, run in begun])
             for (answer, _), outputs in zip(begun, found, strict=True):
-                run_mapping.add_outputs(answer.outputs, outputs)
+                run_mapping.add_outputs(answer, outputs)
         return response
 
     async def GetCycle(self, request: pb2.GetCycleRequest, context: Context) -> pb2.GetCycleResponse:

@@ -1,12 +1,12 @@
 """Requests to run flows, and what became of them."""
 
 import hashlib
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 from google.protobuf.message import Message
 
-from tradewind.api.node_task_manager.v1 import node_task_pb2
 from tradewind.api.scheduler.v1 import scheduler_service_pb2 as pb2
 from tradewind.scheduler.domain.beginning import BeginOutcome
 from tradewind.scheduler.domain.flow_record import DEFAULT_USER, RememberedRequest
@@ -30,6 +30,8 @@ MOST_ITEMS = 10_000
 LONGEST_WAIT_S = 3600.0
 LARGEST_INPUTS = 1024 * 1024
 """In bytes."""
+
+WithOutputs: TypeAlias = pb2.RunFlowResponse | pb2.RunFlowResult | pb2.RerunCycleResponse
 
 _json_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -107,15 +109,14 @@ def run_flows_response(wishes: Sequence[Wish], results: Sequence[RunResult], req
     return response
 
 
-def add_outputs(to: MutableSequence[pb2.NodeOutputs], outputs: Iterable[tuple[str, Outputs]]) -> None:
-    """Add what nodes emitted."""
+def add_outputs(to: WithOutputs, outputs: Iterable[tuple[str, Outputs]]) -> None:
+    """Add what nodes emitted, in place: half of what building and copying it costs."""
     for node_id, values in outputs:
-        to.append(
-            pb2.NodeOutputs(
-                node_id=node_id,
-                outputs=[node_task_pb2.Output(handle=handle, value_json=value) for handle, value in values],
-            )
-        )
+        node = to.outputs.add()
+        node.node_id = node_id
+        for handle, value in values:
+            output = node.outputs.add()
+            output.handle, output.value_json = handle, value
 
 
 def _item_faults(path: str, flow_id: str, inputs_json: str) -> list[Violation]:

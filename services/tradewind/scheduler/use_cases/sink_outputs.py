@@ -52,11 +52,14 @@ class SinkOutputs:
                     task_id = f"{name.flow_id}:{name.cycle}:{name.run}:{node_id}"
                     asked.append(self._batcher.submit((task_id, facts.user_id)))
                     places.append((len(found), len(told)))
+                elif not outputs:
+                    continue
                 told.append((node_id, outputs))
             found.append(told)
-        if asked:
-            for (run, place), outputs in zip(places, await asyncio.gather(*asked), strict=True):
-                found[run][place] = (found[run][place][0], outputs)
+        if not asked:
+            return found
+        for (run, place), outputs in zip(places, await asyncio.gather(*asked), strict=True):
+            found[run][place] = (found[run][place][0], outputs)
         return [[(node_id, outputs) for node_id, outputs in told if outputs] for told in found]
 
     async def _flush(self, wanted: list[tuple[str, str]]) -> list[Outputs]:

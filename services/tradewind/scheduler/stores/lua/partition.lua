@@ -1,7 +1,7 @@
 -- Keys, fencing and announcements of partitions of flows. Uses args: now, and base (key prefix with its tag), epoch (the
 -- caller's as owner, 0 when it does not act as one), KEYS: 1 owner, unless it works in groups: then `answers_of` does it.
 -- `digits` is how a whole number is written, which `..` takes twice as long for.
-local call, digits = redis.call, string.format
+local call, digits, unpack_limit = redis.call, string.format, cmsgpack.unpack_limit
 -- Runs that a cycle may have.
 local RUNS = 1024
 local time, base, epoch, owner, changes, checks, closed, heard
@@ -68,18 +68,29 @@ local function listeners_of(groups)
   return counts
 end
 
--- Runs act(...) for every item of groups, each {base, epoch, items} of one partition: the values of its items follow each
--- other, `width` of each, since a table of each would cost more than its values. KEYS: for each group its owner. Returns the
--- time, and for each group what was returned for its items, nothing when it is overtaken.
+-- Where the next item begins in what is read of a group, below 0 at its end.
+local following
+
+local function act_on(act, next_at, ...)
+  following = next_at
+  return act(...)
+end
+
+-- Runs act(...) for every item of groups, each {base, epoch, first, items} of one partition. `items` is itself MessagePack, of
+-- which the first begins at `first`: an array of `width` values each, which are read one item at a time, since a table of them
+-- would cost more than they do. KEYS: for each group its owner. Returns the time, and for each group what was returned for
+-- its items, nothing when it is overtaken.
 local function answers_of(groups, width, act)
   local replies, listeners = {}, listeners_of(groups)
   for g, group in ipairs(groups) do
-    local answers, items, count = {}, group[3], 0
+    local answers, items, count = {}, group[4], 0
     enter(group[1], group[2], KEYS[g], not listeners or listeners[g] > 0)
     if not overtaken() then
-      for first = 1, #items, width do
+      following = group[3]
+      while following > 0 do
         count = count + 1
-        answers[count] = act(unpack(items, first, first + width - 1))
+        -- The first byte says that an array begins.
+        answers[count] = act_on(act, unpack_limit(items, width, following + 1))
       end
       conclude()
     end

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+import msgspec
 from redis.asyncio import RedisCluster
 
 from tradewind.scheduler.ports.owning import Epochs
@@ -12,6 +13,8 @@ from tradewind.server.redis.client import Client
 from tradewind.server.redis.script import Script
 
 Reply = TypeVar("Reply")
+
+_encode = msgspec.msgpack.Encoder().encode
 
 ITEMS_AT_ONCE = 100
 """How many items one call of a script takes: the store does nothing else for about 4 ms then."""
@@ -64,7 +67,7 @@ class Scripted:
             for partition, places in groups:
                 keys.append(self.keys.owner(partition))
                 base = self.keys.base(partition)
-                told.append((base, epochs.get(partition, 0), [value for place in places for value in items[place]]))
+                told.append((base, epochs.get(partition, 0), *_items_of([items[place] for place in places])))
             blobs.append((keys, {"now": self.clock(), "cluster": self._one_slot, "groups": told, **more}))
         replies = [await script(self.client, *blobs[0])] if len(blobs) == 1 else await script.many(self.client, blobs)
         answers: list[tuple[int, Reply] | None] = [None] * len(items)
@@ -91,6 +94,13 @@ class Scripted:
         partition = partition_of(flow_id)
         named = (self.keys.owner(partition), self.keys.flow(flow_id), *keys)
         return await script(self.client, named, self.args(partition, flow_id=flow_id, **more))
+
+
+def _items_of(items: Sequence[Sequence[object]]) -> tuple[int, msgspec.Raw]:
+    """Return items, of at most 15 values each, as a text that scripts read item by item, and where its first begins."""
+    packed = _encode(items)
+    # MessagePack tells text from bytes, which scripts do not know, by what comes before it: 4 bytes of its length here.
+    return 1 if len(items) < 16 else 3, msgspec.Raw(b"\xdb" + len(packed).to_bytes(4, "big") + packed)
 
 
 _Groups: TypeAlias = list[tuple[int, list[int]]]

@@ -1,0 +1,86 @@
+"""How often the node task manager does what it does by itself."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.node_task_manager.conftest import Bench
+from tests.waiting import until
+from tradewind.node_task_manager import loops as module
+from tradewind.node_task_manager.loops import Loops
+
+
+class Busy:
+    """Caches that have something to do, always."""
+
+    async def tend(self) -> bool:
+        return False
+
+
+class Rests:
+    """Stands in for beats: notes their periods, and lets time pass at once."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    async def __call__(self, every_s: float) -> None:
+        self.taken.append(every_s)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> Rests:
+    rests = Rests()
+    monkeypatch.setattr(module, "beat", rests)
+    return rests
+
+
+def loops_of(bench: Bench, lease_s: float = 30.0) -> Loops:
+    async def load_config() -> None:
+        pass
+
+    caches: Any = Busy()
+    unused: Any = None
+    return Loops(
+        bench.dispatchers, bench.pool, unused, unused, unused, lease_s, load_config, caches, cleaners=(), look_s=5.0
+    )
+
+
+async def test_what_has_nothing_to_do_is_done_less_often_until_it_has(bench: Bench, rests: Rests) -> None:
+    answers: list[bool | Exception] = [False, True, True, ConnectionError("away"), False]
+
+    async def step() -> bool:
+        answer = answers.pop(0) if answers else False
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    loops = loops_of(bench)
+    loops.follow(step, 7.0, 70.0)
+    loops.start()
+    await until(lambda: not answers, "every step was taken")
+    await loops.stop()
+    assert [each for each in rests.taken if each in (7.0, 70.0)][:6] == [7.0, 7.0, 70.0, 70.0, 7.0, 7.0]
+
+
+@pytest.mark.parametrize(("lease_s", "longest_s"), [(30.0, 2.5), (4.0, 2.0), (0.5, 1.0)])
+async def test_while_nothing_is_held_reaping_rests_but_not_for_as_long_as_a_lease_or_a_second(
+    bench: Bench, rests: Rests, lease_s: float, longest_s: float
+) -> None:
+    loops = loops_of(bench, lease_s)
+    loops.start()
+    await until(lambda: rests.taken.count(1.0) > 50, "all has been done again and again")
+    await loops.stop()
+    assert max(each for each in rests.taken if each != 5.0) == longest_s
+
+
+async def test_while_something_is_held_reaping_does_not_rest(bench: Bench, rests: Rests) -> None:
+    plan = await bench.save("a")
+    await bench.connect()
+    await bench.accepted(plan)
+    loops = loops_of(bench)
+    loops.start()
+    await until(lambda: rests.taken.count(1.0) > 50, "all has been done again and again")
+    await loops.stop()
+    assert set(rests.taken) == {1.0, 5.0}
