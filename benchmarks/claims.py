@@ -109,9 +109,13 @@ async def measure(client: Redis) -> list[float]:
 
 
 async def _put_component(client: Redis, keys: Keys, run: RunSubmission, plan: Plan) -> None:
-    facts = ("r0", run.user_id, plan.digest, 1000, "skip_downstream", 0, 0, False, False, 1, "", "")
-    fields = ("status", "running", "facts", b"".join(map(msgspec.msgpack.encode, facts)))
-    await _send(client, [("HSET", keys.component(str(run.run), "0"), *fields)])
+    facts = _packed("r0", run.user_id, plan.digest, 1000, "skip_downstream", 0, 0, False, False, 1, "", "", False)
+    await _send(client, [("HSET", keys.component(str(run.run), "0"), "status", "running", "facts", facts)])
+
+
+def _packed(*facts: Any) -> bytes:
+    """Values one after the other, as records.lua packs them."""
+    return b"".join(map(msgspec.msgpack.encode, facts))
 
 
 def _records(keys: Keys, each: int) -> Iterator[tuple[Any, ...]]:
@@ -119,8 +123,8 @@ def _records(keys: Keys, each: int) -> Iterator[tuple[Any, ...]]:
     for user in range(USERS):
         for at in range(each):
             task_id = f"flow{user}:{at // 1000}:0:n{at % 1000}"
-            status = ("status", "pending", "component_id", "0", "index", at % 1000)
-            yield ("HSET", keys.node_task(task_id), *status, "registered_at", 1, "ready_at", at + 1)
+            facts = _packed("0", at % 1000, "1", str(at + 1), None, None, None, None)
+            yield ("HSET", keys.node_task(task_id), "status", "pending", "facts", facts)
             yield ("ZADD", keys.ready("noop", f"user{user}"), at + 1, task_id)
         yield ("ZADD", keys.ring("noop"), 0, f"user{user}")
     yield ("ZADD", keys.ready_types(), 1, "noop")

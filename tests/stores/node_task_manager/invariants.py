@@ -31,13 +31,14 @@ SETS = (
 )
 
 
-FACTS = (
+FACTS_OF_COMPONENT: tuple[str, ...] = (
     *("run_id", "user_id", "plan", "nodes", "policy", "partition", "planned", "traceparent", "parts", "submitted_at"),
     "node_type",
     "edition",
     "has_inputs",
 )
-"""What the field `facts` of a component lists."""
+FACTS_OF_TASK = ("component_id", "index", "registered_at", "ready_at", "attempt", "nonce", "worker_id", "started_at")
+"""What the field `facts` lists."""
 
 
 @dataclass
@@ -148,8 +149,10 @@ async def read_keys(server: RedisServer) -> Keys:
                 k.decode(): v.decode(errors="surrogateescape") for k, v in value.items()
             }
             if b"facts" in value:
-                facts = map(str, msgspec.msgpack.decode(b"\x9d" + value[b"facts"]))
-                kinds[kind][short.removeprefix(kind)] |= dict(zip(FACTS, facts, strict=True))
+                of_kind = FACTS_OF_TASK if kind == "node_tasks:" else FACTS_OF_COMPONENT
+                facts = msgspec.msgpack.decode(bytes([0x90 + len(of_kind)]) + value[b"facts"])
+                there = {k: str(v) for k, v in zip(of_kind, facts, strict=True) if v is not None}
+                kinds[kind][short.removeprefix(kind)] |= there
         elif short.startswith("plan:"):
             found.plans[short.removeprefix("plan:")] = value
         elif _is_sorted_set(short):

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from tests.servers import RedisServer, no_leaked_keys
+from tests.stores.node_task_manager.invariants import read_keys
 from tests.stores.node_task_manager.shards import LIMITS, Bench, plan_of, redis_shard
 from tests.waiting import until
 from tradewind.node_task_manager.domain.component import RunSubmission
@@ -189,17 +190,15 @@ async def test_what_waits_without_a_time_limit_wakes_workers_of_other_processes(
         await subscriber.stop()
 
 
-async def test_fields_are_named_as_the_specification_names_them(bench: Bench, redis_server: RedisServer) -> None:
+async def test_what_all_node_tasks_come_to_have_stands_in_one_field(bench: Bench, redis_server: RedisServer) -> None:
     await bench.submit(plan_of("a"))
     await bench.take()
     fields = await redis_server.connect().hgetall(f"{BASE}node_tasks:flow:0:0:a")
-    expected = {
-        b"status": b"running",
-        b"worker_id": b"w1",
-        b"registered_at": str(bench.clock()).encode(),
-        b"attempt": b"1",
-    }
-    assert expected.items() <= fields.items()
+    assert set(fields) == {b"status", b"facts", b"close_at"}
+    (task,) = (await read_keys(redis_server)).tasks.values()
+    now = str(bench.clock())
+    assert (task["status"], task["worker_id"], task["attempt"]) == ("running", "w1", "1")
+    assert [task[name] for name in ("registered_at", "ready_at", "started_at")] == [now] * 3
 
 
 def _completed(given: Assignment) -> Outcome:

@@ -30,6 +30,10 @@ at hand, a claim from a store of 500 000 records takes half the time. Others pay
 So many pieces of each of 64 sizes are kept, 66 MB at most: what grows by realloc takes none of them, so under steady
 load that is what it comes to. With 65535 it was a megabyte a second, to end at 2 GB."""
 
+ENCODINGS = ("--zset-max-listpack-entries", "32", "--hash-max-listpack-entries", "64")
+"""What has more entries is not searched from its beginning for each: with a hundred node tasks running, a node of a
+wide fan-out costs a ninth less than with the server's own 128 and 512, and a finished cycle takes 170 bytes more."""
+
 _SOCKET_PATH_LIMIT = 107
 _BIND_ATTEMPTS = 5
 
@@ -183,7 +187,7 @@ class EmbeddedStore:
             binary, *place,
             "--dir", ".", "--aclfile", "users.acl", "--daemonize", "no", "--loglevel", "notice",
             "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
-            *self._options,
+            *ENCODINGS, *self._options,
         ]
         # fmt: on
         assert self._lock is not None

@@ -28,7 +28,7 @@ ELSEWHERE = "@"
 _WHOLE_PIECE = 64
 _COUNTS = ("total", "need", "begun", "completed", "failed", "cancelled")
 _FIELDS = (
-    *("status", "component_id", "index", "waiting", "live", "reason", "error", "attempt", "nonce", "worker_id", "lost"),
+    *("status", "facts", "waiting", "live", "reason", "error", "lost"),
     *("failures", "retry_at", "history", "slots", "blocked"),
     *(
         "progress",
@@ -38,9 +38,6 @@ _FIELDS = (
         "kept",
         "child",
         "postponed",
-        "registered_at",
-        "ready_at",
-        "started_at",
         "ended_at",
         "stop",
         "wait",
@@ -251,20 +248,38 @@ def _without_values(known: Sequence[bytes | None], names: Sequence[bytes]) -> Ma
     return record
 
 
+_LIST_OF_8 = b"\x98"
+"""How MessagePack says that eight values follow, which are a list."""
+
+
+class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
+    """What all node tasks come to have; as `pack_task` of records.lua writes it."""
+
+    component_id: str
+    index: int
+    registered_at: str
+    ready_at: str | None
+    attempt: int | None
+    nonce: str | None
+    worker_id: str | None
+    started_at: str | None
+
+
 def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, inputs: bool, outputs: bool) -> NodeTask:
     stop, error = record.get(b"stop"), record.get(b"error")
+    facts = msgspec.msgpack.decode(_LIST_OF_8 + record[b"facts"], type=_TaskFacts)
     return NodeTask(
         task_id=task_id,
         status=NodeTaskStatus(_text(record, "status")),
-        component_id=_text(record, "component_id"),
-        index=_number(record, "index"),
+        component_id=facts.component_id,
+        index=facts.index,
         waiting=_number(record, "waiting"),
         live=_number(record, "live"),
         reason=_text(record, "reason"),
         error=None if error is None else _error(error),
-        attempt=_number(record, "attempt"),
-        nonce=_text(record, "nonce"),
-        worker_id=_text(record, "worker_id"),
+        attempt=facts.attempt or 0,
+        nonce=facts.nonce or "",
+        worker_id=facts.worker_id or "",
         lost=_number(record, "lost"),
         failures=_number(record, "failures"),
         retry_at=_number(record, "retry_at"),
@@ -272,9 +287,9 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         progress=_number(record, "progress"),
         message=_text(record, "message"),
         step=_text(record, "step"),
-        registered_at=_number(record, "registered_at"),
-        ready_at=_number(record, "ready_at"),
-        started_at=_number(record, "started_at"),
+        registered_at=int(facts.registered_at),
+        ready_at=int(facts.ready_at or 0),
+        started_at=int(facts.started_at or 0),
         ended_at=_number(record, "ended_at"),
         lease_deadline=int(deadline or 0),
         stop=None if stop is None else _stop(stop),

@@ -133,15 +133,8 @@ local function assign(record, entry, comp, own, vacancy)
   local started_at, close_at, deadline = clocks_of(record, entry, comp, attempt)
   local waited = record.ready_at and record.ready_at ~= stamp and math.max(0, time - tonumber(record.ready_at)) or 0
   record.status = 'running'
-  if record.created and not record.started_at then
-    record.attempt, record.nonce, record.worker_id, record.started_at = attempt, nonce, vacancy.worker_id, started_at
-    record.begun = true
-  else
-    set(record, 'attempt', attempt)
-    set(record, 'nonce', nonce)
-    set(record, 'worker_id', vacancy.worker_id)
-    set(record, 'started_at', started_at)
-  end
+  record.attempt, record.nonce, record.worker_id, record.started_at = attempt, nonce, vacancy.worker_id, started_at
+  record.restated = true
   changed(comp, 1, record, 'running')
   if attempt > 1 then
     note(record, 'progress', 0)

@@ -111,8 +111,8 @@ function LOOK.worker(worker)
   local list = 'worker_tasks:' .. worker
   for _, id in ipairs(call('ZRANGEBYSCORE', base .. list, '-inf', time, 'LIMIT', 0, LOOKS)) do
     spend(1)
-    local v = call('HMGET', base .. 'node_tasks:' .. id, 'status', 'worker_id')
-    if v[1] ~= 'running' or v[2] ~= worker then forget(list, id) end
+    local record = task(id)
+    if not record or record.status ~= 'running' or record.worker_id ~= worker then forget(list, id) end
   end
   if call('EXISTS', base .. list) == 1 then call('ZADD', base .. 'to_clean', time + limits.silent, 'worker:' .. worker) end
 end

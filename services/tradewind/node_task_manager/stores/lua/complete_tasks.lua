@@ -31,8 +31,8 @@ local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cac
   end
   if record.status == 'running' then release_lease(record) else dequeue(record, comp) end
   if record.nonce ~= nonce then
-    set(record, 'nonce', nonce)
-    set(record, 'attempt', attempt)
+    restate(record, 'nonce', nonce)
+    restate(record, 'attempt', attempt)
   end
   if kind == 'failed' then
     retries.fail(record, comp, error, wish)
@@ -41,7 +41,7 @@ local function complete(task_id, attempt, nonce, kind, outputs, error, wish, cac
     for i = 1, #outputs do note(record, 'out:' .. outputs[i][1], outputs[i][2]) end
     if cache ~= '' then
       note(record, 'cached', cache)
-      set(record, 'worker_id', '')
+      restate(record, 'worker_id', '')
       set(comp, 'cached', (comp.cached or tonumber(call('HGET', comp.key, 'cached') or 0)) + 1)
     end
     finish(record, comp, 'completed')

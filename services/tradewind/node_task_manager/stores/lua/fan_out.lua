@@ -49,14 +49,14 @@ do
     local counts = record.status == 'running' and fan_out.counts(record) or nil
     if not counts then
       if record.status ~= 'pending' then
-        note(record, 'ready_at', stamp)
+        restate(record, 'ready_at', stamp)
         changed(comp, 0, record, 'queued')
       end
       record.status = 'pending'
     end
     local offers = effects.fan_outs or {}
     effects.fan_outs = offers
-    set(record, 'nonce', args.nonce .. 'm' .. #offers)
+    restate(record, 'nonce', args.nonce .. 'm' .. #offers)
     set(record, 'retry_at', time + limits.fan_out_lease)
     record.comp = comp
     delaying[#delaying + 1] = record
@@ -68,13 +68,13 @@ do
   function fan_out.withdraw(record)
     take('delayed', record.id)
     set(record, 'retry_at', 0)
-    set(record, 'nonce', '')
+    restate(record, 'nonce', '')
   end
 
   function fan_out.begin(record, comp)
     fan_out.withdraw(record)
     record.status = 'running'
-    note(record, 'started_at', stamp)
+    restate(record, 'started_at', stamp)
     changed(comp, 0, record, 'running')
   end
 
@@ -174,7 +174,7 @@ do
   function fan_out.ended(item, comp, entry, status, reason)
     local owner, place = item_of(item.id)
     if not owner then
-      set(item, 'nonce', '')
+      restate(item, 'nonce', '')
       call('UNLINK', base .. 'items:' .. item.id)
       return false
     end

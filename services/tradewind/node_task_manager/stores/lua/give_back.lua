@@ -4,7 +4,7 @@ local GIVE_BACKS = 500
 
 local function fail(record, comp, code, message)
   set(record, 'error', cmsgpack.pack({code = code, message = message}))
-  set(record, 'nonce', '')
+  restate(record, 'nonce', '')
   count_failure(code)
   finish(record, comp, 'failed')
 end
@@ -13,7 +13,7 @@ end
 local function give_back(record, lost)
   local comp = component_of(record)
   release_lease(record)
-  set(record, 'nonce', '')
+  restate(record, 'nonce', '')
   if not comp then return end
   if record.stop then
     return finish(record, comp, 'terminated', cmsgpack.unpack(record.stop).reason)

@@ -31,7 +31,7 @@ local function reap(record)
     stopping.tell(record, cmsgpack.pack({reason = ran_out.message, by = 'system', at = time}))
   end
   release_lease(record)
-  set(record, 'nonce', '')
+  restate(record, 'nonce', '')
   retries.fail(record, comp, ran_out)
 end
 

@@ -30,27 +30,41 @@ local function run_of(task)
   return string.match(task, '^([^:]+:[^:]+:[^:]+):') or string.match(task, '^task:[^:]+$') or (string.match(task, '^(.+):[^:]+$'))
 end
 
--- The record of a node task, or false. Numbers it lacks are nil, texts false.
+-- What all node tasks come to have, in their field `facts`: as values one after the other they are far less to write and to
+-- read than a field for each.
+local function pack_task(record)
+  return cmsgpack.pack(record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
+    record.nonce or nil, record.worker_id or nil, record.started_at or nil)
+end
+
+-- The record of a node task, or false.
 -- Here and in `create` what most records come to hold is named at once, if as nil: to make room for it later costs more.
-local function task(id)
-  local record = records[id]
-  if record == nil then
-    local key = base .. 'node_tasks:' .. id
-    local v = call('HMGET', key, 'status', 'component_id', 'index', 'attempt', 'nonce', 'worker_id', 'stop', 'waiting', 'live',
-      'slots', 'ready_at')
-    record = v[1] and {id = id, key = key, changes = {nil, nil, nil, nil, nil, nil, nil, nil}, n = 0, status = v[1],
-      component_id = v[2], index = tonumber(v[3]), attempt = tonumber(v[4]), nonce = v[5], worker_id = v[6], stop = v[7],
-      waiting = tonumber(v[8]), live = tonumber(v[9]), slots = v[10], ready_at = v[11], comp = nil,
-      entry = nil, outputs = nil, ended = nil}
-    records[id] = record
+local task
+do
+  local function known(id, key, status, stop, waiting, live, slots, component_id, index, registered_at, ready_at, attempt, nonce,
+    worker_id, started_at)
+    return {id = id, key = key, changes = {nil, nil, nil, nil, nil, nil, nil, nil}, n = 0, status = status, stop = stop,
+      waiting = tonumber(waiting), live = tonumber(live), slots = slots, component_id = component_id, index = index,
+      registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
+      started_at = started_at, comp = nil, entry = nil, outputs = nil, ended = nil, restated = nil}
   end
-  return record
+
+  function task(id)
+    local record = records[id]
+    if record == nil then
+      local key = base .. 'node_tasks:' .. id
+      local v = call('HMGET', key, 'status', 'facts', 'stop', 'waiting', 'live', 'slots')
+      record = v[1] and known(id, key, v[1], v[3], v[4], v[5], v[6], cmsgpack.unpack(v[2]))
+      records[id] = record
+    end
+    return record
+  end
 end
 
 -- What every change needs of a node task is read at once, the rest by this.
 local function more(record)
   if not record.whole then
-    local MORE = {'lost', 'started_at', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
+    local MORE = {'lost', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
       'history', 'postponed', 'resumed', 'blocked'}
     record.whole = true
     local values = call('HMGET', record.key, unpack(MORE))
@@ -114,7 +128,7 @@ end
 local function component_of(record) return record.comp or component(run_of(record.id), record.component_id) end
 
 -- Changes are kept as the arguments of one HSET; the last of several for a field counts. The status, the counts of a
--- component, the signals of a node task and what is known of one that was created here are written from the record itself.
+-- component, the signals and the facts of a node task are written from the record itself.
 -- `note` is for what is not read again.
 local function note(record, field, value)
   local n, changes = record.n, record.changes
@@ -128,23 +142,18 @@ local function set(record, field, value)
   note(record, field, value)
 end
 
+-- Sets what stands in the `facts` of a node task.
+local function restate(record, field, value)
+  record[field] = value
+  record.restated = true
+end
+
 local function write_task(record)
   if record.signalled then
     note(record, 'waiting', record.waiting)
     note(record, 'live', record.live)
   end
-  -- One that was created here and given to a worker at once is what most are.
-  if record.begun and record.n <= 1000 then
-    return call('HSET', record.key, 'component_id', record.component_id, 'index', record.index, 'registered_at', stamp,
-      'ready_at', record.ready_at, 'attempt', record.attempt, 'nonce', record.nonce, 'worker_id', record.worker_id,
-      'started_at', record.started_at, 'status', record.status, unpack(record.changes, 1, record.n))
-  end
-  if record.created then
-    note(record, 'component_id', record.component_id)
-    note(record, 'index', record.index)
-    note(record, 'registered_at', stamp)
-    if record.ready_at then note(record, 'ready_at', record.ready_at) end
-  end
+  if record.restated then note(record, 'facts', pack_task(record)) end
   note(record, 'status', record.status)
   for first = 1, record.n, 1000 do
     call('HSET', record.key, unpack(record.changes, first, math.min(first + 999, record.n)))
@@ -247,7 +256,7 @@ end
 local function write_all()
   before_writing()
   for name, count in pairs(totals) do call('HINCRBY', base .. 'queue:stats', name, count) end
-  for _, record in pairs(records) do if record and (record.n > 0 or record.signalled or record.created) then write_task(record) end end
+  for _, record in pairs(records) do if record and (record.n > 0 or record.signalled or record.restated) then write_task(record) end end
   for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_component(comp) end end
   write_sets()
   for _, key in ipairs(expiring) do call('PEXPIRE', key, limits.retention) end

@@ -33,7 +33,7 @@ local function enqueue(record, comp)
   if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
   changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
   record.status = 'pending'
-  if record.created then record.ready_at = stamp else set(record, 'ready_at', stamp) end
+  record.ready_at, record.restated = stamp, true
   record.comp = comp
   record.start_by = entry.start > 0 and time + entry.start
   if entry.total then
@@ -259,8 +259,8 @@ end
 
 local function create(comp, id, entry, index)
   local record = {id = id, key = base .. 'node_tasks:' .. id, status = 'registered', component_id = comp.id, index = index,
-    waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil}, comp = comp, entry = entry,
-    ready_at = false, attempt = nil, nonce = nil, worker_id = nil, started_at = nil}
+    waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil, nil, nil, nil, nil}, comp = comp, entry = entry,
+    registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, restated = true}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record

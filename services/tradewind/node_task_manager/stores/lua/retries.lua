@@ -40,7 +40,7 @@ do
       if not final then
         set(record, 'error', cmsgpack.pack(error))
         set(record, 'settled', record.nonce)
-        set(record, 'nonce', '')
+        restate(record, 'nonce', '')
         set(record, 'retry_at', time + wait)
         changed(comp, record.status == 'running' and -1 or 0, record, 'retrying')
         record.status, record.comp = 'pending', comp

@@ -100,7 +100,7 @@ do
 
   local function fail(record, comp, code, message)
     set(record, 'error', cmsgpack.pack({code = code, message = message}))
-    set(record, 'nonce', '')
+    restate(record, 'nonce', '')
     count_failure(code)
     finish(record, comp, 'failed')
   end
@@ -124,14 +124,14 @@ do
   -- A node that needs no worker is ready, or the time of a suspended one has come.
   function suspension.ready(record, comp, entry)
     if record.status == 'suspended' then return due(record, comp, entry) end
-    note(record, 'ready_at', stamp)
-    set(record, 'started_at', stamp)
+    restate(record, 'ready_at', stamp)
+    restate(record, 'started_at', stamp)
     if entry.total and not more(record).total_at then set(record, 'total_at', time + entry.total) end
     local wait = {}
     for name, value in pairs(entry.wait) do wait[name] = value end
     if flow_of(entry) ~= '' then
-      set(record, 'attempt', (record.attempt or 0) + 1)
-      set(record, 'nonce', '')
+      restate(record, 'attempt', (record.attempt or 0) + 1)
+      restate(record, 'nonce', '')
       note(record, 'child', '')
       tell_of_flow(record, comp, '')
     end
