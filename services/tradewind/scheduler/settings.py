@@ -32,7 +32,7 @@ class SchedulerSettings(CommonSettings):
         5.0, ge=0.1, le=600, description="A cycle of which nothing was heard for so long is looked after."
     )
     scheduler_listeners_seconds: float = Field(
-        5.0,
+        2.5,
         ge=0.05,
         le=86_400,
         description="How often the trigger service is asked whether anybody listens to the event flow.finished.",
