@@ -1,4 +1,5 @@
 --!include slots
+--!include scheduler_events
 -- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
 local work, finished, queues, drained
 -- What a node that runs once for each item of a list needs besides; see fan_out.
@@ -462,31 +463,6 @@ local function work_off()
   end
   if at <= #work then todo.leave(work, at) end
   work = {}
-end
-
--- Events for the scheduler. The caller hears each with the id of the one before it of its partition, so that whoever has
--- been told of that one need not read the stream.
-local scheduler = {}
-do
-  local last, firsts
-  fresh(function() last, firsts = {}, {} end)
-
-  -- `facts` begin with the time.
-  function scheduler.tell(partition, kind, facts)
-    local id, told = call('XADD', base .. 'events:' .. partition, '*', kind, cmsgpack.pack(facts)), effects.events
-    local event = {last[partition] or '0', {kind, id, partition, unpack(facts)}}
-    if not last[partition] then firsts[#firsts + 1] = event end
-    last[partition], told[#told + 1] = id, event
-  end
-
-  function scheduler.write_last()
-    if #firsts == 0 then return end
-    local partitions, ids = {}, {}
-    for i, event in ipairs(firsts) do partitions[i] = event[2][3] end
-    for i, id in ipairs(call('HMGET', base .. 'last_events', unpack(partitions))) do firsts[i][1] = id or '0' end
-    for partition, id in pairs(last) do ids[#ids + 1], ids[#ids + 2] = partition, id end
-    call('HSET', base .. 'last_events', unpack(ids))
-  end
 end
 
 local function announce(comp)
