@@ -161,13 +161,13 @@ async def test_the_higher_epoch_wins_whatever_comes_first(feed: EventFeed, log: 
     assert log.count("acknowledge") == 0
 
 
-async def test_a_subscription_elsewhere_with_a_higher_epoch_ends_the_one_here(feed: EventFeed) -> None:
+async def test_a_subscription_elsewhere_with_a_higher_epoch_ends_the_one_here(feed: EventFeed, log: Log) -> None:
     subscriber = Subscriber()
     await feed.subscribe(subscriber, PARTITION, 5)
     feed.supersede(PARTITION, 5)
     assert subscriber.ended == []
     feed.supersede(PARTITION, 6)
-    assert (subscriber.ended, feed.serves(PARTITION), subscriber.positions) == ([PARTITION], False, {})
+    assert (subscriber.ended, feed.bring(0, log.add(1)), subscriber.positions) == ([PARTITION], {PARTITION}, {})
 
 
 async def test_a_store_that_cannot_be_read_for_a_moment_costs_no_event(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from tradewind.node_task_manager.ports.reading import StoredLine
 from tradewind.node_task_manager.stores.keys import Keys
 from tradewind.server.redis.client import Redis
 from tradewind.server.redis.script import Script
+
+Facts = TypeVar("Facts", bound=msgspec.Struct)
 
 _stop = msgspec.msgpack.Decoder(StopMark).decode
 _history = msgspec.msgpack.Decoder(tuple[PastAttempt, ...]).decode
@@ -248,8 +250,13 @@ def _without_values(known: Sequence[bytes | None], names: Sequence[bytes]) -> Ma
     return record
 
 
-_LIST_OF_8 = b"\x98"
-"""How MessagePack says that eight values follow, which are a list."""
+_SHORT_LIST = 0x90
+"""How MessagePack says that so many values follow, up to 15, which are a list."""
+
+
+def _unpacked(values: bytes, kind: type[Facts]) -> Facts:
+    """Return values that stand one after the other, as scripts pack them, under their names."""
+    return msgspec.msgpack.decode(bytes([_SHORT_LIST + len(kind.__struct_fields__)]) + values, type=kind)
 
 
 class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
@@ -267,7 +274,7 @@ class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
 
 def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, inputs: bool, outputs: bool) -> NodeTask:
     stop, error = record.get(b"stop"), record.get(b"error")
-    facts = msgspec.msgpack.decode(_LIST_OF_8 + record[b"facts"], type=_TaskFacts)
+    facts = _unpacked(record[b"facts"], _TaskFacts)
     return NodeTask(
         task_id=task_id,
         status=NodeTaskStatus(_text(record, "status")),
@@ -316,11 +323,7 @@ def _prefixed(record: Mapping[bytes, bytes], prefix: bytes) -> list[tuple[str, s
     return [(k[len(prefix) :].decode(), v.decode()) for k, v in record.items() if k.startswith(prefix)]
 
 
-_LIST_OF_13 = b"\x9d"
-"""How MessagePack says that thirteen values follow, which are a list."""
-
-
-class _Facts(msgspec.Struct, array_like=True, frozen=True):
+class _ComponentFacts(msgspec.Struct, array_like=True, frozen=True):
     """What is known of a component from its beginning; as `pack_facts` of records.lua writes it."""
 
     run_id: str
@@ -340,7 +343,7 @@ class _Facts(msgspec.Struct, array_like=True, frozen=True):
 
 def _component(run: RunName, component_id: str, record: Mapping[bytes, bytes]) -> Component:
     stop = record.get(b"stop")
-    facts = msgspec.msgpack.decode(_LIST_OF_13 + record[b"facts"], type=_Facts)
+    facts = _unpacked(record[b"facts"], _ComponentFacts)
     return Component(
         run=run,
         run_id=facts.run_id,

@@ -78,10 +78,6 @@ class EventFeed:
         self._look_s = look_s
         self._owners: dict[int, Subscriber] = {}
 
-    def serves(self, partition: int) -> bool:
-        """Say whether the partition has its subscriber in this process."""
-        return partition in self._owners
-
     def bring(self, shard: int, events: Sequence[NewEvent]) -> set[int]:
         """Pass new events on to the owners of their partitions; return the partitions that have none here."""
         elsewhere = set()

@@ -209,7 +209,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
                 for at in self._plan(source).outputs[source.index]:
                     self._deliver(owner, source, at, turn)
         for owner in touched:
-            self._announce(owner, turn)
+            self._announce(owner)
 
     def _end(self, task: NodeTask, status: NodeTaskStatus, reason: str) -> None:
         """Write down that a node task has ended."""
@@ -293,7 +293,7 @@ class MemoryConsequences(MemoryLimiting, MemoryEvents, MemoryNotices):
     def _leave(self, task: NodeTask) -> None:
         """End the wait of a suspended node task, and not by what it waits for."""
 
-    def _announce(self, owner: tuple[str, str], turn: Turn) -> None:
+    def _announce(self, owner: tuple[str, str]) -> None:
         component = self._components[owner]
         if component.open or component.status is ComponentStatus.FINISHED:
             return
