@@ -268,6 +268,20 @@ async def test_the_store_has_two_scripts_with_outcomes_at_a_time(bench: Bench) -
     assert (worker.held, worker.room) == ({}, 10)
 
 
+async def test_a_run_that_comes_while_outcomes_are_stored_needs_no_claim(bench: Bench) -> None:
+    worker, line = await bench.connect(capacity=100)
+    await bench.accepted(await bench.save("a"))
+    answered = bench.store.unanswered["complete"] = asyncio.Event()
+    await bench.connections.hear(worker, 2, [outcome(line.assigned[0])])
+    await until(lambda: bench.store.count("complete"), "the outcome is on its way")
+    before = bench.store.count("claim")
+    await bench.accepted(await bench.save("b"), flow_id="another")
+    await until(lambda: line.nodes == ["a", "b"], "its node is given")
+    assert bench.store.count("claim") == before
+    answered.set()
+    await until(lambda: line.acknowledged == [2], "the outcome has taken effect")
+
+
 async def test_what_is_reported_in_one_turn_of_the_loop_while_all_is_quiet_goes_together(bench: Bench) -> None:
     worker, line = await bench.connect()
     await bench.accepted(await bench.save("a", "b"))

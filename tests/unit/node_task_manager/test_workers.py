@@ -76,6 +76,19 @@ def test_promised_room_is_not_promised_twice_and_comes_back() -> None:
     assert (worker.room, pool.has_room, told) == (3, True, [True])
 
 
+def test_some_room_is_kept_back_for_the_scripts_that_begin_meanwhile() -> None:
+    pool = WorkerPool()
+    worker = connected(pool, "w1", "noop", capacity=100)
+    told: list[bool] = []
+    pool.on_room(lambda: told.append(True))
+    first, second, third = (pool.promise(0, keep_back=True) for _ in range(3))
+    assert [[vacancy.credits for _, vacancy in offers] for offers in (first, second, third)] == [[75], [25], []]
+    pool.settle(first)
+    assert (worker.room, [vacancy.credits for _, vacancy in pool.promise(0)]) == (75, [75])
+    pool.settle(second)
+    assert (worker.room, told) == (25, [True, True])
+
+
 def test_a_newer_stream_takes_the_place_of_the_older() -> None:
     pool = WorkerPool()
     older = connected(pool, "w1", "noop")

@@ -62,7 +62,7 @@ class Dispatcher:
         self._fan_outs = FanOuts(shard, plans, self._fan_out, OUTPUT_BYTES)
         self._reports = ReportQueue()
         self._flush_reports = ReportFlush(
-            shard, pool, self._reports, self.apply, self.look, self._delivery.replaced, caches, traces
+            shard, pool, self._reports, self._promise, self.apply, self.look, self._delivery.replaced, caches, traces
         )
         self._runs: deque[tuple[RunSubmission, asyncio.Future[SubmitResult]]] = deque()
         self._run_bytes = 0
@@ -268,7 +268,7 @@ class Dispatcher:
         batch = self._take_runs()
         if not batch:
             return True
-        offers = self._pool.promise(self.shard.number)
+        offers = self._promise()
         begun_ns = time.time_ns()
         try:
             submitted = await self.shard.tasks.submit([run for run, _ in batch], [v for _, v in offers])
@@ -305,6 +305,10 @@ class Dispatcher:
             if not future.done():
                 batch.append((run, future))
         return batch
+
+    def _promise(self) -> list[Room]:
+        """Offer room to a script; the next one is left some, unless what waits takes all that there is."""
+        return self._pool.promise(self.shard.number, keep_back=not self._claims)
 
     async def _fan_out(self, steps: Sequence[FanOutStep]) -> Sequence[None]:
         offers = self._pool.promise(self.shard.number)

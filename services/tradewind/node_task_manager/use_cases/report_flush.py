@@ -27,8 +27,8 @@ class Apply(Protocol):
 class ReportFlush:
     """Takes reports to a shard's store; those that the store did not take go back into the queue.
 
-    `apply` gets what they bring about, `look` is called when there may be work for others, `replaced` with a worker
-    whose session is not the latest.
+    `promise` offers room to a script, `apply` gets what it brings about, `look` is called when there may be work for
+    others, `replaced` with a worker whose session is not the latest.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class ReportFlush:
         shard: Shard,
         pool: WorkerPool,
         reports: ReportQueue,
+        promise: Callable[[], list[Room]],
         apply: Apply,
         look: Callable[[], None],
         replaced: Callable[[ConnectedWorker], None],
@@ -45,6 +46,7 @@ class ReportFlush:
         self._shard = shard
         self._pool = pool
         self._reports = reports
+        self._promise = promise
         self._apply = apply
         self._look = look
         self._replaced = replaced
@@ -80,7 +82,7 @@ class ReportFlush:
             for outcome in report.outcomes:
                 report.worker.held.pop(outcome.nonce, None)
             self._pool.refresh(report.worker)
-        offers = self._pool.promise(self._shard.number)
+        offers = self._promise()
         outcomes = [outcome for report in batch for outcome in report.outcomes]
         try:
             effects = await self._shard.tasks.complete(outcomes, [vacancy for _, vacancy in offers])

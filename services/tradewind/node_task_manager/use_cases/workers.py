@@ -11,6 +11,8 @@ from tradewind.node_task_manager.ports.workers import WorkerLine
 MAX_VACANCIES = 32
 MAX_OFFERED_TYPES = 4000
 UNANSWERED_PINGS = 3
+_KEPT_BACK = 25
+"""Room that a script leaves to the next one, which begins before it ends and makes something ready as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +139,17 @@ class WorkerPool:
         """How many claims it takes until workers of every kind have had an offer."""
         return max(1, -(-len(self._kinds) // MAX_VACANCIES))
 
-    def promise(self, shard: int) -> list[Room]:
-        """Offer the room of up to 32 workers to one claim, every kind in turn; give it back with `settle`."""
+    def promise(self, shard: int, *, keep_back: bool = False) -> list[Room]:
+        """Offer the room of up to 32 workers to one script, every kind in turn; give it back with `settle`.
+
+        To `keep_back` some for the next one, offer only 25 of what a worker has, or all but 25 when that is more.
+        """
         offers: list[Room] = []
         types = 0
         while self._kinds and len(offers) < MAX_VACANCIES and types <= MAX_OFFERED_TYPES:
             node_types, kind = next(iter(self._kinds.items()))
             worker = next(iter(kind))
-            room = worker.room
+            room = max(min(worker.room, _KEPT_BACK), worker.room - _KEPT_BACK) if keep_back else worker.room
             offers.append(
                 (worker, Vacancy(worker.worker_id, worker.sessions[shard], room, node_types, worker.capacity))
             )
@@ -153,6 +158,9 @@ class WorkerPool:
             self._leave_line(worker)
             if kind:
                 self._kinds[node_types] = self._kinds.pop(node_types)
+        for worker, _ in offers:
+            if worker.room:
+                self._kinds.setdefault(worker.node_types, {})[worker] = None
         return offers
 
     def settle(self, offers: Sequence[Room]) -> None:
