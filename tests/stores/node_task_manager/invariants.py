@@ -37,7 +37,10 @@ FACTS_OF_COMPONENT: tuple[str, ...] = (
     "edition",
     "has_inputs",
 )
-FACTS_OF_TASK = ("component_id", "index", "registered_at", "ready_at", "attempt", "nonce", "worker_id", "started_at")
+FACTS_OF_TASK = (
+    *("component_id", "index", "registered_at", "ready_at", "attempt", "nonce", "worker_id", "started_at"),
+    "close_at",
+)
 """What the field `facts` lists."""
 
 

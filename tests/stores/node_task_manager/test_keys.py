@@ -194,7 +194,7 @@ async def test_what_all_node_tasks_come_to_have_stands_in_one_field(bench: Bench
     await bench.submit(plan_of("a"))
     await bench.take()
     fields = await redis_server.connect().hgetall(f"{BASE}node_tasks:flow:0:0:a")
-    assert set(fields) == {b"status", b"facts", b"close_at"}
+    assert set(fields) == {b"status", b"facts"}
     (task,) = (await read_keys(redis_server)).tasks.values()
     now = str(bench.clock())
     assert (task["status"], task["worker_id"], task["attempt"]) == ("running", "w1", "1")

@@ -270,6 +270,7 @@ class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
     nonce: str | None
     worker_id: str | None
     started_at: str | None
+    close_at: int | None
 
 
 def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, inputs: bool, outputs: bool) -> NodeTask:

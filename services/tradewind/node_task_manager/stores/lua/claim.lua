@@ -42,6 +42,7 @@ end
 
 -- The vacancy of the worker that is least loaded: of the greatest part of its capacity it still has room for.
 local function roomiest(vacancies)
+  if #vacancies == 1 then return vacancies[1] end
   local best, most = nil, 0
   for _, vacancy in ipairs(vacancies) do
     local free = vacancy.credits / vacancy.capacity
@@ -61,6 +62,14 @@ local function inputs_of(record, entry)
   local into, fields = entry.into, entry.fields
   if entry.inputs == 0 then return {}, false end
   if not into then return {}, true end
+  if #into == 1 then
+    local field = fields[1]
+    local value = record[field] or not record.created and call('HGET', record.key, field)
+    if not value then return {}, false end
+    if #value > INPUT_BYTES then return {}, true end
+    carried = carried + #value
+    return {{into[1], value}}, false
+  end
   local inputs, size, stored = {}, 0, not record.created and call('HMGET', record.key, unpack(fields))
   for i = 1, #into do
     local value = record[fields[i]] or stored and stored[i]
@@ -94,9 +103,10 @@ local function inputs_of_run(comp)
 end
 
 -- Adds an Assignment; an attempt that begins now was ready for `waited` ms.
-local function hand_over(record, comp, entry, worker_id, attempt, nonce, close_at, waited)
+local function hand_over(record, comp, entry, close_at, waited)
   local inputs, outside = inputs_of(record, entry)
-  effects.assignments[#effects.assignments + 1] = {worker_id, record.id, nonce, attempt, comp.id, comp.plan, record.index,
+  local given, attempt = effects.assignments, record.attempt
+  given[#given + 1] = {record.worker_id, record.id, record.nonce, attempt, comp.id, comp.plan, record.index,
     comp.run_id, comp.user_id, inputs, outside, entry.inputs == 0 and inputs_of_run(comp) or '', comp.traceparent or '',
     comp.planned, close_at, waited, attempt > 1 and more(record).resumed and cmsgpack.unpack(record.resumed) or nil}
 end
@@ -105,12 +115,13 @@ end
 -- is about to be due begins at its planned time.
 local function clocks_of(record, entry, comp, attempt)
   local early = comp.planned and comp.planned > time
-  if not early and entry.close == 0 and attempt == 1 and not entry.total and not entry.beat then
+  local close, plain = entry.close, not early and attempt == 1 and not entry.total and not entry.beat
+  if plain and (close == 0 or close + limits.stop_grace >= limits.lease) then
     lease_end = lease_end or string.format('%.0f', time + limits.lease)
-    return stamp, 0, lease_end
+    return stamp, close > 0 and time + close or 0, lease_end
   end
   local begin = early and math.min(comp.planned, time + limits.lead) or time
-  local close_at = entry.close > 0 and begin + entry.close or 0
+  local close_at = close > 0 and begin + close or 0
   if entry.total then
     local total_at = tonumber(more(record).total_at)
     close_at = close_at > 0 and math.min(close_at, total_at) or total_at
@@ -122,33 +133,36 @@ local function clocks_of(record, entry, comp, attempt)
     note(record, 'beat_by', begin + entry.beat)
     deadline = math.min(deadline, begin + entry.beat)
   end
-  if close_at > 0 or attempt > 1 then note(record, 'close_at', close_at) end
   return early and string.format('%.0f', begin) or stamp, close_at, deadline
 end
 
 -- Gives a node task to a vacancy; `own` are limits of its own.
-local function assign(record, entry, comp, own, vacancy)
-  take_slots(record, entry, comp, own)
-  local attempt, nonce = (record.attempt or 0) + 1, args.nonce .. string.format('%x', #effects.assignments)
-  local started_at, close_at, deadline = clocks_of(record, entry, comp, attempt)
-  local waited = record.ready_at and record.ready_at ~= stamp and math.max(0, time - tonumber(record.ready_at)) or 0
-  record.status = 'running'
-  record.attempt, record.nonce, record.worker_id, record.started_at = attempt, nonce, vacancy.worker_id, started_at
-  record.restated = true
-  changed(comp, 1, record, 'running')
-  if attempt > 1 then
-    note(record, 'progress', 0)
-    note(record, 'message', '')
-    note(record, 'step', '')
+local assign
+do
+  local DIGITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'}
+  function assign(record, entry, comp, own, vacancy)
+    take_slots(record, entry, comp, own)
+    local attempt, ready_at, place = (record.attempt or 0) + 1, record.ready_at, #effects.assignments
+    local started_at, close_at, deadline = clocks_of(record, entry, comp, attempt)
+    local waited = ready_at and ready_at ~= stamp and time - ready_at or 0
+    if waited < 0 then waited = 0 end
+    record.status = 'running'
+    record.attempt, record.worker_id, record.started_at, record.close_at = attempt, vacancy.worker_id, started_at, close_at
+    record.nonce = args.nonce .. (DIGITS[place] or string.format('%x', place))
+    record.restated = true
+    changed(comp, 1, record, 'running')
+    if attempt > 1 then
+      note(record, 'progress', 0)
+      note(record, 'message', '')
+      note(record, 'step', '')
+    end
+    if entry.retry then retry_budget.count(comp) end
+    leasing.begin(record, deadline)
+    -- Only what was ready before this script waits there.
+    if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
+    vacancy.credits = vacancy.credits - 1
+    hand_over(record, comp, entry, close_at, waited)
   end
-  if entry.retry then retry_budget.count(comp) end
-  put('inflight', record.id, deadline)
-  vacancy.list = vacancy.list or 'worker_tasks:' .. vacancy.worker_id
-  put(vacancy.list, record.id, deadline)
-  -- Only what was ready before this script waits there.
-  if (entry.start > 0 or entry.total) and not record.start_by then take('start_deadlines', record.id) end
-  vacancy.credits = vacancy.credits - 1
-  hand_over(record, comp, entry, vacancy.worker_id, attempt, nonce, close_at, waited)
 end
 
 -- What a turn costs a user: the less the greater the user's weight, which matters only where others wait as well.
@@ -193,11 +207,13 @@ end)
 local function assign_within_limits(record, comp, vacancies, rank)
   local entry = record.entry or node(comp.plan, record.index)
   local own = own_limits(entry, comp)
-  for i = 1, own and #own or 0 do
-    if slots.is_full(own[i]) then
-      held_back[entry.type] = (held_back[entry.type] or 0) + 1
-      when_full.hold_back(record, entry, comp, own[i], own, rank)
-      return false
+  if own then
+    for i = 1, #own do
+      if slots.is_full(own[i]) then
+        held_back[entry.type] = (held_back[entry.type] or 0) + 1
+        when_full.hold_back(record, entry, comp, own[i], own, rank)
+        return false
+      end
     end
   end
   assign(record, entry, comp, own, roomiest(vacancies))

@@ -15,10 +15,10 @@ if comp then
   note(record, 'step', '')
   local started_at, close_at, deadline = clocks_of(record, entry, comp, record.attempt)
   restate(record, 'started_at', started_at)
-  put('inflight', record.id, deadline)
-  put('worker_tasks:' .. args.to, record.id, deadline)
+  restate(record, 'close_at', close_at)
+  leasing.begin(record, deadline)
   changed(comp, 0, record, 'running')
-  hand_over(record, comp, entry, args.to, record.attempt, record.nonce, close_at, 0)
+  hand_over(record, comp, entry, close_at, 0)
 end
 write_all()
 write_changed()

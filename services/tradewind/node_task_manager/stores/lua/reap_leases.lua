@@ -5,7 +5,7 @@ local AT_ONCE = 250
 
 -- The error of the clock that ended an attempt, nil when that was the lease.
 local function which_ran_out(record, entry)
-  local close_at, beat_by = tonumber(more(record).close_at) or 0, tonumber(record.beat_by)
+  local close_at, beat_by = record.close_at or 0, tonumber(more(record).beat_by)
   local attempt = 'attempt ' .. record.attempt
   if entry.total and tonumber(record.total_at) <= time then
     return {code = 'TOTAL_TIMEOUT', message = attempt .. ' ran when the total time of ' .. entry.total .. ' ms was over'}

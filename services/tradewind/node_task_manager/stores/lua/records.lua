@@ -34,7 +34,7 @@ end
 -- read than a field for each.
 local function pack_task(record)
   return cmsgpack.pack(record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
-    record.nonce or nil, record.worker_id or nil, record.started_at or nil)
+    record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at)
 end
 
 -- The record of a node task, or false.
@@ -42,11 +42,11 @@ end
 local task
 do
   local function known(id, key, status, stop, waiting, live, slots, component_id, index, registered_at, ready_at, attempt, nonce,
-    worker_id, started_at)
+    worker_id, started_at, close_at)
     return {id = id, key = key, changes = {nil, nil, nil, nil, nil, nil, nil, nil}, n = 0, status = status, stop = stop,
       waiting = tonumber(waiting), live = tonumber(live), slots = slots, component_id = component_id, index = index,
       registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
-      started_at = started_at, comp = nil, entry = nil, outputs = nil, ended = nil, restated = nil}
+      started_at = started_at, close_at = close_at, comp = nil, entry = nil, outputs = nil, ended = nil, restated = nil}
   end
 
   function task(id)
@@ -64,7 +64,7 @@ end
 -- What every change needs of a node task is read at once, the rest by this.
 local function more(record)
   if not record.whole then
-    local MORE = {'lost', 'close_at', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
+    local MORE = {'lost', 'dead', 'failures', 'retry_at', 'settled', 'total_at', 'beat', 'beat_by',
       'history', 'postponed', 'resumed', 'blocked'}
     record.whole = true
     local values = call('HMGET', record.key, unpack(MORE))
@@ -149,15 +149,20 @@ local function restate(record, field, value)
 end
 
 local function write_task(record)
+  local changes, n = record.changes, record.n
   if record.signalled then
-    note(record, 'waiting', record.waiting)
-    note(record, 'live', record.live)
+    changes[n + 1], changes[n + 2], changes[n + 3], changes[n + 4] = 'waiting', record.waiting, 'live', record.live
+    n = n + 4
   end
-  if record.restated then note(record, 'facts', pack_task(record)) end
-  note(record, 'status', record.status)
-  for first = 1, record.n, 1000 do
-    call('HSET', record.key, unpack(record.changes, first, math.min(first + 999, record.n)))
+  if record.restated then
+    changes[n + 1], changes[n + 2] = 'facts', pack_task(record)
+    n = n + 2
   end
+  changes[n + 1], changes[n + 2] = 'status', record.status
+  n = n + 2
+  record.n = n
+  if n <= 1000 then return call('HSET', record.key, unpack(changes, 1, n)) end
+  for first = 1, n, 1000 do call('HSET', record.key, unpack(changes, first, math.min(first + 999, n))) end
 end
 
 -- Sets what few components have; see `component`.
@@ -230,8 +235,48 @@ local function take(key, member)
   items[#items + 1] = member
 end
 
+-- Leases that end and begin, written likewise: they stand in `inflight` and in the list of their worker.
+local leasing = {}
+do
+  local ended, begun
+  fresh(function() ended, begun = {}, {} end)
+
+  function leasing.begin(record, till)
+    local items = begun[record.worker_id]
+    if not items then items = {} begun[record.worker_id] = items end
+    local n = #items
+    items[n + 1] = till
+    items[n + 2] = record.id
+  end
+
+  function leasing.over(record)
+    local ids = ended[record.worker_id]
+    if not ids then ids = {} ended[record.worker_id] = ids end
+    ids[#ids + 1] = record.id
+  end
+
+  local function write(command, by_worker)
+    local worker_id, all = next(by_worker)
+    if not worker_id then return end
+    if next(by_worker, worker_id) then
+      all = {}
+      for _, items in pairs(by_worker) do
+        for i = 1, #items do all[#all + 1] = items[i] end
+      end
+    end
+    in_pieces(command, base .. 'inflight', all)
+    for worker, items in pairs(by_worker) do in_pieces(command, base .. 'worker_tasks:' .. worker, items) end
+  end
+
+  function leasing.write()
+    write('ZREM', ended)
+    write('ZADD', begun)
+  end
+end
+
 local function write_sets()
   for key, items in pairs(removed) do in_pieces('ZREM', base .. key, items) end
+  leasing.write()
   for key, items in pairs(added) do in_pieces('ZADD', base .. key, items) end
 end
 

@@ -13,7 +13,8 @@ local stopping = {}
 local TURN = 1000000
 fresh(function() work, finished, queues, drained = {}, {}, {}, false end)
 
--- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next.
+-- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next. A record among it
+-- is one whose outputs are to be delivered.
 local function later(kind, comp, index, offset, source)
   work[#work + 1] = {kind, comp, index, offset, source}
 end
@@ -190,8 +191,7 @@ end
 
 local function release_lease(record)
   free_slots(record)
-  take('inflight', record.id)
-  take('worker_tasks:' .. record.worker_id, record.id)
+  leasing.over(record)
 end
 
 -- A run that has ended gets its time to live, with all that belongs to it.
@@ -246,7 +246,8 @@ local function finish(record, comp, status, reason)
       if entry.only_sink then remember_answer(comp, entry, record.outputs) end
     end
   elseif not comp.stop then
-    later('deliver', comp, record.index, 1, record)
+    record.comp = comp
+    work[#work + 1] = record
   end
   if status == 'failed' and comp.policy == 'fail_fast' then
     local reason = 'node "' .. entry.id .. '" failed and the flow fails fast'
@@ -261,7 +262,7 @@ end
 local function create(comp, id, entry, index)
   local record = {id = id, key = base .. 'node_tasks:' .. id, status = 'registered', component_id = comp.id, index = index,
     waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil, nil, nil, nil, nil}, comp = comp, entry = entry,
-    registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, restated = true}
+    registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, close_at = nil, restated = true}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record
@@ -412,8 +413,10 @@ end
 -- Work that is left for later scripts.
 local todo = {}
 do
+  function todo.delivery(record, offset) return {'deliver', record.comp, record.index, offset, record} end
 
   local function packed(item)
+    if item.key then item = todo.delivery(item, 1) end
     local comp = item[2]
     return cmsgpack.pack({item[1], comp.run, comp.id, comp.run_id, item[3], item[4]})
   end
@@ -455,10 +458,18 @@ local function work_off()
       end
       at = at + 1
     end
-    local offset = item and (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
-    if offset then
-      item[4] = offset
-      if popped then todo.put_back(item) else at = at - 1 end
+    if item and item.key then
+      local offset = WORK.deliver(item.comp, 1, item.index, item)
+      if offset then
+        at = at - 1
+        work[at] = todo.delivery(item, offset)
+      end
+    elseif item then
+      local offset = (WORK[item[1]] or todo.doing(item[1]))(item[2], item[4], item[3], item[5])
+      if offset then
+        item[4] = offset
+        if popped then todo.put_back(item) else at = at - 1 end
+      end
     end
   end
   if at <= #work then todo.leave(work, at) end

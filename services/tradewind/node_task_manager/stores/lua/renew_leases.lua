@@ -30,11 +30,10 @@ if current and args.session ~= 0 and args.named then
     if record == false and not named[id] then
       take('worker_tasks:' .. args.worker_id, id)
     elseif record and record.status == 'running' and record.worker_id == args.worker_id and not record.stop
-      and tonumber(more(record).started_at) + limits.unnamed <= time then
+      and tonumber(record.started_at) + limits.unnamed <= time then
       local comp = component_of(record)
       if comp then
-        hand_over(record, comp, node(comp.plan, record.index), record.worker_id, record.attempt, record.nonce,
-          tonumber(record.close_at) or 0, 0)
+        hand_over(record, comp, node(comp.plan, record.index), record.close_at or 0, 0)
       end
     end
     if #effects.assignments == RESENT then break end
