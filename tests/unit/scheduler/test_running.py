@@ -53,6 +53,19 @@ async def test_what_comes_during_a_submission_begins_together_after_it() -> None
     assert [len(names) for names, _ in node_tasks.asked] == [1, 3]
 
 
+async def test_more_than_a_few_that_come_together_begin_during_a_submission() -> None:
+    node_tasks = SlowNodeTasks()
+    scheduler, run = await running(node_tasks)
+    first = asyncio.ensure_future(run([Wish("f")]))
+    await until(lambda: bool(node_tasks.asked), "the first cycle is being submitted")
+    later = [asyncio.ensure_future(run([Wish("f")])) for _ in range(10)]
+    await until(lambda: scheduler.stores.data.flows["f"].last_cycle == 10, "all have begun")
+    assert [len(names) for names, _ in node_tasks.asked] == [1]
+    node_tasks.taking.set()
+    await asyncio.gather(first, *later)
+    assert sum(len(names) for names, _ in node_tasks.asked) == 11
+
+
 async def test_many_begin_while_as_many_are_submitted() -> None:
     node_tasks = SlowNodeTasks()
     scheduler, run = await running(node_tasks)

@@ -5,8 +5,7 @@ All keys of a partition p = crc32(flow_id) mod 16 share the tag `{f<p>}`:
     flow:<id>                           hash      a flow; until DeleteFlow
     flow:<id>:cycle:<n>:<run>           hash      chain state of a run; 7 d from its end, or fewer by `keep_cycles`
     flow:<id>:cycle:<n>:<run>:nodes     set       node ids of a run; as the run
-    flow:<id>:cycles                    zset      runs `<n>:<run>` by number; as the flow, bounded by `keep_cycles`
-    flow:<id>:open                      zset      runs that have not ended, below 0 once stopping; as the flow
+    flow:<id>:cycles                    zset      runs `<n>:<run>` by number, open ones on top; `keep_cycles` that ended
     flow:<id>:firings                   zset      what became of the newest 1000 planned times; as the flow
     flow:<id>:queued                    zset      at most 100 planned times that wait for a running cycle; as the flow
     flow:<id>:backfills                 zset      ids of the newest 100 backfills; as the flow
@@ -80,10 +79,6 @@ class Keys:
     def cycles(self, flow_id: str) -> str:
         """Return the key of a flow's index of runs."""
         return f"{self.flow(flow_id)}:cycles"
-
-    def flow_open(self, flow_id: str) -> str:
-        """Return the key of a flow's runs that have not ended."""
-        return f"{self.flow(flow_id)}:open"
 
     def firings(self, flow_id: str) -> str:
         """Return the key of what became of a flow's planned times."""

@@ -89,10 +89,6 @@ class HandOver:
         """Submit runs and return how they stand then."""
         return [state for _, submitted in self.begin(runs) for state in await submitted]
 
-    async def close(self) -> None:
-        """Wait for what is under way."""
-        await self._batcher.close()
-
     async def _flush(self, groups: list[_Group]) -> list[list[ChainState]]:
         states = iter(await self._submit([run for group in groups for run in group.runs]))
         return [[next(states) for _ in group.runs] for group in groups]

@@ -17,6 +17,8 @@ from tradewind.server.batching import Batcher
 
 MOST_AT_ONCE = 500
 """How many cycles begin together at most: while so many are submitted, the next ones begin."""
+_FEW = 10
+"""Fewer calls wait until those before are submitted: begun sooner they would only wait there, and cost as many."""
 
 
 @dataclass(slots=True)
@@ -87,10 +89,6 @@ class RunCycles:
                     result.state = ended.get(result.run, result.state)
         return results
 
-    async def close(self) -> None:
-        """Wait for what is under way."""
-        await self._batcher.close()
-
     def _hand(self, started: Sequence[RunResult]) -> list[tuple[RunResult, "asyncio.Future[list[ChainState]]", int]]:
         """Submit cycles and return, for each, where to find how it stands then."""
         runs = [PlannedRun(r.state, r.planned) for r in started if r.state is not None and r.planned is not None]
@@ -102,8 +100,8 @@ class RunCycles:
         return handed
 
     async def _submitted(self) -> None:
-        """Return once what has begun before is submitted: begun sooner, few would only wait there, and cost as many."""
-        if self._submitting is not None and not self._submitting.done():
+        """Return once what has begun before is submitted, at once when more than a few wait."""
+        if self._batcher.waiting < _FEW and self._submitting is not None and not self._submitting.done():
             await asyncio.wait((self._submitting,))
 
     async def _load_duplicates(self, results: Sequence[RunResult]) -> list[RunResult]:

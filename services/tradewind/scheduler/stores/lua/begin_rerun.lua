@@ -4,7 +4,7 @@
 --   timeout (ms, 0 for none), check_in (ms), facts, rerun, memory ("" for none), request ("" for none), payload (its
 --   hash), request_ms.
 -- Returns {outcome, cycle, run, run_id, start}.
---!include partition
+--!include open_runs
 local flow, source = KEYS[2], KEYS[3]
 
 local function answer(outcome, cycle, run, run_id) return {outcome, cycle or -1, run or 0, run_id or '', time} end
@@ -20,8 +20,10 @@ local function refusal()
     return answer('duplicate', tonumber(cycle), tonumber(run), run_id)
   end
   local rank = args.cycle * RUNS
-  local runs = call('ZRANGEBYSCORE', flow .. ':cycles', rank, rank + RUNS - 1)
-  local latest = runs[#runs] and tonumber(string.match(runs[#runs], ':(%d+)$'))
+  -- Only the latest run of a cycle may be open.
+  local runs = open_runs(flow .. ':cycles', args.cycle, args.cycle)
+  local newest = runs[1] or call('ZREVRANGEBYSCORE', flow .. ':cycles', rank + RUNS - 1, rank, 'LIMIT', 0, 1)[1]
+  local latest = newest and tonumber(string.match(newest, ':(%d+)$'))
   local known = call('HMGET', source, 'run_id', 'status')
   if latest ~= args.source or known[1] ~= args.source_id then return answer('not_latest', args.cycle, latest or 0) end
   if known[2] == 'running' then return answer('not_ended', args.cycle, latest) end
@@ -30,7 +32,7 @@ end
 local function begin()
   local run = args.source + 1
   local name, key = args.cycle .. ':' .. run, run_key(args.flow_id, args.cycle, run)
-  local fields = {'flow_id', args.flow_id, 'cycle', args.cycle, 'run_id', args.run_id, 'status', 'running', 'version', 1,
+  local fields = {'flow_id', args.flow_id, 'cycle', args.cycle, 'run_id', args.run_id, 'status', 'running',
     'start_time', time, 'facts', args.facts, 'rerun', args.rerun, 'planned_time', args.planned}
   local function add(field, value)
     fields[#fields + 1] = field
@@ -45,8 +47,7 @@ local function begin()
   call('COPY', source .. ':nodes', key .. ':nodes')
   call('PERSIST', key .. ':nodes')
   call('PERSIST', logs_key(args.flow_id, args.cycle))
-  call('ZADD', flow .. ':cycles', args.cycle * RUNS + run, name)
-  call('ZADD', flow .. ':open', args.cycle * RUNS + run, name)
+  call('ZADD', flow .. ':cycles', OPEN + args.cycle * RUNS + run, name)
   check_at(time + args.check_in, args.flow_id .. ':' .. name)
   if args.request ~= '' then
     call('SET', base .. 'request:' .. args.request, args.payload .. ' ' .. name:gsub(':', ' ') .. ' ' .. args.run_id, 'PX',

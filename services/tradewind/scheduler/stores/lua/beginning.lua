@@ -33,7 +33,6 @@ local function drop_run(flow_id, cycle, run_id)
   if known[1] ~= run_id then return '', '' end
   call('DEL', key, key .. ':nodes', logs_key(flow_id, cycle))
   call('ZREM', flow_key(flow_id) .. ':cycles', name)
-  call('ZREM', flow_key(flow_id) .. ':open', name)
   call('ZREM', flow_key(flow_id) .. ':filling', name)
   close(flow_id .. ':' .. name)
   -- So does the line that says that it was begun for a planned time.
@@ -61,10 +60,10 @@ end
 
 -- The newest cycle that has not ended, and minds the schedule.
 local function in_the_way(key)
-  local newest = call('ZREVRANGE', key .. ':open', 0, 0)[1]
+  local newest = call('ZREVRANGEBYSCORE', key .. ':cycles', '+inf', STOPPING, 'LIMIT', 0, 1)[1]
   if not newest then return nil end
   if minds_the_schedule(key, newest) then return newest end
-  for _, name in ipairs(call('ZREVRANGE', key .. ':open', 1, -1)) do
+  for _, name in ipairs(call('ZREVRANGEBYSCORE', key .. ':cycles', '+inf', STOPPING, 'LIMIT', 1, -1)) do
     if minds_the_schedule(key, name) then return name end
   end
 end
@@ -155,7 +154,7 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   local number = digits('%d', cycle)
   local name = number .. ':0'
   -- A number that the index knows was used before the store lost its last second, and is not used again.
-  while call('ZADD', key .. ':cycles', 'NX', cycle * RUNS, name) == 0 do
+  while call('ZADD', key .. ':cycles', 'NX', OPEN + cycle * RUNS, name) == 0 do
     cycle = cycle + 1
     number = digits('%d', cycle)
     name = number .. ':0'
@@ -172,8 +171,8 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   -- One that was put on record ahead of its time starts at its time.
   local start = ahead and math.max(time, planned) or time
   local fields = planned > 0
-    and {'run_id', run_id, 'status', 'running', 'version', 1, 'start_time', start, 'facts', facts, 'planned_time', planned}
-    or {'run_id', run_id, 'status', 'running', 'version', 1, 'start_time', start, 'facts', facts}
+    and {'run_id', run_id, 'status', 'running', 'start_time', start, 'facts', facts, 'planned_time', planned}
+    or {'run_id', run_id, 'status', 'running', 'start_time', start, 'facts', facts}
   local size = #fields
   if timeout > 0 then
     fields[size + 1], fields[size + 2] = 'deadline', start + timeout
@@ -199,7 +198,6 @@ local function begin(flow_id, run_id, revision, digest, planned, check_in, timeo
   for first = 1, #nodes, 1000 do
     call('SADD', run .. ':nodes', unpack(nodes, first, math.min(first + 999, #nodes)))
   end
-  call('ZADD', key .. ':open', cycle * RUNS, name)
   check_at(time + check_in, flow_id .. ':' .. name)
   if flow[6] and tonumber(flow[6]) >= cycle - LOG_CYCLES then
     call('DEL', logs_key(flow_id, digits('%d', cycle - LOG_CYCLES)))

@@ -5,12 +5,14 @@
 --   schedule is confirmed: {id, schedule epoch, by how much the next planned time has passed in ms}), runs (open and submitted)}.
 --!include backfilling
 --!include findings
-local NEWEST, OPEN, FILLING = 20, 50, 250
+local NEWEST, UNENDED, FILLING = 20, 50, 250
 local records, running, submitted = 0, {}, {}
 
-local function forget_open(flow_id, name)
+-- `rank` is where it stands once it has ended, nil for one that is not on record.
+local function forget_open(flow_id, name, rank)
   return function()
-    call('ZREM', flow_key(flow_id) .. ':open', name)
+    local cycles = flow_key(flow_id) .. ':cycles'
+    if rank then call('ZADD', cycles, rank, name) else call('ZREM', cycles, name) end
     call('ZREM', base .. 'open', flow_id .. ':' .. name)
   end
 end
@@ -21,22 +23,23 @@ local function examine_run(flow_id, name)
   local key, subject = run_key(flow_id, cycle, run), flow_id .. ':' .. name
   local known = call('HMGET', key, 'status', 'request', 'submitted_at', 'run_id', 'backfill', 'parent')
   records = records + 1
-  local flow_open, open = flow_key(flow_id) .. ':open', base .. 'open'
-  local listed, due = call('ZSCORE', flow_open, name), call('ZSCORE', open, subject)
+  local cycles, open, rank = flow_key(flow_id) .. ':cycles', base .. 'open', cycle * RUNS + run
+  local score, due = tonumber(call('ZSCORE', cycles, name) or nil), call('ZSCORE', open, subject)
+  local listed = score and score >= STOPPING
   if not known[1] then
     if listed or due then
       found('open-without-record', subject, 'it counts as open, and is not on record', forget_open(flow_id, name))
     end
     return
   end
-  if not call('ZSCORE', flow_key(flow_id) .. ':cycles', name) then
+  if not score then
     found('run-not-listed', subject, 'it is on record, and not among the cycles of its flow',
-      function() call('ZADD', flow_key(flow_id) .. ':cycles', cycle * RUNS + run, name) end)
+      function() call('ZADD', cycles, 'NX', rank, name) end)
   end
   local left = call('PTTL', key)
   if known[1] ~= 'running' then
     if listed or due then
-      found('open-without-record', subject, 'it counts as open, and has ended', forget_open(flow_id, name))
+      found('open-without-record', subject, 'it counts as open, and has ended', forget_open(flow_id, name, rank))
     end
     if left == -1 then
       found('no-time-to-live', subject, 'it has ended, and would stay for ever', function()
@@ -47,7 +50,7 @@ local function examine_run(flow_id, name)
   else
     if not listed or not due then
       found('open-run-forgotten', subject, 'it is running, and nobody looks after it', function()
-        call('ZADD', flow_open, 'NX', call('HEXISTS', key, 'stop_at') == 1 and -1 - cycle or cycle * RUNS + run, name)
+        if not listed then call('ZADD', cycles, (call('HEXISTS', key, 'stop_at') == 1 and STOPPING or OPEN) + rank, name) end
         call('ZADD', open, 'NX', time, subject)
       end)
     end
@@ -157,8 +160,11 @@ local function examine_flow(flow_id)
       function() call('PEXPIRE', request, args.request_ms) end)
   end
   local names = {}
-  for _, name in ipairs(call('ZRANGE', key .. ':open', 0, OPEN - 1)) do names[name] = true end
-  for _, name in ipairs(call('ZREVRANGE', key .. ':cycles', 0, NEWEST - 1)) do names[name] = true end
+  local cycles = key .. ':cycles'
+  for _, name in ipairs(call('ZRANGEBYSCORE', cycles, STOPPING, '+inf', 'LIMIT', 0, UNENDED)) do names[name] = true end
+  for _, name in ipairs(call('ZREVRANGEBYSCORE', cycles, '(' .. digits('%d', STOPPING), 0, 'LIMIT', 0, NEWEST)) do
+    names[name] = true
+  end
   for cycle = math.max(0, tonumber(known[4]) - NEWEST + 1), tonumber(known[4]) do names[cycle .. ':0'] = true end
   for name in pairs(names) do examine_run(flow_id, name) end
   for _, id in ipairs(call('ZRANGE', key .. ':backfills', 0, -1)) do examine_backfill(flow_id, id) end

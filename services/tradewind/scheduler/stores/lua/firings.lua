@@ -55,7 +55,7 @@ end
 -- Ends a flow in a status, of whose schedule `next_at` comes next (0 for nothing), when nothing of it runs or waits.
 local function end_flow_that_is_over(key, status, next_at, ended)
   if (status == 'running' or status == 'paused') and next_at == 0
-    and call('EXISTS', key .. ':open') == 0 and call('EXISTS', key .. ':queued') == 0 then
+    and call('ZCOUNT', key .. ':cycles', STOPPING, '+inf') == 0 and call('EXISTS', key .. ':queued') == 0 then
     call('HSET', key, 'status', ended, 'next_execution', 0, 'updated_at', time)
   end
 end

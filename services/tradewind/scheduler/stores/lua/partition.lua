@@ -2,8 +2,9 @@
 -- caller's as owner, 0 when it does not act as one), KEYS: 1 owner, unless it works in groups: then `answers_of` does it.
 -- `digits` is how a whole number is written, which `..` takes twice as long for.
 local call, digits, unpack_limit = redis.call, string.format, cmsgpack.unpack_limit
--- Runs that a cycle may have.
-local RUNS = 1024
+-- `<flow>:cycles` holds each run at the number of its cycle times the runs that one may have, and its own; above all of these
+-- those that are asked to stop, and above those the ones that go on: STOPPING and OPEN more.
+local RUNS, STOPPING, OPEN = 1024, 2 ^ 45, 2 ^ 46
 local time, base, epoch, owner, changes, checks, closed, heard
 
 local function enter(its_base, its_epoch, its_owner, is_heard)

@@ -7,21 +7,15 @@
 --   another user's flow stays as it is), request ("" for none), payload,
 --   request_ms.
 -- Returns {outcome (created, changed, same, repeated, deleting, reused, moved, not_found, not_owner), revision}.
---!include partition
+--!include open_runs
 local flow, outbox = KEYS[2], base .. 'outbox'
-local revisions, history, open = flow .. ':revisions', flow .. ':history', flow .. ':open'
+local revisions, history = flow .. ':revisions', flow .. ':history'
 
 -- What is known of a revision: {made at, by, note, digest, labels (JSON), the cycle that it begins with, and the one that
 -- its successor begins with, -1 while it is the current one}.
 local function note_revision(revision, first_cycle)
   redis.call('HSET', history, revision,
     cmsgpack.pack({time, args.by, args.note, args.digest, args.labels, first_cycle, -1}))
-end
-
--- Whether runs of these cycles are open; those that are stopping stand below 0.
-local function are_open(first, following)
-  return redis.call('ZCOUNT', open, first * RUNS, '(' .. following * RUNS) > 0
-    or redis.call('ZCOUNT', open, '(' .. -1 - following, -1 - first) > 0
 end
 
 -- The revision that stood stays readable; the newest do, and of the others those by which open runs go.
@@ -37,7 +31,7 @@ local function supersede(revision, first_cycle)
     if tonumber(older) <= revision + 1 - args.kept then
       known = redis.call('HGET', history, older)
       known = known and cmsgpack.unpack(known)
-      if not (known and are_open(known[6], known[7])) then
+      if not (known and #open_runs(flow .. ':cycles', known[6], known[7] - 1) > 0) then
         redis.call('HDEL', revisions, older)
         redis.call('HDEL', history, older)
       end

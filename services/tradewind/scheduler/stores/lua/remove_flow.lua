@@ -19,10 +19,7 @@ local function remove_cycles()
     redis.call('UNLINK', key, key .. ':nodes', logs_key(args.flow_id, cycle))
     redis.call('ZREM', base .. 'open', args.flow_id .. ':' .. name)
   end
-  if #names > 0 then
-    redis.call('ZREM', flow .. ':cycles', unpack(names))
-    redis.call('ZREM', flow .. ':open', unpack(names))
-  end
+  if #names > 0 then redis.call('ZREM', flow .. ':cycles', unpack(names)) end
   return #names
 end
 
@@ -44,7 +41,7 @@ for _, id in ipairs(redis.call('ZRANGE', flow .. ':backfills', 0, -1)) do
   redis.call('ZREM', base .. 'backfills', args.flow_id .. ':' .. id)
 end
 redis.call('UNLINK', flow .. ':backfills', flow .. ':filling')
-redis.call('UNLINK', flow .. ':cycles', flow .. ':open', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
+redis.call('UNLINK', flow .. ':cycles', flow .. ':firings', flow .. ':queued', flow .. ':revisions',
   flow .. ':history', flow .. ':memory')
 redis.call('ZREM', KEYS[3], args.flow_id)
 redis.call('ZREM', base .. 'outbox', args.flow_id)

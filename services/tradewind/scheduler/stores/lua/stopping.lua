@@ -5,22 +5,23 @@ local STOPS = 500
 -- Marks up to 500 runs that are not stopping yet, with `sparing` neither reruns nor those of backfills; returns
 -- their names and whether there are more.
 local function mark_stopping(flow_id, by, reason, source, sparing)
-  local open = flow_key(flow_id) .. ':open'
-  local marked, members = {}, call('ZRANGEBYSCORE', open, 0, '+inf', 'LIMIT', 0, STOPS + 1)
+  local cycles = flow_key(flow_id) .. ':cycles'
+  local marked, members = {}, call('ZRANGEBYSCORE', cycles, OPEN, '+inf', 'LIMIT', 0, STOPS + 1)
   for i = 1, math.min(#members, STOPS) do
     local cycle, run = string.match(members[i], '^(%d+):(%d+)$')
     local spared = sparing and (run ~= '0' or call('ZSCORE', flow_key(flow_id) .. ':filling', members[i]))
     local key = run_key(flow_id, cycle, run)
-    if not spared and call('EXISTS', key) == 1 then
-      local version = call('HINCRBY', key, 'version', 1)
+    local known = not spared and call('HMGET', key, 'run_id', 'version')
+    if known and known[1] then
+      local version = tonumber(known[2] or 1) + 1
       local fields = {'stop_by', by, 'stop_reason', reason, 'stop_at', time}
-      call('HSET', key, unpack(fields))
+      call('HSET', key, 'version', version, unpack(fields))
       announce(flow_id, tonumber(cycle), tonumber(run), version, fields)
       append_line(flow_id, cycle, 'WARNING', source, 'Stopping: ' .. reason)
       check_at(time, flow_id .. ':' .. members[i])
       marked[#marked + 1] = {tonumber(cycle), tonumber(run)}
     end
-    if not spared then call('ZADD', open, -1 - tonumber(cycle), members[i]) end
+    if not spared then call('ZADD', cycles, STOPPING + cycle * RUNS + run, members[i]) end
   end
   return marked, #members > STOPS
 end

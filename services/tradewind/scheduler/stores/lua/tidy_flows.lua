@@ -9,15 +9,12 @@ local trimmed, forgotten = 0, 0
 
 -- Expired ones stand at the lower end: the search ends at the first that is on record.
 local function forget_expired(flow_id, most)
-  local cycles, open = flow_key(flow_id) .. ':cycles', flow_key(flow_id) .. ':open'
+  local cycles = flow_key(flow_id) .. ':cycles'
   local gone = {}
   for _, name in ipairs(call('ZRANGE', cycles, 0, most - 1)) do
     local cycle, run = string.match(name, '^(%d+):(%d+)$')
-    if call('EXISTS', run_key(flow_id, cycle, run)) == 0 then
-      gone[#gone + 1] = name
-    elseif not call('ZSCORE', open, name) then
-      break
-    end
+    if call('EXISTS', run_key(flow_id, cycle, run)) == 1 then break end
+    gone[#gone + 1] = name
   end
   if #gone > 0 then call('ZREM', cycles, unpack(gone)) end
   return #gone

@@ -1,4 +1,4 @@
---!include partition
+--!include open_runs
 
 -- Whether a node of another flow has still to hear how a run ended.
 local function is_to_be_returned(key, flow_id, name)
@@ -9,29 +9,31 @@ end
 -- Removes the oldest ended cycles of a flow beyond `keep`, at most so many, but for those whose end is still to be
 -- returned; returns how many went.
 local function trim(flow_id, keep, most)
-  local flow = flow_key(flow_id)
-  local cycles, open = flow .. ':cycles', flow .. ':open'
+  local cycles = flow_key(flow_id) .. ':cycles'
   local excess = call('ZCARD', cycles) - keep
   if excess <= 0 then return 0 end
-  local running = call('ZCARD', open)
+  local running = call('ZCOUNT', cycles, STOPPING, '+inf')
   excess = math.min(excess - running, most)
   if excess <= 0 then return 0 end
   local returning = call('EXISTS', base .. 'returns') == 1
-  local looked, names, gone = 0, {}, {}
-  local oldest = call('ZRANGE', cycles, 0, math.min(running, 400) + excess)
-  for i, name in ipairs(oldest) do
-    if looked < excess and not (running > 0 and call('ZSCORE', open, name)) then
-      looked = looked + 1
-      local cycle, run = string.match(name, '^(%d+):(%d+)$')
-      local key = run_key(flow_id, cycle, run)
-      if not (returning and is_to_be_returned(key, flow_id, name)) then
-        names[#names + 1] = name
-        gone[#gone + 1] = key
-        gone[#gone + 1] = key .. ':nodes'
-        -- Runs of a cycle share its log.
-        if string.match(oldest[i + 1] or '', '^%d+') ~= cycle then gone[#gone + 1] = logs_key(flow_id, cycle) end
-      end
+  local oldest, names, gone = call('ZRANGE', cycles, 0, excess), {}, {}
+  -- The cycle that the next of them is a run of: runs of a cycle share its log.
+  local shared = string.match(oldest[excess + 1] or '', '^%d+')
+  local lasting = {}
+  if running > 0 then
+    local first, last = string.match(oldest[1], '^%d+'), string.match(oldest[excess], '^%d+')
+    for _, name in ipairs(open_runs(cycles, first, last)) do lasting[string.match(name, '^%d+')] = true end
+  end
+  for i = excess, 1, -1 do
+    local cycle, run = string.match(oldest[i], '^(%d+):(%d+)$')
+    local key = run_key(flow_id, cycle, run)
+    if not (returning and is_to_be_returned(key, flow_id, oldest[i])) then
+      names[#names + 1] = oldest[i]
+      gone[#gone + 1] = key
+      gone[#gone + 1] = key .. ':nodes'
+      if shared ~= cycle and not lasting[cycle] then gone[#gone + 1] = logs_key(flow_id, cycle) end
     end
+    shared = cycle
   end
   if #names > 0 then
     call('DEL', unpack(gone))

@@ -3,7 +3,8 @@
 --!include pausing
 --!include backfilling
 -- How chain states are written, and runs end.
-local TRIMMED, NOTHING = 10, {}
+local TRIMMED, NOTHING = 20, {}
+local MANY, TOGETHER = 100, 10
 -- What follows a write, as domain/chain_state.py adds it up.
 local QUEUE_MOVES, OUTBOX_FILLS, END_TOLD, END_RETURNED = 1, 2, 4, 8
 
@@ -24,7 +25,7 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
   call('PEXPIRE', key, keep_for)
   call('PEXPIRE', key .. ':nodes', keep_for)
   if known[4] and tonumber(known[4]) >= cycle then call('PEXPIRE', logs_key(flow_id, digits('%d', cycle)), keep_for) end
-  call('ZREM', flow .. ':open', name)
+  call('ZADD', flow .. ':cycles', cycle * RUNS + run, name)
   close(subject)
   if args.tell then
     follow_up = END_TOLD
@@ -37,7 +38,8 @@ local function end_run(flow, key, flow_id, name, cycle, run, run_id, keep, keep_
     call('ZADD', base .. 'returns', time, subject .. ' ' .. run_id .. ' ' .. ending)
     call('ZREMRANGEBYRANK', base .. 'returns', 0, -args.most_told - 1)
   end
-  trim(flow_id, keep, TRIMMED)
+  -- Where many are kept, some more stay until they can go together.
+  if keep < MANY or cycle % TOGETHER == 0 or run > 0 then trim(flow_id, keep, TRIMMED) end
   local status, most = known[1], tonumber(known[3] or 0)
   local next_at = tonumber(status == 'paused' and call('HGET', flow, 'paused_next') or known[2])
   local filled = backfill > 0
@@ -56,7 +58,7 @@ local function update(flow_id, name, cycle, run, run_id, start, expected, fields
   local key = flow .. ':cycle:' .. name
   local known = call('HMGET', key, 'run_id', 'version', 'status')
   if known[1] ~= run_id then return {'missing', 0} end
-  local version = tonumber(known[2])
+  local version = tonumber(known[2] or 1)
   if known[3] ~= 'running' then return {'terminal', version} end
   if version ~= expected then return {'conflict', version} end
   version = version + 1

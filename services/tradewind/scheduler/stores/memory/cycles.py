@@ -49,7 +49,9 @@ from tradewind.scheduler.stores.memory.firings import (
 )
 from tradewind.server.partitions import partition_of
 
-_TRIMMED = 10
+_TRIMMED = 20
+_MANY, _TOGETHER = 100, 10
+"""A flow that keeps many cycles drops the oldest at each tenth end, together."""
 
 
 class MemoryCycles:
@@ -153,7 +155,7 @@ class MemoryCycles:
             once = request.shape.schedule.once and flow.overlap is OverlapPolicy.SKIP
             if request.queued or not request.scheduled or once:
                 going_on = [name for name in flow.in_the_way if not flow.open[name]]
-                in_the_way = max(going_on) if going_on else min(flow.in_the_way)
+                in_the_way = max(going_on or flow.in_the_way)
                 return BeginAnswer(BeginOutcome.OVERLAP, in_the_way, revision=flow.revision)
         if request.queued and not flow.queued:
             return BeginAnswer(BeginOutcome.SETTLED, revision=flow.revision)
@@ -334,9 +336,11 @@ class MemoryCycles:
         run.expires_ms = now + (run.state.facts.keep_for_ms or RETENTION_MS)
         flow.open.pop(name, None)
         self._data.open.pop(name, None)
-        for old in _excess(flow, run.state.facts.keep_cycles)[:_TRIMMED]:
-            if not self._to_be_returned(old):
-                self._data.drop_run(flow, old)
+        keep = run.state.facts.keep_cycles
+        if keep < _MANY or name.cycle % _TOGETHER == 0 or name.run:
+            for old in _excess(flow, keep)[:_TRIMMED]:
+                if not self._to_be_returned(old):
+                    self._data.drop_run(flow, old)
 
     def _to_be_returned(self, name: RunName) -> bool:
         """Say whether a node of another flow has still to hear how a run ended."""

@@ -44,8 +44,7 @@ class MemoryOpenRuns:
         flow = self._data.flows.get(flow_id)
         if flow is None:
             return []
-        stopping = sorted((run for run, marked in flow.open.items() if marked), reverse=True)
-        return (stopping + sorted(run for run, marked in flow.open.items() if not marked))[:limit]
+        return sorted(flow.open, key=lambda run: (not flow.open[run], run))[:limit]
 
     async def forget(self, run: RunName) -> None:
         self._data.open.pop(run, None)

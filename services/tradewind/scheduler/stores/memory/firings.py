@@ -96,7 +96,7 @@ def paused_words(pause: Pause) -> str:
 def give_way(data: Data, flow: Flow, planned: int, now: int, event_id: str = "", inputs_json: str = "") -> bool:
     """Settle a planned time while a cycle is open; return whether runs were marked as stopping."""
     going_on = [name for name in flow.in_the_way if not flow.open[name]]
-    running = f"cycle {(max(going_on) if going_on else min(flow.in_the_way)).cycle} was running"
+    running = f"cycle {max(going_on or flow.in_the_way).cycle} was running"
     waiting = Waiting(planned, event_id, inputs_json if event_id else "")
     most = {OverlapPolicy.QUEUE_ONE: 1, OverlapPolicy.QUEUE_ALL: QUEUE}.get(flow.overlap, 0)
     if flow.overlap is OverlapPolicy.SKIP:

@@ -14,6 +14,7 @@ from tradewind.scheduler.domain.run_update import RunUpdate
 from tradewind.scheduler.metrics import CONFLICTS
 from tradewind.scheduler.ports.flows import Tidied
 from tradewind.scheduler.ports.owning import NOT_OWNER, Epochs
+from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING, rank
 from tradewind.scheduler.stores.redis.run_codec import (
     facts_text,
     facts_text_of,
@@ -68,9 +69,6 @@ _TIDIED_FLOWS, _TIDIED_RUNS = 50, 50
 
 _OVERTAKEN = BeginAnswer(BeginOutcome.OVERTAKEN)
 _NOT_WRITTEN = UpdateResult(UpdateOutcome.OVERTAKEN)
-
-_RUNS = 1024
-"""Runs that a cycle may have; the index of cycles orders by number, then run."""
 
 
 class RedisCycles:
@@ -133,25 +131,30 @@ class RedisCycles:
 
     async def newest(self, flow_id: str, below: RunName | None, limit: int) -> list[ChainState]:
         found: list[ChainState] = []
-        highest = "+inf" if below is None else f"({_rank(below)}"
+        highest = STOPPING - 1 if below is None else rank(below) - 1
         while len(found) < limit:
-            names = await self._client.execute_command(
-                "ZREVRANGEBYSCORE", self._keys.cycles(flow_id), highest, "-inf", "LIMIT", 0, limit
-            )
-            if not names:
+            runs = await self._highest(flow_id, 0, highest, limit)
+            if not runs:
                 break
-            runs = [RunName.parse(f"{flow_id}:{name.decode()}") for name in names]
             found += [state for state in await self.load_many(runs) if state is not None]
-            highest = f"({_rank(runs[-1])}"
+            highest = rank(runs[-1]) - 1
         return found[:limit]
 
     async def latest_run(self, flow_id: str, cycle: int) -> RunName | None:
-        first = _rank(RunName(flow_id, cycle))
-        names = await self._client.execute_command(
-            "ZRANGEBYSCORE", self._keys.cycles(flow_id), first, first + _RUNS - 1
-        )
-        runs = [RunName.parse(f"{flow_id}:{name.decode()}") for name in names]
-        return max(runs, default=None)
+        first = rank(RunName(flow_id, cycle))
+        return next(iter(await self._highest(flow_id, first, first + RUNS - 1, 1)), None)
+
+    async def _highest(self, flow_id: str, lowest: int, highest: int, limit: int) -> list[RunName]:
+        """Return the runs of highest ranks within bounds, downwards: those that go on, are asked to stop, have ended.
+
+        In that order, in which a run passes from one to the next, so that none is missed.
+        """
+        pipeline = self._client.pipeline(transaction=False)
+        for above in (OPEN, STOPPING, 0):
+            bounds = above + highest, above + lowest
+            pipeline.execute_command("ZREVRANGEBYSCORE", self._keys.cycles(flow_id), *bounds, "LIMIT", 0, limit)
+        names = {name.decode() for names in await pipeline.execute() for name in names}
+        return sorted((RunName.parse(f"{flow_id}:{name}") for name in names), reverse=True)[:limit]
 
     async def node_ids(self, run: RunName) -> frozenset[str]:
         return frozenset(node.decode() for node in await self._client.smembers(self._keys.nodes(*run)))
@@ -185,10 +188,6 @@ class RedisCycles:
         ]
         CONFLICTS.inc(sum(result.outcome is UpdateOutcome.CONFLICT for result in results))
         return results
-
-
-def _rank(run: RunName) -> int:
-    return run.cycle * _RUNS + run.run
 
 
 def _begin_item(request: BeginRequest) -> tuple[object, ...]:

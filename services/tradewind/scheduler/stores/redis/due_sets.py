@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.flows import DueCheck
+from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 from tradewind.server.partitions import partition_of
 
@@ -47,13 +48,14 @@ class RedisOpenRuns(_DueSet):
         await pipeline.execute()
 
     async def of_flow(self, flow_id: str, limit: int) -> list[RunName]:
-        names = await self._client.zrange(self._keys.flow_open(flow_id), 0, limit - 1)
+        cycles = self._keys.cycles(flow_id)
+        names = await self._client.execute_command("ZRANGEBYSCORE", cycles, STOPPING, "+inf", "LIMIT", 0, limit)
         return [RunName.parse(f"{flow_id}:{name.decode()}") for name in names]
 
     async def forget(self, run: RunName) -> None:
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command("ZREM", self._open(run), str(run))
-        for index in (self._keys.flow_open(run.flow_id), self._keys.filling(run.flow_id)):
+        for index in (self._keys.cycles(run.flow_id), self._keys.filling(run.flow_id)):
             pipeline.execute_command("ZREM", index, f"{run.cycle}:{run.run}")
         await pipeline.execute()
 

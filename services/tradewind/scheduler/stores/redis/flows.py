@@ -19,6 +19,7 @@ from tradewind.scheduler.domain.flow_record import (
 from tradewind.scheduler.domain.flow_status import FlowStatus
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.schedule_definition import schedule_from_json
+from tradewind.scheduler.stores.redis.ranks import STOPPING
 from tradewind.scheduler.stores.redis.scripts import REMEMBERED_MS, TOMBSTONE_MS, Scripted, script
 from tradewind.server.partitions import PARTITIONS, partition_of
 
@@ -84,7 +85,7 @@ class RedisFlows:
         pipeline = self._client.pipeline(transaction=False)
         for flow_id in flow_ids:
             pipeline.hgetall(self._keys.flow(flow_id))
-            pipeline.execute_command("ZCARD", self._keys.flow_open(flow_id))
+            pipeline.execute_command("ZCOUNT", self._keys.cycles(flow_id), STOPPING, "+inf")
         replies = await pipeline.execute()
         return [
             _record({name.decode(): value.decode() for name, value in record.items()}, running) if record else None

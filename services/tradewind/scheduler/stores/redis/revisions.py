@@ -3,10 +3,8 @@
 import msgspec
 
 from tradewind.scheduler.domain.revision import Revision
+from tradewind.scheduler.stores.redis.ranks import OPEN, RUNS, STOPPING
 from tradewind.scheduler.stores.redis.scripts import Scripted
-
-_RUNS = 1024
-"""An open run's score is its cycle times this and its number, or below 0 once it is stopping: -1 less its cycle."""
 
 
 class _Noted(msgspec.Struct, array_like=True):
@@ -50,13 +48,11 @@ class RedisRevisions:
         """Return how many open runs there are of the cycles that began by each revision."""
         if not noted:
             return []
-        key = self._keys.flow_open(flow_id)
+        key = self._keys.cycles(flow_id)
         pipeline = self._client.pipeline(transaction=False)
         for each in noted:
-            last, stopping = ("+inf", "-inf")
-            if each.following >= 0:
-                last, stopping = f"({each.following * _RUNS}", f"({-1 - each.following}"
-            pipeline.execute_command("ZCOUNT", key, each.first * _RUNS, last)
-            pipeline.execute_command("ZCOUNT", key, stopping, -1 - each.first)
+            following = each.following * RUNS if each.following >= 0 else STOPPING
+            for above in (OPEN, STOPPING):
+                pipeline.execute_command("ZCOUNT", key, above + each.first * RUNS, f"({above + following}")
         counts = await pipeline.execute()
         return [going + stopping for going, stopping in zip(counts[::2], counts[1::2], strict=True)]

@@ -206,7 +206,8 @@ def state_of(run: RunName, record: Mapping[str, Field]) -> ChainState:
         digest=known.digest,
         runs_flows=known.runs_flows,
     )
-    return _with_progress(ChainState(run, facts, int(text["version"])), text)
+    # The first version is not on record.
+    return _with_progress(ChainState(run, facts, 0), text)
 
 
 def state_after(before: ChainState, record: Mapping[str, Field]) -> ChainState:
