@@ -2,8 +2,11 @@
 -- nil), mend (whether what is found at a second look is put right).
 local findings, again
 fresh(function()
-  findings, again = {}, args.again and {}
-  for _, name in ipairs(args.again or {}) do again[name] = true end
+  if not findings or #findings > 0 then findings = {} end
+  again = args.again and {}
+  if again then
+    for _, name in ipairs(args.again) do again[name] = true end
+  end
 end)
 
 -- Notes a broken invariant; `mend`, where it can be mended, puts it right.

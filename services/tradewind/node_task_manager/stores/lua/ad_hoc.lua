@@ -3,8 +3,11 @@
 -- Runs outside any flow, ad-hoc tasks and batches: counting what runs of them, telling who watches, listing by user.
 local NO_PARTITION = -1
 local TOLD_MS = 100
-local running, touched, events
-fresh(function() running, touched, events = {}, {}, {} end)
+local running, touched, events = {}, {}, {}
+fresh(function()
+  if next(touched) then running, touched = {}, {} end
+  if #events > 0 then events = {} end
+end)
 
 -- Such a run has changed, and so many more of its nodes run. Each script tells of a batch at most ten times a second, and
 -- always of its end, so whoever was told looks again a little later. What happened to the node task that an ad-hoc task
@@ -26,6 +29,7 @@ local function changed(comp, more, record, kind)
 end
 
 local function write_changed()
+  if not next(touched) and #events == 0 then return publish_notices() end
   for comp, more in pairs(running) do
     if more ~= 0 then call('HINCRBY', comp.key, 'running', more) end
   end

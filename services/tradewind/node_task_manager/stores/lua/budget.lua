@@ -1,8 +1,8 @@
 --!include suspension
 -- How many further attempts a flow (or a user, for what belongs to no flow) may have, by how many attempts began: counted in
 -- buckets of five seconds, the current one and the minute before. Only nodes that may be tried again are counted.
-local spenders
-fresh(function() spenders = {} end)
+local spenders = {}
+fresh(function() if next(spenders) then spenders = {} end end)
 local retry_budget = {}
 do
   local BUCKET, BUCKETS = 5000, 13

@@ -1,7 +1,7 @@
 --!include when_full
 -- Gives ready node tasks to vacancies: users in turn, each one's by priority and age. Uses args: vacancies, nonce.
 local HEADS, LEAST_CLAIMS, CLAIM_BYTES, INPUT_BYTES = 32, 100, 2 * 1024 * 1024, 256 * 1024
-local claims, carried, inputs_of_runs, lease_end
+local claims, carried, inputs_of_runs, lease_end = 0, 0, {}, nil
 
 local function current_vacancies()
   local open = {}
@@ -9,7 +9,8 @@ local function current_vacancies()
     if vacancy.session == 0 or call('GET', base .. 'worker_session:' .. vacancy.worker_id) == tostring(vacancy.session) then
       open[#open + 1] = vacancy
     else
-      effects.stale_workers[#effects.stale_workers + 1] = vacancy.worker_id
+      effects.stale_workers = effects.stale_workers or {}
+      table.insert(effects.stale_workers, vacancy.worker_id)
     end
   end
   return open
@@ -166,7 +167,7 @@ do
 end
 
 -- What a turn costs a user: the less the greater the user's weight, which matters only where others wait as well.
-local weights
+local weights = {}
 local function turn_cost(user)
   if not limits.weighted then return TURN end
   if not weights[user] then
@@ -199,10 +200,12 @@ local function take_turn(node_type, wanted)
 end
 
 -- Gives a node task to a vacancy, unless a limit of its own is full; true when it did.
-local held_back, next_token
+local held_back, next_token = {}, nil
 fresh(function()
-  claims, carried, inputs_of_runs, lease_end = 0, 0, {}, nil
-  weights, held_back, next_token = {}, {}, nil
+  claims, carried, lease_end, next_token = 0, 0, nil, nil
+  if next(inputs_of_runs) then inputs_of_runs = {} end
+  if next(weights) then weights = {} end
+  if next(held_back) then held_back = {} end
 end)
 local function assign_within_limits(record, comp, vacancies, rank)
   local entry = record.entry or node(comp.plan, record.index)
@@ -254,7 +257,10 @@ local function serve(node_type, vacancies)
     local rate = limits.type_rates and limits.type_rates[node_type]
     local wait = rate and slots.token_in(node_type, rate) or 0
     if wait > 0 then next_token = math.min(next_token or wait, wait) end
-    if room_of_type(node_type) > 0 then effects.ready_types[#effects.ready_types + 1] = node_type end
+    if room_of_type(node_type) > 0 then
+      effects.ready_types = effects.ready_types or {}
+      table.insert(effects.ready_types, node_type)
+    end
   end
 end
 
@@ -328,6 +334,7 @@ end
 
 -- Node tasks that became ready here and found no taker wait for one, some with a time limit; other processes are told.
 local function leave_waiting()
+  if not next(queues) then return end
   local told = {}
   for _, queue in pairs(queues) do
     for i = 2, #queue.added, 2 do

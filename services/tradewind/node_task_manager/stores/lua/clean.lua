@@ -4,6 +4,7 @@
 -- Returns {leads, waits, keys (touched), runs, node_tasks, entries (removed), place, more}.
 --!include walks
 budget = limits.clean_keys
+swept = {runs = 0, node_tasks = 0, entries = 0}
 local LOOKS = 100
 
 local function leads()

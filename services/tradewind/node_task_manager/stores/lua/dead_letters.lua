@@ -1,7 +1,7 @@
 --!include release
 -- What became of attempts that did not succeed, kept with the node task; and the node tasks that were given up.
-local buried
-fresh(function() buried = {} end)
+local buried = {}
+fresh(function() if next(buried) then buried = {} end end)
 local dead_letters = {}
 do
   local HISTORY, DEAD_LETTERS = 20, 10000

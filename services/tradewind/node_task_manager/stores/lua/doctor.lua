@@ -3,8 +3,6 @@
 -- What must hold of the records and indexes of a shard, as docs/doctor.md lists it. Nothing is changed but what a finding of a
 -- second look mends.
 local doctor = {}
-fresh(function() doctor.records = 0 end)
-
 do
   local function scored(set, member) return call('ZSCORE', base .. set, member) end
   local function life(key) return call('PTTL', base .. key) end
@@ -12,7 +10,13 @@ do
 
   -- Whether there is nothing left over from earlier scripts: what gives records their time to live may be part of it.
   local idle, walking, standing_plans, seen
-  fresh(function() idle, walking, standing_plans, seen = nil, nil, {}, {} end)
+
+  -- To be called first.
+  function doctor.open()
+    doctor.records = 0
+    idle, walking, standing_plans, seen = nil, nil, {}, {}
+  end
+
   local function all_done()
     if idle == nil then idle = call('EXISTS', base .. 'todo') == 0 end
     return idle

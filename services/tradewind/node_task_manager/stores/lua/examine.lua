@@ -5,6 +5,7 @@
 -- Returns {records, findings {[check, subject, problem, mended]}, at ("" at the end), effects}.
 --!include doctor
 --!include claim
+doctor.open()
 local state = args.at ~= '' and cjson.decode(args.at) or {1, '0', {}}
 local section, cursor, jobs = state[1], state[2], state[3]
 

@@ -5,11 +5,14 @@
 -- made anew: to split the list when it is ready, to join the results when all items have ended. Items that have not begun wait
 -- in `items:<node task>` and have no record.
 -- Failed node tasks that wait for their next attempt, and offers that wait to be made anew.
-local delaying
+local delaying = {}
 
 do
-  local touched
-  fresh(function() delaying, touched = {}, {} end)
+  local touched = {}
+  fresh(function()
+    if #delaying > 0 then delaying = {} end
+    if next(touched) then touched = {} end
+  end)
   local COUNTED = {'total', 'need', 'begun', 'completed', 'failed', 'cancelled', 'bytes', 'halt', 'code', 'first'}
 
   -- The id of the mapped node that an item belongs to and the item's place, nil for any other node task.

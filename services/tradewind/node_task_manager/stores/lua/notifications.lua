@@ -1,7 +1,7 @@
 --!include records
 -- What users are to know, each user's in a stream of its own that holds the newest. Uses args, base, limits, time, stamp.
-local notified
-fresh(function() notified = {} end)
+local notified = {}
+fresh(function() if next(notified) then notified = {} end end)
 local notices = {}
 do
   local BRIEF = 500

@@ -2,7 +2,7 @@
 -- Uses args: base (key prefix with its tag), now (ms, 0 for the server's time), limits (JSON).
 local call = redis.call
 local base, limits, time, stamp, budget, effects
-local records, components, pieces
+local records, components, pieces = {}, {}, {}
 -- What many runs use: limits by their text, and nodes by plan and place, each plan of one edition.
 local limits_text, plans, editions, known_nodes = nil, {}, {}, 0
 
@@ -12,8 +12,9 @@ fresh(function()
   base, time = args.base, args.now and now(args.now)
   stamp = time and string.format('%.0f', time)
   budget = limits.records
-  effects = {assignments = {}, terminations = {}, events = {}, ready_types = {}, stale_workers = {}, results = {}, todo = 0}
-  records, components, pieces = {}, {}, {}
+  effects = {assignments = {}, results = {}, todo = 0}
+  records, components = {}, {}
+  if next(pieces) then pieces = {} end
   if known_nodes > MOST_KNOWN then plans, editions, known_nodes = {}, {}, 0 end
 end)
 
@@ -219,7 +220,7 @@ local function in_pieces(command, key, items)
 end
 
 -- Members of sorted sets, taken out and put in at the end, in this order.
-local added, removed
+local added, removed = {}, {}
 
 local function put(key, member, score)
   local items = added[key]
@@ -281,13 +282,17 @@ local function write_sets()
 end
 
 -- Keys of what has ended, to get their time to live once all is written.
-local expiring
+local expiring = {}
 -- What is to be done before records are written; see fan_out.
 local before_writing
 
 -- How many node tasks ended here, by status, and how many failed by code of the error, as `failed:<code>`.
-local totals
-fresh(function() added, removed, expiring, totals = {}, {}, {}, {} end)
+local totals = {}
+fresh(function()
+  added, totals = {}, {}
+  if next(removed) then removed = {} end
+  if #expiring > 0 then expiring = {} end
+end)
 
 local function count_failure(code)
   local CODES = {NODE_ERROR = true, INVALID_OUTPUT = true, OUTPUT_TOO_LARGE = true, INPUT_TOO_LARGE = true, INPUT_MISSING = true,

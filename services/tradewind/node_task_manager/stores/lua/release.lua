@@ -1,7 +1,7 @@
 --!include slots
 --!include scheduler_events
 -- What follows when a node task becomes ready or terminal: queues, signals, skips, stops, the end of a component.
-local work, finished, queues, drained
+local work, finished, queues, drained = {}, {}, {}, false
 -- What a node that runs once for each item of a list needs besides; see fan_out.
 local fan_out = {}
 -- What a node that waits without a worker needs besides; see suspension.
@@ -11,7 +11,11 @@ local keeping = {}
 -- What stops node tasks and components; see below.
 local stopping = {}
 local TURN = 1000000
-fresh(function() work, finished, queues, drained = {}, {}, {}, false end)
+fresh(function()
+  work, drained = {}, false
+  if #finished > 0 then finished = {} end
+  if next(queues) then queues = {} end
+end)
 
 -- Work is done in the order in which it came up; what one script may not do is left in `todo` for the next. A record among it
 -- is one whose outputs are to be delivered.
@@ -54,8 +58,8 @@ local function enqueue(record, comp)
 end
 
 -- Letting in what limits held back.
-local loosened
-fresh(function() loosened = {} end)
+local loosened = {}
+fresh(function() if #loosened > 0 then loosened = {} end end)
 local readmission = {}
 do
   -- Puts up to `count` of a group that a limit held back into their queue again; returns how many.
@@ -125,12 +129,16 @@ end
 
 -- Lets in what limits held back that have room now.
 local function reopen()
-  local now_free = freed
-  freed = {}
-  for limit, count in pairs(now_free) do readmission.open(limit, count) end
-  local groups = spared
-  spared = {}
-  for name, count in pairs(groups) do readmission.spared(name, count) end
+  if next(freed) then
+    local now_free = freed
+    freed = {}
+    for limit, count in pairs(now_free) do readmission.open(limit, count) end
+  end
+  if next(spared) then
+    local groups = spared
+    spared = {}
+    for name, count in pairs(groups) do readmission.spared(name, count) end
+  end
 end
 
 -- Takes out what waits, be it in a queue, for its next attempt or suspended.
@@ -153,6 +161,7 @@ local function remember_leaver(node_type, user, at) call('ZADD', base .. 'left:'
 -- began, or where they stood themselves when they left it, if that is later: so whoever comes anew is next, and nobody gains
 -- or loses turns by having had none, not even one who has a single one again and again.
 local function write_queues(changed)
+  if not next(changed) then return end
   local emptied, heads = {}, {}
   for _, queue in pairs(changed) do
     in_pieces('ZADD', queue.key, queue.added)
@@ -359,8 +368,9 @@ end
 -- Stopping. A stop is put down where it is meant for, and reaches every node.
 do
   function stopping.tell(record, mark)
-    effects.terminations[#effects.terminations + 1] = {worker_id = record.worker_id, task_id = record.id,
-      attempt = record.attempt, nonce = record.nonce, stop = cmsgpack.unpack(mark)}
+    effects.terminations = effects.terminations or {}
+    table.insert(effects.terminations, {worker_id = record.worker_id, task_id = record.id, attempt = record.attempt,
+      nonce = record.nonce, stop = cmsgpack.unpack(mark)})
   end
 
   -- Asks a node task that runs to stop.
@@ -495,6 +505,7 @@ end
 
 local function settle()
   work_off()
+  if #finished == 0 then return end
   local closed, ad_hoc = {}, {}
   for _, comp in ipairs(finished) do
     announce(comp)

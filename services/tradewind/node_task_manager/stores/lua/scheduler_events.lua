@@ -3,12 +3,13 @@
 -- been told of that one need not read the stream.
 local scheduler = {}
 do
-  local last, firsts
-  fresh(function() last, firsts = {}, {} end)
+  local last, firsts = {}, {}
+  fresh(function() if #firsts > 0 then last, firsts = {}, {} end end)
 
   -- `facts` begin with the time.
   function scheduler.tell(partition, kind, facts)
-    local id, told = call('XADD', base .. 'events:' .. partition, '*', kind, cmsgpack.pack(facts)), effects.events
+    local id, told = call('XADD', base .. 'events:' .. partition, '*', kind, cmsgpack.pack(facts)), effects.events or {}
+    effects.events = told
     local event = {last[partition] or '0', {kind, id, partition, unpack(facts)}}
     if not last[partition] then firsts[#firsts + 1] = event end
     last[partition], told[#told + 1] = id, event

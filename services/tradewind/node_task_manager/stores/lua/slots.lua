@@ -5,21 +5,28 @@
 -- back stands in `blocked:<limit>|<type>:<user>:<most>`, and when a slot comes free one of each such group goes back. One that
 -- was let in and takes no slot after all makes room for another of its own group: it is `spared`, or `owed` to the next script.
 local HUGE = math.huge
-local freed, spared, owed, leases
+local freed, spared, owed, leases = {}, {}, {}, 0
 -- When (in us) the bucket of a rate is full again: that is all there is to know of it. Each that begins puts it off. It is
 -- named by a node type, or `<user>:<key>`.
-local full_at, spent
+local full_at, spent = {}, {}
 -- When those who wait for the rate of a key are looked at again: one entry in `delayed` for each.
-local paced
+local paced = {}
 fresh(function()
-  freed, spared, owed, leases = {}, {}, {}, 0
-  full_at, spent, paced = {}, {}, {}
+  leases = 0
+  if next(freed) then freed = {} end
+  if next(spared) then spared = {} end
+  if next(owed) then owed = {} end
+  if next(full_at) then full_at, spent = {}, {} end
+  if next(paced) then paced = {} end
 end)
 
 local slots = {}
 do
-  local held, leased
-  fresh(function() held, leased = {}, nil end)
+  local held, leased = {}, nil
+  fresh(function()
+    leased = nil
+    if next(held) then held = {} end
+  end)
 
   -- How many hold a slot as things stand in this script; the sets are written at its end.
   function slots.held(limit)

@@ -4,10 +4,12 @@ local submission = {}
 do
   local ACCEPTED = {outcome = 'accepted'}
   local backlog, known_plans, opened, queued, waiting_types, against, lasting
-  fresh(function()
+
+  -- To be called first.
+  function submission.open()
     backlog, known_plans, opened = {}, {}, {}
     queued, waiting_types, against, lasting = {}, nil, {}, {}
-  end)
+  end
 
   local function plan_facts(digest)
     if known_plans[digest] == nil then

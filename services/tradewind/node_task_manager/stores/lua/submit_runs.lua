@@ -17,6 +17,7 @@ for i = 1, args.count do
     source_id = rest[4], kept = rest[5], withheld = rest[6]}
   at = last + 2
 end
+submission.open()
 submission.look_up_what_stands_against(runs)
 for i, run in ipairs(runs) do results[i] = submission.refusal(run) or submission.begin(run) end
 submission.keep_plans()

@@ -6,7 +6,6 @@
 --!include forget_events
 local RUNS = 1024
 local swept
-fresh(function() swept = {runs = 0, node_tasks = 0, entries = 0} end)
 
 local function spend(keys) budget = budget - keys end
 
