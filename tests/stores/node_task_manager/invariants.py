@@ -39,7 +39,7 @@ FACTS_OF_COMPONENT: tuple[str, ...] = (
 )
 FACTS_OF_TASK = (
     *("component_id", "index", "registered_at", "ready_at", "attempt", "nonce", "worker_id", "started_at"),
-    "close_at",
+    *("close_at", "edge"),
 )
 """What the field `facts` lists."""
 

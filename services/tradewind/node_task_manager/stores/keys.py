@@ -8,7 +8,7 @@ All keys of a shard carry the tag `{s<shard>}`, so that any script may touch any
 | `plan:<digest>` | hash | structure and configs of a component | 30 d after its last use, ad hoc 25 h |
 | `run:<run>` | hash | run_id, inputs, components, open ones, `keep`, signals kept | 24 h or `keep_for` from its end |
 | `component:<run>:<component>` | hash | counts of nodes, `facts` from its beginning | as its run |
-| `node_tasks:<run>:<node>` | hash | status, lease, signals (`in:<edge>`), outputs (`out:<handle>`) | as its run |
+| `node_tasks:<run>:<node>` | hash | status, lease, `input` or `in:<edge>`, `out:<handle>` | as its run |
 | `node_tasks:<run>:<node>:<item>` | hash | the same of an item of a mapped node | as above |
 | `kept:<run>:<component>` | list | nodes of a rerun whose results are yet to be taken over | empties itself |
 | `items:<run>:<node>` | list | items of a mapped node that have not begun | empties itself |

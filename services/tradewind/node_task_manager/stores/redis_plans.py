@@ -73,7 +73,7 @@ class RedisPlanStore:
 
 def _node(plan: Plan, place: int) -> dict[str, bytes]:
     node = plan.nodes[place]
-    out = [(plan.edges[at].source_handle, plan.edges[at].target, f"in:{at}") for at in plan.outputs[place]]
+    out = [(plan.edges[at].source_handle, plan.edges[at].target, _field(plan, at)) for at in plan.outputs[place]]
     into = plan.inputs[place]
     facts: dict[str, Any] = {
         "id": node.node_id,
@@ -102,7 +102,7 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
     if node.fan_out is not None:
         facts["map"] = {"edge": plan.mapped_edge(place), "most": node.fan_out.max_parallel}
     if len(into) <= _PIECE:
-        facts |= {"into": into, "fields": [f"in:{at}" for at in into]}
+        facts |= {"into": into, "fields": [_field(plan, at) for at in into]}
     if node.retry is not None and node.retry.attempts > 1:
         facts["retry"] = asdict(node.retry)
     if node.total_ms:
@@ -112,6 +112,11 @@ def _node(plan: Plan, place: int) -> dict[str, bytes]:
     if node.heartbeat_ms:
         facts["beat"] = node.heartbeat_ms
     return {f"n:{place}": _pack(facts), **_list(f"out:{place}", out, first=1)}
+
+
+def _field(plan: Plan, edge: int) -> str:
+    """Where a node task keeps what comes along an edge: one of a single input needs no plan to find it."""
+    return "input" if len(plan.inputs[plan.edges[edge].target]) == 1 else f"in:{edge}"
 
 
 def _sources(plan: Plan, place: int) -> list[tuple[int, str, str]]:

@@ -271,6 +271,7 @@ class _TaskFacts(msgspec.Struct, array_like=True, frozen=True):
     worker_id: str | None
     started_at: str | None
     close_at: int | None
+    edge: int | None
 
 
 def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, inputs: bool, outputs: bool) -> NodeTask:
@@ -303,7 +304,7 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         stop=None if stop is None else _stop(stop),
         slots=tuple(sorted(_text(record, "slots").split())) if record[b"status"] == b"running" else (),
         blocked=_text(record, "blocked").partition("|")[0],
-        inputs=tuple(sorted((int(at), value) for at, value in _prefixed(record, b"in:"))) if inputs else (),
+        inputs=_inputs(record, facts.edge) if inputs else (),
         outputs=tuple(sorted(_prefixed(record, b"out:"))) if outputs else (),
         emitted=tuple(sorted(handle for handle, _ in _prefixed(record, b"out:"))),
         cached=_text(record, "cached"),
@@ -314,6 +315,13 @@ def _task(task_id: str, record: Mapping[bytes, bytes], deadline: float | None, i
         wait=_wait(record[b"wait"]) if record[b"status"] == b"suspended" else None,
         resumed=_resumption(record[b"resumed"]) if b"resumed" in record else None,
     )
+
+
+def _inputs(record: Mapping[bytes, bytes], only: int | None) -> tuple[tuple[int, str], ...]:
+    """What came along which edges; `only` is the edge of a node that has a single one."""
+    if only is not None and b"input" in record:
+        return ((only, _text(record, "input")),)
+    return tuple(sorted((int(at), value) for at, value in _prefixed(record, b"in:")))
 
 
 def _items(record: Mapping[bytes, bytes]) -> ItemCounts | None:

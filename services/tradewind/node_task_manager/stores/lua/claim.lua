@@ -231,7 +231,7 @@ local function serve(node_type, vacancies)
     local given = 0
     for i = 1, #taken, 2 do
       claims = claims - 1
-      local record = task(taken[i])
+      local record = task(taken[i], 'input')
       local comp = record and record.status == 'pending' and component_of(record)
       -- A component that is being stopped leaves its node tasks to the stop.
       if comp and not comp.stop and assign_within_limits(record, comp, vacancies, taken[i + 1]) then given = given + 1 end

@@ -35,28 +35,47 @@ end
 -- read than a field for each.
 local function pack_task(record)
   return cmsgpack.pack(record.component_id, record.index, record.registered_at, record.ready_at or nil, record.attempt,
-    record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at)
+    record.nonce or nil, record.worker_id or nil, record.started_at or nil, record.close_at, record.edge)
 end
 
--- The record of a node task, or false.
+-- The record of a node task, or false. What else it is looked at for is read along: `input` (its only one, if it has but one) or
+-- `signals` (`waiting`, false when none has come, and `live`).
 -- Here and in `create` what most records come to hold is named at once, if as nil: to make room for it later costs more.
 local task
 do
-  local function known(id, key, status, stop, waiting, live, slots, component_id, index, registered_at, ready_at, attempt, nonce,
-    worker_id, started_at, close_at)
+  local function known(id, key, status, stop, slots, component_id, index, registered_at, ready_at, attempt, nonce, worker_id,
+    started_at, close_at, edge)
     return {id = id, key = key, changes = {nil, nil, nil, nil, nil, nil, nil, nil}, n = 0, status = status, stop = stop,
-      waiting = tonumber(waiting), live = tonumber(live), slots = slots, component_id = component_id, index = index,
+      waiting = nil, live = nil, slots = slots, component_id = component_id, index = index,
       registered_at = registered_at, ready_at = ready_at, attempt = attempt, nonce = nonce, worker_id = worker_id,
-      started_at = started_at, close_at = close_at, comp = nil, entry = nil, outputs = nil, ended = nil, restated = nil}
+      started_at = started_at, close_at = close_at, edge = edge, comp = nil, entry = nil, outputs = nil, ended = nil, restated = nil}
   end
 
-  function task(id)
+  local function read(id, also)
+    local key, v = base .. 'node_tasks:' .. id, nil
+    if also == 'input' then
+      v = call('HMGET', key, 'status', 'facts', 'stop', 'slots', 'input')
+    elseif also then
+      v = call('HMGET', key, 'status', 'facts', 'stop', 'slots', 'waiting', 'live')
+    else
+      v = call('HMGET', key, 'status', 'facts', 'stop', 'slots')
+    end
+    local record = v[1] and known(id, key, v[1], v[3], v[4], cmsgpack.unpack(v[2]))
+    if record and also == 'input' then
+      record.input = v[5]
+    elseif record and also then
+      record.waiting, record.live = tonumber(v[5]) or false, tonumber(v[6])
+    end
+    records[id] = record
+    return record
+  end
+
+  function task(id, also)
     local record = records[id]
-    if record == nil then
-      local key = base .. 'node_tasks:' .. id
-      local v = call('HMGET', key, 'status', 'facts', 'stop', 'waiting', 'live', 'slots')
-      record = v[1] and known(id, key, v[1], v[3], v[4], v[5], v[6], cmsgpack.unpack(v[2]))
-      records[id] = record
+    if record == nil then return read(id, also) end
+    if also == 'signals' and record and record.waiting == nil then
+      local v = call('HMGET', record.key, 'waiting', 'live')
+      record.waiting, record.live = tonumber(v[1]) or false, tonumber(v[2])
     end
     return record
   end
@@ -186,7 +205,7 @@ local function write_component(comp)
 end
 
 -- A node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent when there
--- are more than a piece of them) and fields (that their values stand in), out (the first piece of {handle, target, field of
+-- are more than a piece of them) and fields (that their values stand in: `input` of a single one, else `in:<edge>`), out (the first piece of {handle, target, field of
 -- the target}), start, close (ms).
 local function node(plan, index)
   local known = plans[plan]

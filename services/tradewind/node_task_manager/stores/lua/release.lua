@@ -271,7 +271,8 @@ end
 local function create(comp, id, entry, index)
   local record = {id = id, key = base .. 'node_tasks:' .. id, status = 'registered', component_id = comp.id, index = index,
     waiting = entry.inputs, live = 0, whole = true, created = true, n = 0, changes = {nil, nil, nil, nil, nil, nil}, comp = comp, entry = entry,
-    registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, close_at = nil, restated = true}
+    registered_at = stamp, ready_at = false, attempt = nil, nonce = false, worker_id = false, started_at = false, close_at = nil,
+    edge = entry.inputs == 1 and entry.into[1] or nil, restated = true}
   records[id] = record
   put('node_tasks_list', id, stamp)
   return record
@@ -299,7 +300,7 @@ local function deliver_edge(comp, source, entry, edge)
   local target = node(comp.plan, edge[2])
   local id = task_of(comp.run, target.id)
   -- What waits for one signal has no record before it, unless somebody terminated it early.
-  local record = (target.inputs > 1 or comp.early) and task(id) or create(comp, id, target, edge[2])
+  local record = (target.inputs > 1 or comp.early) and task(id, 'signals') or create(comp, id, target, edge[2])
   if record.status ~= 'registered' then return end
   local value = source.status == 'completed' and emitted(source, edge[1])
   record.waiting = (record.waiting or target.inputs) - 1

@@ -90,7 +90,9 @@ do
 
   -- The stop mark that is meant for this very run, of two that may be there.
   local function stop_mark(run, stopped, id)
-    for _, text in ipairs({stopped or '', against[base .. 'stop:' .. run.run .. ':' .. id] or ''}) do
+    local own = against[base .. 'stop:' .. run.run .. ':' .. id]
+    if not stopped and not own then return end
+    for _, text in ipairs({stopped or '', own or ''}) do
       local mark = text ~= '' and cmsgpack.unpack(text)
       if mark and mark.run_id == run.run_id then return cmsgpack.pack({reason = mark.reason, by = mark.by, at = mark.at}) end
     end
@@ -133,21 +135,31 @@ do
     return kept
   end
 
+  local function add(fields, name, value)
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+
   function submission.begin(run)
-    local ids, index, kept, held = {}, {}, {}, {}
-    for _, id in ipairs(run.withheld) do held[id] = true end
-    if run.source >= 0 then kept = hold_source(run) end
+    local ids, index, held = {}, {}, nil
+    if #run.withheld > 0 then
+      held = {}
+      for _, id in ipairs(run.withheld) do held[id] = true end
+    end
+    local kept = run.source >= 0 and hold_source(run)
     local stopped = against[base .. 'stop:' .. run.run]
     for i, part in ipairs(run.components) do
-      ids[i] = part[1]
-      index[2 * i - 1], index[2 * i] = 'inf', run.run .. ':' .. part[1]
-      begin_component(run, part[1], part[2], stopped, kept[part[1]], held[part[1]])
+      local id = part[1]
+      ids[i] = id
+      index[2 * i - 1], index[2 * i] = 'inf', run.run .. ':' .. id
+      begin_component(run, id, part[2], stopped, kept and kept[id], held and held[id])
     end
-    local key = base .. 'run:' .. run.run
-    call('HSET', key, 'run_id', run.run_id, 'components', cmsgpack.pack(ids), 'open', #ids)
+    local fields = {'run_id', run.run_id, 'components', cmsgpack.pack(ids)}
+    if #ids > 1 then fields[5], fields[6] = 'open', #ids end
     inputs_of_runs[run.run] = run.inputs_json ~= '' and run.inputs_json
-    if run.inputs_json ~= '' then call('HSET', key, 'inputs', run.inputs_json) end
-    if run.keep_cycles + run.keep_for_ms > 0 then call('HSET', key, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
+    if run.inputs_json ~= '' then add(fields, 'inputs', run.inputs_json) end
+    if run.keep_cycles + run.keep_for_ms > 0 then add(fields, 'keep', run.keep_cycles .. ' ' .. run.keep_for_ms) end
+    call('HSET', base .. 'run:' .. run.run, unpack(fields))
     if run.partition == NO_PARTITION then
       call('ZADD', base .. 'user_runs:' .. run.user_id .. ':' .. string.match(run.run, '^[^:]+'), stamp, run.run)
     else
