@@ -1,6 +1,6 @@
 -- Begins cycles of flows, each judged by itself, in their order.
 -- KEYS: for each group its owner.
--- args: now, cluster, request_ms (how long a request is remembered); groups, each {base, epoch, first, items} of one partition, an item
+-- args: now, cluster, request_ms (how long a request is remembered); groups: base, epoch, first, items of each, one partition's, an item
 --   (flow_id, run_id, revision, digest (the beginning of that of the revision, "" for whichever stands), planned (ms, 0 for
 --   now, or for none when scheduled), check_in (ms), timeout (ms, 0 for none), nodes (ids), facts, memory ("" for none), request
 --   ("" for none), payload (its hash), rare): what few have is {plan (false for what is not scheduled), parent (the node of

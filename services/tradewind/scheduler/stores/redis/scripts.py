@@ -63,11 +63,11 @@ class Scripted:
         blobs: list[tuple[Sequence[str], dict[str, Any]]] = []
         for groups in calls:
             keys: list[str] = []
-            told = []
+            told: list[object] = []
             for partition, places in groups:
                 keys.append(self.keys.owner(partition))
                 base = self.keys.base(partition)
-                told.append((base, epochs.get(partition, 0), *_items_of([items[place] for place in places])))
+                told += (base, epochs.get(partition, 0), *_items_of([items[place] for place in places]))
             blobs.append((keys, {"now": self.clock(), "cluster": self._one_slot, "groups": told, **more}))
         replies = [await script(self.client, *blobs[0])] if len(blobs) == 1 else await script.many(self.client, blobs)
         answers: list[tuple[int, Reply] | None] = [None] * len(items)
