@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.servers import RedisServer, no_leaked_keys
@@ -199,6 +201,40 @@ async def test_what_all_node_tasks_come_to_have_stands_in_one_field(bench: Bench
     now = str(bench.clock())
     assert (task["status"], task["worker_id"], task["attempt"]) == ("running", "w1", "1")
     assert [task[name] for name in ("registered_at", "ready_at", "started_at")] == [now] * 3
+
+
+@pytest.mark.parametrize("as_before", [False, True])
+async def test_the_only_input_of_a_node_stands_in_a_field_of_its_own(
+    bench: Bench, redis_server: RedisServer, as_before: bool
+) -> None:
+    """It is read with the record, so that a claim reads once; a plan that is there already may name it by its edge."""
+    admin, plan = redis_server.connect(), plan_of("a>b b>c a>c")
+    key = f"{BASE}plan:{plan.digest}"
+    await bench.shard.save(plan)
+    if as_before:
+        for field, value in (await admin.hgetall(key)).items():
+            if field.startswith(b"n:"):
+                node = msgspec.msgpack.decode(value, type=dict[str, Any])
+                node["out"] = [
+                    (handle, target, "in:0" if target == 1 else name) for handle, target, name in node["out"]
+                ]
+                node["fields"] = [f"in:{at}" for at in node["into"]]
+                await admin.execute_command("HSET", key, field, msgspec.msgpack.encode(node))
+        facts = msgspec.msgpack.decode(await admin.hget(key, "facts") or b"", type=dict[str, Any])
+        before = msgspec.msgpack.encode(facts | {"edition": "before"})
+        await admin.execute_command("HSET", key, "facts", before)
+    await bench.submit(plan)
+    (a,) = await bench.take()
+    await bench.complete(a, out="1")
+    (b,) = await bench.take()
+    await bench.complete(b, out="2")
+    (c,) = await bench.take()
+    assert [given.inputs for given in (b, c)] == [((0, "1"),), ((1, "2"), (2, "1"))]
+    tasks = await bench.shard.tasks([b.task_id, c.task_id], inputs=True)
+    assert [task and task.inputs for task in tasks] == [((0, "1"),), ((1, "2"), (2, "1"))]
+    names = [await admin.hgetall(f"{BASE}node_tasks:{given.task_id}") for given in (b, c)]
+    assert (b"input" in names[0], b"in:0" in names[0]) == (not as_before, as_before)
+    assert {b"in:1", b"in:2"} <= set(names[1])
 
 
 def _completed(given: Assignment) -> Outcome:

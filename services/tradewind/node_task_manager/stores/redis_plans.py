@@ -17,6 +17,8 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Plan).decode
 _AT_ONCE = 20
 """A plan of so many nodes is written in one step."""
+_LAYOUT = "i"
+"""Begins the editions of plans written as here: of a plan written in two ways scripts must not mix the nodes."""
 _PIECE = 500
 """So many nodes are written at once, and so many items of a list are in one field; scripts know this number."""
 
@@ -45,7 +47,7 @@ class RedisPlanStore:
         body = _pack(plan)
         lists = {**_list("ids", ids), **_list("entries", plan.entries), "body": body}
         counts = {"nodes": len(ids), "entries": len(plan.entries), "policy": plan.failure_policy}
-        facts = {"facts": _pack(counts | {"edition": f"{zlib.crc32(body):x}"})}
+        facts = {"facts": _pack(counts | {"edition": f"{_LAYOUT}{zlib.crc32(body):x}"})}
         if len(plan.nodes) <= _AT_ONCE:
             nodes = [_node(plan, place) for place in range(len(plan.nodes))]
             await self._write(

@@ -328,5 +328,8 @@ local function write_all()
   for _, record in pairs(records) do if record and (record.n > 0 or record.signalled or record.restated) then write_task(record) end end
   for _, comp in pairs(components) do if comp and (comp.n > 0 or comp.counted) then write_component(comp) end end
   write_sets()
-  for _, key in ipairs(expiring) do call('PEXPIRE', key, limits.retention) end
+  if #expiring > 0 then
+    local retention = string.format('%.0f', limits.retention)
+    for i = 1, #expiring do call('PEXPIRE', expiring[i], retention) end
+  end
 end

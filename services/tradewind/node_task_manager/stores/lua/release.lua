@@ -356,13 +356,17 @@ function WORK.entries(comp, offset, entries)
 end
 
 function WORK.expire(comp, offset)
-  local prefix, ids, before = base .. 'node_tasks:', nil, nil
-  if offset == 0 then expiring[#expiring + 1] = comp.key end
+  local prefix, n, ids, before = base .. 'node_tasks:', #expiring, nil, nil
+  if offset == 0 then
+    n = n + 1
+    expiring[n] = comp.key
+  end
   for place = offset, comp.nodes - 1 do
     if budget <= 0 then return place end
     budget = budget - 1
     if not ids or place % PIECE == 0 then ids, before = piece_of(comp.plan, 'ids', place) end
-    expiring[#expiring + 1] = prefix .. task_of(comp.run, ids[place - before])
+    n = n + 1
+    expiring[n] = prefix .. task_of(comp.run, ids[place - before])
   end
 end
 
