@@ -10,8 +10,9 @@ from tests.servers import RedisServer, RedisServers, redis_kinds
 from tests.stores.node_task_manager.invariants import check_invariants
 from tests.stores.node_task_manager.shards import Bench, redis_shard
 from tradewind.node_task_manager.domain.component import Component, ComponentStatus, RunSubmission
-from tradewind.node_task_manager.domain.fan_out import FanOut, FanOutStep, StepKind
+from tradewind.node_task_manager.domain.fan_out import FanOut, FanOutOffer, FanOutStep, StepKind
 from tradewind.node_task_manager.domain.item_counts import ItemCounts
+from tradewind.node_task_manager.domain.limits import Limits
 from tradewind.node_task_manager.domain.names import RunName
 from tradewind.node_task_manager.domain.node_task import TaskError
 from tradewind.node_task_manager.domain.plan import Plan, PlanEdge, PlanNode
@@ -145,7 +146,7 @@ async def test_a_purge_removes_10000_in_steps_and_late_work_brings_nothing_back(
         purge = await bench.shard.purge("flow")
         removed, steps = removed + purge.removed, steps + 1
         terminations += purge.effects.terminations
-    assert (removed, steps) == (COUNT, COUNT // 500 + 1)
+    assert (removed, steps) == (COUNT, COUNT // Limits().records_per_script + 1)
     assert {each.task_id for each in terminations} == {each.task_id for each in running}
     left = [key for key in await server.keys() if ":flow" in key or "node_tasks" in key]
     assert left == ["trading_flow:{s0}:purged:flow"]
@@ -175,13 +176,15 @@ async def test_a_run_of_600_components_is_created_stopped_and_expires_as_a_whole
 async def test_a_list_of_10000_items_is_split_run_and_joined(bench: Bench, server: RedisServer) -> None:
     effects = await split(bench)
     waiting, seen = list((await bench.shard.claim(room(200))).assignments), 0
+    offers: list[FanOutOffer] = []
     while waiting or effects.todo or effects.ready_types:
         batch, waiting = waiting[:200], waiting[200:]
         seen += len(batch)
         effects = await bench.shard.complete([completed(each) for each in batch], room(200))
         waiting += effects.assignments
+        offers += effects.fan_outs
     assert seen == COUNT
-    (offer,) = effects.fan_outs
+    (offer,) = offers
     assert (offer.total, offer.losses) == (COUNT, 0)
     ids = [f"{offer.task_id}:{place}" for place in range(COUNT)]
     assert await bench.shard.emitted(ids) == [(("out", "1"),)] * COUNT

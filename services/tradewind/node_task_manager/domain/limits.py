@@ -15,7 +15,7 @@ class Limits:
 
     lease_ms: int = 30_000
     stop_grace_ms: int = 10_000
-    records_per_script: int = 500
+    records_per_script: int = 200
     signal_bytes: int = 4096
     answer_bytes: int = 1024
     losses: int = 3
