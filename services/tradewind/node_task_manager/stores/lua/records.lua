@@ -205,8 +205,8 @@ local function write_component(comp)
 end
 
 -- A node of a plan: id, type, run_if, inputs and outputs (how many edges), into (places of the edges, absent when there
--- are more than a piece of them) and fields (that their values stand in: `input` of a single one, else `in:<edge>`), out (the first piece of {handle, target, field of
--- the target}), start, close (ms).
+-- are more than a piece of them) and fields (that their values stand in: `input` of a single one, else `in:<edge>`), out (the
+-- first piece of {handle, target, field of the target}), start, close (ms).
 local function node(plan, index)
   local known = plans[plan]
   if not known then known = {} plans[plan] = known end

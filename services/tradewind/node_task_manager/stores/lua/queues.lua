@@ -1,0 +1,184 @@
+--!include slots
+-- What is ready, in the queue of its type and user; what limits held back, let in again; users' turns.
+local queues = {}
+fresh(function() if next(queues) then queues = {} end end)
+-- What a node that runs once for each item of a list needs besides; see fan_out.
+local fan_out = {}
+-- What a node that waits without a worker needs besides; see suspension.
+local suspension = {}
+local TURN = 1000000
+
+local function queue_of(node_type, user)
+  local name = node_type .. ':' .. user
+  local queue = queues[name]
+  if not queue then
+    queue = {key = base .. 'ready:' .. name, type = node_type, user = user, added = {}, removed = {}}
+    queues[name] = queue
+  end
+  return queue
+end
+
+local function enqueue(record, comp)
+  local entry = record.entry or node(comp.plan, record.index)
+  if entry.map and fan_out.owns(record) then return fan_out.offer(record, comp) end
+  if entry.wait or record.status == 'suspended' then return suspension.ready(record, comp, entry) end
+  changed(comp, record.status == 'running' and -1 or 0, record, 'queued')
+  record.status = 'pending'
+  record.ready_at, record.restated = stamp, true
+  record.comp = comp
+  record.start_by = entry.start > 0 and time + entry.start
+  if entry.total then
+    if not more(record).total_at then set(record, 'total_at', time + entry.total) end
+    record.start_by = math.min(record.start_by or math.huge, tonumber(record.total_at))
+  end
+  -- A higher priority stands where one would that has waited longer.
+  record.rank = entry.ahead and string.format('%.0f', time - entry.ahead) or stamp
+  local queue = queue_of(entry.type, comp.user_id)
+  local items = queue.added
+  local n = #items
+  items[n + 1] = record.rank
+  items[n + 2] = record.id
+  queue.ranked = queue.ranked or entry.ahead ~= nil
+  queue.bound = queue.bound or entry.flow_max or entry.key or entry.pace
+end
+
+-- Letting in what limits held back.
+local loosened = {}
+fresh(function() if #loosened > 0 then loosened = {} end end)
+local readmission = {}
+do
+  -- Puts up to `count` of a group that a limit held back into their queue again; returns how many.
+  function readmission.group(limit, group, count)
+    local node_type, user = string.match(group, '^([^:]+):([^:]+):')
+    local key = base .. 'blocked:' .. limit .. '|' .. group
+    local back = call('ZPOPMIN', key, count)
+    for i = 1, #back, 2 do
+      local record, queue = task(back[i]), queue_of(node_type, user)
+      set(record, 'blocked', '')
+      record.rank, record.comp = back[i + 1], component_of(record)
+      table.insert(queue.added, back[i + 1])
+      table.insert(queue.added, back[i])
+      queue.ranked, queue.bound = true, true
+    end
+    if call('EXISTS', key) == 0 then slots.forget_group(limit, group) end
+    return #back / 2
+  end
+
+  -- Puts back up to `most` of a group that the rate of a key held back, as far as there are tokens now.
+  local function paced_group(limit, group, most)
+    local _, length, short = slots.pace(limit, group)
+    local count = short > 0 and 0 or math.min(most, math.floor(-short / length) + 1)
+    if count > 0 then readmission.group(limit, group, count) end
+    if call('SISMEMBER', base .. 'blocked_by:' .. limit, group) == 1 then
+      slots.look_again(limit, count > 0 and count * length or short)
+    end
+  end
+
+  -- Puts back up to `count` of a group that a limit held back and now has room for; `paced` of one that a rate did.
+  local function some_of(limit, group, count, paced)
+    if string.sub(limit, 1, 5) == 'pace:' then
+      paced_group(limit, group, paced)
+    elseif tonumber(string.match(group, '%d+$')) > slots.held(limit) then
+      readmission.group(limit, group, count)
+    end
+  end
+
+  function readmission.unpark(user, node_type)
+    call('ZREM', base .. 'parked', user .. ':' .. node_type)
+    queue_of(node_type, user).rejoins = true
+  end
+
+  -- Lets in what was held back by a limit that so many let go of.
+  function readmission.open(limit, count)
+    local PACED_AT_ONCE = 100
+    local kind, rest = string.match(limit, '^(%a+):(.+)$')
+    if kind == 'user' then
+      if room_of_user(rest) > 0 then
+        for _, member in ipairs(call('ZRANGE', base .. 'parked', '[' .. rest .. ':', '(' .. rest .. ';', 'BYLEX')) do
+          readmission.unpark(string.match(member, '^(.+):(.+)$'))
+        end
+      end
+    elseif kind == 'type' then
+      loosened[#loosened + 1] = rest
+    else
+      for _, group in ipairs(call('SMEMBERS', base .. 'blocked_by:' .. limit)) do some_of(limit, group, count, PACED_AT_ONCE) end
+    end
+  end
+
+  -- Puts back as many of a group as others of it readmission room for.
+  function readmission.spared(name, count)
+    local limit, group = string.match(name, '^([^|]*)|(.+)$')
+    some_of(limit, group, count, count)
+  end
+end
+
+-- Lets in what limits held back that have room now.
+local function reopen()
+  if next(freed) then
+    local now_free = freed
+    freed = {}
+    for limit, count in pairs(now_free) do readmission.open(limit, count) end
+  end
+  if next(spared) then
+    local groups = spared
+    spared = {}
+    for name, count in pairs(groups) do readmission.spared(name, count) end
+  end
+end
+
+-- Takes out what waits, be it in a queue, for its next attempt or suspended.
+local function dequeue(record, comp)
+  local entry = node(comp.plan, record.index)
+  if entry.map and fan_out.owns(record) then return fan_out.withdraw(record) end
+  if record.status == 'pending' and not slots.withdraw(record, entry, comp, own_limits(entry, comp)) then
+    local items = queue_of(entry.type, comp.user_id).removed
+    items[#items + 1] = record.id
+  end
+  take('start_deadlines', record.id)
+  take('delayed', record.id)
+  set(record, 'retry_at', 0)
+end
+
+-- Where those who left the ring of a type stood in virtual time stays known while it is later than where the last turn began.
+local function remember_leaver(node_type, user, at) call('ZADD', base .. 'left:' .. node_type, at, user) end
+
+-- Users whose queue was emptied leave the ring of its type; then those that have node tasks now join it where the last turn
+-- began, or where they stood themselves when they left it, if that is later: so whoever comes anew is next, and nobody gains
+-- or loses turns by having had none, not even one who has a single one again and again.
+local function write_queues(changed)
+  if not next(changed) then return end
+  local emptied, heads = {}, {}
+  for _, queue in pairs(changed) do
+    in_pieces('ZADD', queue.key, queue.added)
+    in_pieces('ZREM', queue.key, queue.removed)
+    queue.empty = #queue.removed > 0 and call('EXISTS', queue.key) == 0
+    if queue.empty then
+      local at = call('ZSCORE', base .. 'ring:' .. queue.type, queue.user)
+      if at then
+        call('ZREM', base .. 'ring:' .. queue.type, queue.user)
+        remember_leaver(queue.type, queue.user, at)
+        emptied[queue.type] = true
+      end
+    end
+  end
+  for node_type in pairs(emptied) do
+    if call('EXISTS', base .. 'ring:' .. node_type) == 0 then
+      call('ZREM', base .. 'ready_types', node_type)
+      call('DEL', base .. 'left:' .. node_type)
+    end
+  end
+  for _, queue in pairs(changed) do
+    if #queue.added > 0 and not queue.empty or queue.rejoins and call('EXISTS', queue.key) == 1 then
+      local ring, left = base .. 'ring:' .. queue.type, base .. 'left:' .. queue.type
+      local begun = heads[queue.type]
+      if begun == nil then
+        begun = call('EXISTS', ring) == 1 and tonumber(call('ZSCORE', left, '') or 0)
+        heads[queue.type] = begun
+        if not begun then call('ZADD', base .. 'ready_types', 'NX', time, queue.type) end
+      end
+      local stood = begun and call('ZSCORE', left, queue.user)
+      call('ZADD', ring, 'NX', math.max(begun or 0, tonumber(stood or 0)), queue.user)
+      if stood then call('ZREM', left, queue.user) end
+    end
+  end
+end
