@@ -106,7 +106,7 @@ do
     for _, value in ipairs(call('LPOP', base .. 'items:' .. record.id, count)) do
       local item = create(comp, record.id .. ':' .. string.format('%.0f', counts.begun), entry, index)
       for i = 1, #shared, 2 do set(item, shared[i], shared[i + 1]) end
-      set(item, entry.inputs == 1 and entry.fields[1] or 'in:' .. entry.map.edge, value)
+      set(item, field_of(entry, entry.map.edge), value)
       counts.begun = counts.begun + 1
       touched[record] = true
       enqueue(item, comp)

@@ -218,6 +218,9 @@ local function node(plan, index)
   return entry
 end
 
+-- The field that the value of an edge into a node stands in.
+local function field_of(entry, edge) return entry.inputs == 1 and entry.fields[1] or 'in:' .. edge end
+
 -- The items of a list of a plan (`ids`, `entries`, `out:<place>`) from place `at` (from 0) on: the piece they are in, and
 -- what to take from the place of each to find it there.
 local function piece_of(plan, list, at)

@@ -6,11 +6,11 @@
 -- withheld (ids of components that begin by release_components)}.
 -- Returns {results {outcome, unknown_plans, existing_run_id}, effects}.
 --!include submission
-local given, at, runs, results, most = args.runs, 1, {}, {}, {0, 0, -1, '', {}, {}}
+local given, at, runs, results, usual = args.runs, 1, {}, {}, {0, 0, -1, '', {}, {}}
 for i = 1, args.count do
   local components, last = {}, at + 10 + 2 * given[at + 10]
   for place = at + 11, last, 2 do components[#components + 1] = {given[place], given[place + 1]} end
-  local rest = given[last + 1] or most
+  local rest = given[last + 1] or usual
   runs[i] = {run = given[at], flow_id = given[at + 1], run_id = given[at + 2], user_id = given[at + 3], partition = given[at + 4],
     inputs_json = given[at + 5], traceparent = given[at + 6], planned_ms = given[at + 7], begun_ms = given[at + 8],
     node_type = given[at + 9], components = components, keep_cycles = rest[1], keep_for_ms = rest[2], source = rest[3],

@@ -86,7 +86,7 @@ do
   local function passed(record, comp, entry)
     for _, source in ipairs(entry.wait.sources) do
       local edge, node_id, handle = unpack(source)
-      local field = entry.inputs == 1 and entry.fields[1] or 'in:' .. edge
+      local field = field_of(entry, edge)
       local value = record[field] or call('HGET', record.key, field)
       if value == '@' then
         local from = task(task_of(comp.run, node_id))
