@@ -333,14 +333,23 @@ class NewReceiver:
     subscription: Subscription
 
 
-Wake = EarlierDue | NewReceiver
+@dataclass(frozen=True, slots=True)
+class NewListener:
+    """A trigger of the partition listens to events of a name, and did not before."""
+
+    partition: int
+    name: str
+
+
+Wake = EarlierDue | NewReceiver | NewListener
 
 
 class WakeChannel(Protocol):
     """Tells every replica what any of them changed; may lose messages, so that nobody relies on it alone.
 
     A store publishes EarlierDue when a save, or an answer of somebody who is not the partition's receiver, makes
-    something due before all else there; and NewReceiver with each subscription.
+    something due before all else there; NewReceiver with each subscription; and NewListener when a save lets a trigger
+    listen to an event that it did not listen to.
     """
 
     async def listen(self, hear: Callable[[Wake], None], missed: Callable[[], None]) -> Callable[[], None]:

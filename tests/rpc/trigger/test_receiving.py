@@ -195,9 +195,37 @@ async def test_something_earlier_wakes_the_receiver_also_from_another_replica(ca
     assert receiver.ids == ["sooner"]
 
 
-async def _receives(cast: Cast) -> bool:
+async def test_who_begins_to_listen_is_told_also_by_another_replica(cast: Cast, replica: Replica) -> None:
+    other = await cast.replica()
+    asked = await cast.receiver(replica, [0], listeners_of=["price", "order"])
+    nobody = await cast.receiver(replica, [1])
+    await until(lambda: _receives(cast, 0), "the one subscription stands")
+    await until(lambda: _receives(cast, 1), "the other as well")
+
+    for name in ("trade", "price", "order"):
+        await other.save(f"on-{name}", trigger_pb2.Schedule(event=trigger_pb2.EventSchedule(name=name)))
+
+    told = partial(_listened, asked)
+    await until(lambda: told() == {"price", "order"}, "it is told", timeout=FALLBACK_S - 2)
+    assert nobody.messages == []
+
+
+async def test_which_events_to_tell_of_is_said_with_partitions_and_within_bounds(cast: Cast, replica: Replica) -> None:
+    of_queue = await cast.listener(replica, "q", listeners_of=["price"])
+    assert violations(await of_queue.failed()) == {"listeners_of": "must be empty on a stream of a queue"}
+    many = await cast.receiver(replica, [0], listeners_of=["price"] * 11)
+    assert violations(await many.failed()) == {"listeners_of": "must name at most 10 events, names 11"}
+    odd = await cast.receiver(replica, [0], listeners_of=["price", "a b"])
+    assert violations(await odd.failed()).keys() == {"listeners_of[1]"}
+
+
+def _listened(receiver: Receiver) -> set[str]:
+    return {name for message in receiver.messages for name in message.listened}
+
+
+async def _receives(cast: Cast, partition: int = partition_of("flow")) -> bool:
     store = cast.store.connect(ACL.name)
-    return bool(await store.exists(Keys().receiver(partition_of("flow"))))
+    return bool(await store.exists(Keys().receiver(partition)))
 
 
 async def test_a_higher_epoch_takes_a_partition_over_with_what_is_held_of_it(cast: Cast, replica: Replica) -> None:

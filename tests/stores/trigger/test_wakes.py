@@ -9,9 +9,10 @@ from tests.servers import RedisServer
 from tests.stores.trigger.bench import HOUR, PARTITION, Bench
 from tests.waiting import until
 from tradewind.server.redis.subscriber import Subscriber
+from tradewind.server.schedules.event_filter import EventFilter
 from tradewind.trigger.domain.claim import Subscription
-from tradewind.trigger.domain.schedule import Schedule
-from tradewind.trigger.ports import EarlierDue, NewReceiver, Wake, WakeChannel
+from tradewind.trigger.domain.schedule import OnEvent, Schedule
+from tradewind.trigger.ports import EarlierDue, NewListener, NewReceiver, Wake, WakeChannel
 from tradewind.trigger.stores.keys import ACL, Keys
 from tradewind.trigger.stores.memory import MemoryTriggerStore
 from tradewind.trigger.stores.redis_wakes import RedisWakeChannel
@@ -42,7 +43,7 @@ class Heard(list[Wake]):
 
 
 def _partition(wake: Wake) -> int:
-    return wake.partition if isinstance(wake, EarlierDue) else wake.subscription.partition
+    return wake.subscription.partition if isinstance(wake, NewReceiver) else wake.partition
 
 
 @pytest_asyncio.fixture
@@ -128,3 +129,26 @@ async def test_an_answer_that_leaves_the_earliest_as_it_was_wakes_nobody(bench: 
     await bench.ack(a, session="old")
 
     assert await heard.so_far() == {}
+
+
+async def test_who_begins_to_listen_is_told_once(bench: Bench, heard: Heard) -> None:
+    def on(name: str, symbol: str) -> Schedule:
+        return Schedule(OnEvent(name, EventFilter(f'{{"symbol": "{symbol}"}}')))
+
+    await bench.save("a", on("price", "IBM"))
+    await bench.save("a", on("price", "IBM"))
+    await bench.save("a", on("price", "AAPL"), epoch=2)
+    await bench.save("b", on("price", "IBM"))
+    await bench.save("a", on("order", "IBM"), epoch=3)
+    await bench.save("b", HOUR, epoch=2)
+    await bench.save("b", on("price", "IBM"), epoch=3)
+
+    assert await heard.so_far() == {
+        PARTITION: [
+            NewListener(PARTITION, "price"),
+            NewListener(PARTITION, "price"),
+            NewListener(PARTITION, "order"),
+            EarlierDue(PARTITION, bench.now + HOUR),
+            NewListener(PARTITION, "price"),
+        ]
+    }

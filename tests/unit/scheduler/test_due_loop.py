@@ -25,10 +25,10 @@ class Stream:
 
     async def close(self) -> None: ...
 
-    async def receive(self) -> tuple[list[DueFlow], list[int]]:
+    async def receive(self) -> tuple[list[DueFlow], list[int], bool]:
         if not self._due:
             await asyncio.Event().wait()
-        return self._due.pop(), []
+        return self._due.pop(), [], False
 
     async def answer(self, answers: Sequence[DueAnswer]) -> None:
         self.answers += answers
@@ -69,7 +69,7 @@ async def test_what_is_early_comes_back_together_when_it_is_due() -> None:
 
     anything = cast(Any, Triggers()), cast(Any, begins), cast(Any, hand_over), cast(Any, Owner())
     began_s = asyncio.get_running_loop().time()
-    running = asyncio.ensure_future(due_loop(*anything, background).run())
+    running = asyncio.ensure_future(due_loop(*anything, background, lambda: None).run())
     try:
         await until(lambda: len(stream.answers) == len(flows), "everything is answered")
         assert asyncio.get_running_loop().time() - began_s >= 0.079

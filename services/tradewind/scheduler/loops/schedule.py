@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import groupby
 from typing import Protocol
@@ -28,12 +28,24 @@ _log = structlog.get_logger(__name__)
 
 
 def due_loop(
-    triggers: Triggers, begin_due: BeginDue, hand_over: HandOver, own: OwnPartitions, background: Background
+    triggers: Triggers,
+    begin_due: BeginDue,
+    hand_over: HandOver,
+    own: OwnPartitions,
+    background: Background,
+    ends_listened: Callable[[], None],
 ) -> OwnedStream[DueFlow, DueStream]:
     """Return the loop that begins what is due: begun on record, then acknowledged, then handed over.
 
-    What is delivered before its time while a cycle runs waits here until it is due.
+    What is delivered before its time while a cycle runs waits here until it is due. `ends_listened` is called when
+    somebody has begun to listen to ends of cycles.
     """
+
+    async def receive(stream: DueStream) -> tuple[list[DueFlow], list[int]]:
+        due, ended, listened = await stream.receive()
+        if listened:
+            ends_listened()
+        return due, ended
 
     async def work(stream: DueStream, due: list[DueFlow]) -> None:
         taken_s = asyncio.get_running_loop().time()
@@ -54,7 +66,7 @@ def due_loop(
         await asyncio.sleep(due_s - asyncio.get_running_loop().time())
         await work(stream, [replace(flow, now_ms=flow.planned_ms) for flow in flows])
 
-    return OwnedStream("due triggers", triggers.due, lambda stream: stream.receive(), work, own)
+    return OwnedStream("due triggers", triggers.due, receive, work, own)
 
 
 def _due(flow: DueFlow) -> int:

@@ -10,6 +10,7 @@ from tradewind.api.trigger.v1 import trigger_pb2
 from tradewind.api.trigger.v1 import trigger_service_pb2 as due_pb2
 from tradewind.scheduler.domain.chain_state import ComponentEnd
 from tradewind.scheduler.domain.due import DueAnswer, DueEvent, DueFlow
+from tradewind.scheduler.domain.event_schedule import FLOW_FINISHED
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.domain.sub_flow import Event, SubFlowEvent
 from tradewind.scheduler.domain.submission import ComponentEvent
@@ -48,7 +49,7 @@ class DueStreamPeer(PeerStream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResp
 
     def __init__(self, peer: str, call: Any, receiver: str, credits: int, lead_ms: int) -> None:
         super().__init__(peer, call)
-        self._first: dict[str, Any] = {"receiver": receiver, "credits": credits}
+        self._first: dict[str, Any] = {"receiver": receiver, "credits": credits, "listeners_of": [FLOW_FINISHED]}
         if lead_ms:
             self._first["lead"] = timedelta(milliseconds=lead_ms)
 
@@ -60,9 +61,9 @@ class DueStreamPeer(PeerStream[due_pb2.ReceiveDueRequest, due_pb2.ReceiveDueResp
     async def unsubscribe(self, partitions: Collection[int]) -> None:
         await self.write(due_pb2.ReceiveDueRequest(unsubscribe=partitions))
 
-    async def receive(self) -> tuple[list[DueFlow], list[int]]:
+    async def receive(self) -> tuple[list[DueFlow], list[int], bool]:
         response = await self.read()
-        return [_due(due) for due in response.due], list(response.ended_partitions)
+        return [_due(due) for due in response.due], list(response.ended_partitions), bool(response.listened)
 
     async def answer(self, answers: Sequence[DueAnswer]) -> None:
         request = due_pb2.ReceiveDueRequest()

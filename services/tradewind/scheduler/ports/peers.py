@@ -67,8 +67,9 @@ class DueStream(Protocol):
         """Deliver these partitions no more."""
         ...
 
-    async def receive(self) -> tuple[list[DueFlow], list[int]]:
-        """Wait for due triggers; beside them the partitions that a higher epoch has taken over."""
+    async def receive(self) -> tuple[list[DueFlow], list[int], bool]:
+        """Wait for due triggers; beside them the partitions that a higher epoch has taken over, and whether somebody
+        has begun to listen to ends of cycles."""
         ...
 
     async def answer(self, answers: Sequence[DueAnswer]) -> None:

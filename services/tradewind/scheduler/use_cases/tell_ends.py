@@ -28,14 +28,19 @@ class TellEnds:
         self._states = states
         self._events = events
         self.listened = True
+        self._heard = 0
 
     def hear_of_listener(self) -> None:
         """Note that somebody listens from now on."""
         self.listened = True
+        self._heard += 1
 
     async def look(self) -> None:
         """Ask whether anybody listens. Raises PeerUnavailable; then it is as it was."""
-        self.listened = await self._events.listened(FLOW_FINISHED)
+        heard = self._heard
+        listened = await self._events.listened(FLOW_FINISHED)
+        # Who was heard of meanwhile may have come too late to be counted.
+        self.listened = listened or heard != self._heard
 
     async def __call__(self, partitions: Collection[int]) -> bool:
         """Tell what waits in partitions that the caller owns; return whether all of it is told.

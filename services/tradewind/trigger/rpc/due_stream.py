@@ -40,7 +40,8 @@ class DueStream:
         if first is None:
             return
         queue = parsing.stream_queue(first)
-        delivery = self._deliveries.open(parsing.credits(first), queue, parsing.lead_ms(first))
+        listeners_of = parsing.listeners_of(first)
+        delivery = self._deliveries.open(parsing.credits(first), queue, parsing.lead_ms(first), listeners_of)
         log = _log.bind(receiver=first.receiver[:128], session=delivery.session, queue=queue)
         log.info("receiver_came")
         reading = asyncio.create_task(self._read(first, delivery, context, queue))

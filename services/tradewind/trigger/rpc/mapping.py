@@ -54,7 +54,7 @@ def trigger(stored: Trigger, queue: str = "") -> trigger_pb2.Trigger:
 def parcels(parcel: Parcel, queue: str = "") -> Iterator[pb2.ReceiveDueResponse]:
     """Return what a receiver is told in messages of at most 2 MiB or so; what ended comes first, so that it is heard
     before anything else."""
-    message = pb2.ReceiveDueResponse(lost_tokens=parcel.lost, ended_partitions=parcel.ended)
+    message = pb2.ReceiveDueResponse(lost_tokens=parcel.lost, ended_partitions=parcel.ended, listened=parcel.listened)
     size = sum(len(token) + 8 for token in parcel.lost)
     for due in parcel.due:
         payloads = len(due.trigger.payload_json.encode()) + (len(due.parent.payload_json.encode()) if due.parent else 0)

@@ -16,6 +16,7 @@ from tradewind.trigger.use_cases.find_triggers import Cursor
 
 MAX_CREDITS = 10_000
 MAX_LEAD_MS = 1_000
+MAX_LISTENERS_OF = 10
 DEFAULT_CREDITS = 1_000
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
@@ -146,6 +147,20 @@ def lead_ms(first: pb2.ReceiveDueRequest) -> int:
     if 0 <= lead_ms <= MAX_LEAD_MS:
         return lead_ms
     raise InvalidInput([Violation("lead", f"must be 0 to {MAX_LEAD_MS} ms, is {lead_ms} ms")])
+
+
+def listeners_of(first: pb2.ReceiveDueRequest) -> list[str]:
+    """Return the events of whose new listeners a stream tells."""
+    faults = Faults()
+    if first.queue and first.listeners_of:
+        faults.say("listeners_of", "must be empty on a stream of a queue")
+    if len(first.listeners_of) > MAX_LISTENERS_OF:
+        faults.say("listeners_of", f"must name at most {MAX_LISTENERS_OF} events, names {len(first.listeners_of)}")
+    else:
+        for at, name in enumerate(first.listeners_of):
+            faults.identifier(f"listeners_of[{at}]", name)
+    faults.refuse()
+    return list(first.listeners_of)
 
 
 def stream_queue(first: pb2.ReceiveDueRequest) -> str:

@@ -11,7 +11,7 @@ triggers:dead                    zset: id -> when it died                       
 triggers:firings                 stream: the fire history                                the newest 1000
 triggers:receiver                hash: epoch and session of who receives the partition   for ever, one per partition
 triggers:alarms                  hash: how many index entries without a trigger came up  for ever, one per partition
-triggers:wake                    channel: something is due earlier, another receives     nothing is kept
+triggers:wake                    channel: due earlier, another receives, another listens  nothing is kept
 triggers:queues                  set: names of the queues whose triggers are here        while they have triggers
 data_version                     string: version of the data and number of partitions    one, in partition 0
 events:<name>                    hash: <queue>/<id> -> schedule of who listens to it     one entry per waiting trigger

@@ -15,6 +15,7 @@ from tradewind.trigger.ports import (
     Claims,
     DeadLetter,
     EarlierDue,
+    NewListener,
     NewReceiver,
     Page,
     Position,
@@ -90,7 +91,11 @@ class MemoryTriggerStore:
         if draft.schedule.event:
             status = TriggerStatus.PAUSED if fresh.paused else TriggerStatus.WAITING
             latest_ms = known.planned_ms if known and known.schedule.event else 0
+            name = draft.schedule.event.name
+            listened = len(self.listening(name))
             lane.entries[draft.id] = Entry(replace(fresh, status=status, planned_ms=latest_ms), 0, attempt)
+            if len(self.listening(name)) > listened:
+                self._tell(NewListener(partition, name))
         elif planned_ms is None:
             lane.entries[draft.id] = Entry(replace(fresh, status=COMPLETED), now_ms, attempt)
         else:

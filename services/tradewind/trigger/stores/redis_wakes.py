@@ -9,14 +9,14 @@ import structlog
 from tradewind.server.partitions import PARTITIONS
 from tradewind.server.redis.subscriber import Subscriber
 from tradewind.trigger.domain.claim import Subscription
-from tradewind.trigger.ports import EarlierDue, NewReceiver, Wake
+from tradewind.trigger.ports import EarlierDue, NewListener, NewReceiver, Wake
 from tradewind.trigger.stores.keys import Keys
 
 _log = structlog.get_logger(__name__)
 
 
 class RedisWakeChannel:
-    """WakeChannel over the messages `due <ms> [queue]` and `receiver <epoch> <session>` that scripts publish."""
+    """WakeChannel over what scripts publish: `due <ms> [queue]`, `receiver <epoch> <session>`, `listener <event>`."""
 
     def __init__(self, subscriber: Subscriber, keys: Keys) -> None:
         self._subscriber = subscriber
@@ -51,4 +51,6 @@ def _wake(partition: int, message: str) -> Wake | None:
             return EarlierDue(partition, int(due_ms), "".join(queue))
         case ["receiver", epoch, session] if epoch.isdecimal():
             return NewReceiver(Subscription(partition, int(epoch), session))
+        case ["listener", name]:
+            return NewListener(partition, name)
     return None

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -56,15 +56,20 @@ def local_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What a receiver is told at a time: due triggers, tokens that held nothing, partitions it receives no more."""
+    """What a receiver is told at a time: due triggers, tokens that held nothing, partitions it receives no more, and
+    events to which a trigger has begun to listen."""
 
     due: tuple[DueTrigger, ...] = ()
     lost: tuple[str, ...] = ()
     ended: tuple[int, ...] = ()
+    listened: tuple[str, ...] = ()
 
 
 class Delivery:
-    """One receiver's stream. `next` is called by one task; the other methods meanwhile by others."""
+    """One receiver's stream. `next` is called by one task; the other methods meanwhile by others.
+
+    It tells of new listeners to the events that `listeners_of` names.
+    """
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class Delivery:
         lease_ms: int,
         fallback_s: float,
         lead_ms: int = 0,
+        listeners_of: Collection[str] = (),
         clock_us: Callable[[], int] = local_us,
         traces: TraceFirings | None = None,
     ) -> None:
@@ -85,12 +91,14 @@ class Delivery:
         self._receivers = receivers
         self._lease_ms = lease_ms
         self._lead_ms = lead_ms
+        self._listeners_of = frozenset(listeners_of)
         self._fallback_us = int(fallback_s * 1_000_000)
         self._clock_us = clock_us
         self._held = HeldClaims(credits)
         self._watched: dict[int, WatchedPartition] = {}
         self._lost: list[str] = []
         self._ended: list[int] = []
+        self._listened: set[str] = set()
         self._heard = asyncio.Event()
         self._heard.set()
         self._stirred = asyncio.Event()
@@ -162,12 +170,12 @@ class Delivery:
         while True:
             self._stirred.clear()
             due = await self._claim()
-            if due or self._lost or self._ended:
+            if due or self._lost or self._ended or self._listened:
                 count_delivered(due)
                 if self._traces is not None:
                     due = self._traces(due)
-                parcel = Parcel(due, tuple(self._lost), tuple(self._ended))
-                self._lost, self._ended = [], []
+                parcel = Parcel(due, tuple(self._lost), tuple(self._ended), tuple(self._listened))
+                self._lost, self._ended, self._listened = [], [], set()
                 self._heard.set()
                 return parcel
             await self._rest()
@@ -188,6 +196,11 @@ class Delivery:
         watched = self._watched.get(partition)
         if watched is not None and session != self.session:
             watched.doubted = True
+            self._stirred.set()
+
+    def listened(self, name: str) -> None:
+        if name in self._listeners_of:
+            self._listened.add(name)
             self._stirred.set()
 
     def look(self) -> None:

@@ -1,6 +1,6 @@
 """Opening deliveries, with what they all have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from tradewind.trigger.ports import ClaimStore, TriggerStore
@@ -30,11 +30,14 @@ class OpenDeliveries:
         self.lease_ms = lease_ms
         self._look_s = look_s
 
-    def open(self, credits: int, queue: str = "", lead_ms: int = 0) -> Delivery:
+    def open(self, credits: int, queue: str = "", lead_ms: int = 0, listeners_of: Collection[str] = ()) -> Delivery:
         """Return a delivery of a queue, or of the flows, that holds at most `credits` unacknowledged triggers.
 
-        What is due comes up to `lead_ms` before its time. The caller closes it.
+        What is due comes up to `lead_ms` before its time. It tells of new listeners to the events `listeners_of`. The
+        caller closes it.
         """
         store = self._store_of(queue)
         receivers = self._receivers.of(queue)
-        return Delivery(store, store, receivers, credits, self.lease_ms, self._look_s, lead_ms, traces=self._traces)
+        return Delivery(
+            store, store, receivers, credits, self.lease_ms, self._look_s, lead_ms, listeners_of, traces=self._traces
+        )

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from tradewind.trigger.metrics import DEAD
-from tradewind.trigger.ports import DeadLetter, EarlierDue, NewReceiver, Wake
+from tradewind.trigger.ports import DeadLetter, EarlierDue, NewListener, NewReceiver, Wake
 
 Result = TypeVar("Result")
 
@@ -23,6 +23,10 @@ class Receiver(Protocol):
 
     def doubt(self, partition: int, session: str) -> None:
         """This session has become the partition's receiver: make sure who is."""
+        ...
+
+    def listened(self, name: str) -> None:
+        """A trigger has begun to listen to events of this name."""
         ...
 
     def look(self) -> None:
@@ -59,6 +63,9 @@ class Receivers:
             case NewReceiver(new):
                 for receiver in self._open:
                     receiver.doubt(new.partition, new.session)
+            case NewListener(_, name):
+                for receiver in self._open:
+                    receiver.listened(name)
 
     def missed(self) -> None:
         """Changes may have gone unheard."""

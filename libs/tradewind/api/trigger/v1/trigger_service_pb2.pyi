@@ -436,6 +436,7 @@ class ReceiveDueRequest(_message.Message):
     EXTENSIONS_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     LEAD_FIELD_NUMBER: _builtins.int
+    LISTENERS_OF_FIELD_NUMBER: _builtins.int
     receiver: _builtins.str
     """Who receives, for people; in the first message."""
     credits: _builtins.int
@@ -468,6 +469,12 @@ class ReceiveDueRequest(_message.Message):
         milliseconds early, one of many at the same time as much earlier as it takes to deliver all of them.
         """
 
+    @_builtins.property
+    def listeners_of(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of events, at most 10, as ids are: that a trigger has begun to listen to one of them is told here; in the first
+        message, and not with a queue.
+        """
+
     def __init__(
         self,
         *,
@@ -480,10 +487,11 @@ class ReceiveDueRequest(_message.Message):
         extensions: _abc.Iterable[Global___DueTriggerExtension] | None = ...,
         queue: _builtins.str = ...,
         lead: _duration_pb2.Duration | None = ...,
+        listeners_of: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lead", b"lead"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "credits", b"credits", "extensions", b"extensions", "lead", b"lead", "nacks", b"nacks", "queue", b"queue", "receiver", b"receiver", "subscribe", b"subscribe", "unsubscribe", b"unsubscribe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "credits", b"credits", "extensions", b"extensions", "lead", b"lead", "listeners_of", b"listeners_of", "nacks", b"nacks", "queue", b"queue", "receiver", b"receiver", "subscribe", b"subscribe", "unsubscribe", b"unsubscribe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -498,6 +506,7 @@ class ReceiveDueResponse(_message.Message):
     DUE_FIELD_NUMBER: _builtins.int
     LOST_TOKENS_FIELD_NUMBER: _builtins.int
     ENDED_PARTITIONS_FIELD_NUMBER: _builtins.int
+    LISTENED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def due(self) -> _containers.RepeatedCompositeFieldContainer[_trigger_pb2.DueTrigger]:
         """Due now, or within the lead, oldest first within a partition."""
@@ -510,16 +519,21 @@ class ReceiveDueResponse(_message.Message):
     def ended_partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Partitions whose subscription a higher epoch has ended."""
 
+    @_builtins.property
+    def listened(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Events of `listeners_of` to which a trigger has begun to listen just now. May be missed, so ask CountListeners now and then."""
+
     def __init__(
         self,
         *,
         due: _abc.Iterable[_trigger_pb2.DueTrigger] | None = ...,
         lost_tokens: _abc.Iterable[_builtins.str] | None = ...,
         ended_partitions: _abc.Iterable[_builtins.int] | None = ...,
+        listened: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "ended_partitions", b"ended_partitions", "lost_tokens", b"lost_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "ended_partitions", b"ended_partitions", "listened", b"listened", "lost_tokens", b"lost_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -84,7 +84,9 @@ end
 local former = head(KEYS[3])
 redis.call('ZREM', KEYS[3], args.id)
 if args.event ~= '' then
-  redis.call('HSET', args.events .. args.event, args.queue .. '/' .. args.id, args.spec)
+  if redis.call('HSET', args.events .. args.event, args.queue .. '/' .. args.id, args.spec) == 1 then
+    redis.call('PUBLISH', args.channel, 'listener ' .. args.event)
+  end
   saved.status, saved.planned = saved.paused and 'paused' or 'waiting', t and t.event ~= '' and t.planned or 0
   redis.call('HSET', KEYS[1], 'status', saved.status, 'planned', saved.planned)
   return cmsgpack.pack({ trigger = reply(saved) })
