@@ -269,6 +269,15 @@ async def test_an_open_entry_without_record_can_be_forgotten(bench: Bench) -> No
     assert (await bench.flow()).running_cycles == 0
 
 
+async def test_what_ended_while_it_was_looked_at_stays_among_the_cycles_of_its_flow(bench: Bench) -> None:
+    await bench.register()
+    state = await bench.begun()
+    await bench.end(state)
+    await bench.stores.open_runs.forget(state.name)
+    assert [each.name for each in await bench.stores.cycles.newest("f", None, 9)] == [state.name]
+    assert await bench.stores.cycles.latest_run("f", state.name.cycle) == state.name
+
+
 async def test_the_longest_due_come_first_and_no_more_than_asked_for(bench: Bench) -> None:
     await bench.register()
     partition = partition_of("f")

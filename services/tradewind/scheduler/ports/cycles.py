@@ -109,7 +109,7 @@ class OpenRuns(Protocol):
         ...
 
     async def forget(self, run: RunName) -> None:
-        """Take a run out that has no record any more."""
+        """Take a run out that has no record any more, or has ended; where that is on record it stays."""
         ...
 
 

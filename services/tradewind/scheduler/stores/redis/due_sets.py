@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tradewind.scheduler.domain.run_name import RunName
 from tradewind.scheduler.ports.flows import DueCheck
-from tradewind.scheduler.stores.redis.ranks import STOPPING
+from tradewind.scheduler.stores.redis.ranks import OPEN, STOPPING, rank
 from tradewind.scheduler.stores.redis.scripts import Scripted, script
 from tradewind.server.partitions import partition_of
 
@@ -55,8 +55,10 @@ class RedisOpenRuns(_DueSet):
     async def forget(self, run: RunName) -> None:
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command("ZREM", self._open(run), str(run))
-        for index in (self._keys.cycles(run.flow_id), self._keys.filling(run.flow_id)):
-            pipeline.execute_command("ZREM", index, f"{run.cycle}:{run.run}")
+        pipeline.execute_command("ZREM", self._keys.filling(run.flow_id), f"{run.cycle}:{run.run}")
+        # By where it stands: one that has ended has its place further down.
+        for place in (STOPPING + rank(run), OPEN + rank(run)):
+            pipeline.execute_command("ZREMRANGEBYSCORE", self._keys.cycles(run.flow_id), place, place)
         await pipeline.execute()
 
     def _open(self, run: RunName) -> str:
